@@ -1,0 +1,1 @@
+"""Incrementally maintained materialized views for Spark, Delta Lake and Dagster."""

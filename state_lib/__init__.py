@@ -1,0 +1,1 @@
+"""Relational state: tables of ``table_id | vnode | key`` rows kept in Delta, as of an epoch."""

@@ -1,0 +1,25 @@
+"""Hidden column names, table layouts and limits, in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Multiplicity of a row in a change set (a Z-set weight): +n inserts, -n deletes.
+WEIGHT: Final = "_weight"
+#: Serial row id of a keyless append-only source.
+ROW_ID: Final = "_row_id"
+#: The hidden identity column of a published view (the encoded stream key).
+VIEW_KEY: Final = "_key"
+
+#: Columns of every state table, before its typed slots.
+TABLE_ID: Final = "table_id"
+VNODE: Final = "vnode"
+KEY: Final = "key"
+EPOCH: Final = "epoch"
+STATE_WEIGHT: Final = "weight"
+
+#: The vnode count of a table is a power of two, at most this (10 bits of a Serial row id).
+MAX_VNODE_COUNT: Final = 1024
+
+#: Version of the warehouse layout; a warehouse written by a newer one is refused.
+FORMAT_VERSION: Final = 1

@@ -1,0 +1,38 @@
+"""Every error this project raises on purpose.
+
+One base class, few subclasses: a message says what was wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class RelstateError(Exception):
+    """Base of all errors raised on purpose; the command line prints them without a traceback."""
+
+
+class DeclarationError(RelstateError):
+    """A view, source or project is declared wrongly (bad name, bad clause, cycle, unknown table)."""
+
+
+class PlanError(RelstateError):
+    """A query cannot be planned, or cannot be maintained under the refresh policy asked for."""
+
+
+class SourceError(RelstateError):
+    """A source cannot give the changes asked of it (no change feed, vacuumed, overwritten, changed schema)."""
+
+
+class StateError(RelstateError):
+    """A write contradicts the state: a key inserted twice, a missing row retracted, another epoch's data."""
+
+
+class EpochError(RelstateError):
+    """An epoch cannot run or complete: another run holds the warehouse, a version is missing or contradictory."""
+
+
+class WarehouseError(RelstateError):
+    """The warehouse is unusable: newer format version, damaged catalog, path outside its folder."""
+
+
+class EnvironmentProblem(RelstateError):
+    """Java, the jars or a Python package is missing or of a wrong version; says how to get it."""
