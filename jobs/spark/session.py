@@ -1,0 +1,167 @@
+"""One place that knows how to start a Spark session with Delta, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.spark.jars import delta_jars
+from jobs.spark.java import find_java, spark_java_home
+from state_lib.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """Where Spark runs and with how much; nothing is started by making one.
+
+    Parameters
+    ----------
+    master
+        A Spark master (``local[*]``, ``local[2]``, ``spark://…``, ``yarn``, ``k8s://…``) or the address of a Spark
+        Connect server (``sc://host:port``). By default ``$RELSTATE_MASTER``, else ``local[*]``.
+    driver_memory
+        Heap of the driver, as Spark writes sizes. Ignored by Spark Connect.
+    shuffle_partitions
+        Partitions of a shuffle; by default twice the cores of a local master, and a cluster's own setting elsewhere.
+    app_name
+        Name that Spark shows for the application.
+    conf
+        Further Spark settings; they win over the ones made here.
+    """
+
+    master: str = field(default_factory=lambda: os.environ.get("RELSTATE_MASTER") or "local[*]")
+    driver_memory: str = "2g"
+    shuffle_partitions: int | None = None
+    app_name: str = "relstate"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the session is a client of a Spark Connect server, which needs neither Java nor jars here."""
+        return self.master.startswith("sc://")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether driver and executors are one process on this machine."""
+        return self.master.startswith("local")
+
+    @property
+    def local_cores(self) -> int | None:
+        """Cores of a local master; None elsewhere."""
+        match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", self.master)
+        if match is None:
+            return None
+        cores = match.group(1) or "1"
+        return os.cpu_count() or 1 if cores == "*" else int(cores)
+
+
+def create_session(settings: SparkSettings | None = None) -> SparkSession:
+    """Start (or join, where this process has one) the Spark session that `settings` asks for.
+
+    Raises
+    ------
+    EnvironmentProblem
+        Java, a jar or the Spark Connect client is missing, or Spark did not start.
+    """
+    settings = settings or SparkSettings()
+    return _connect(settings) if settings.is_remote else _start(settings)
+
+
+def session_conf(settings: SparkSettings) -> dict[str, str]:
+    """Return the Spark settings that the maintained views rely on, on any kind of session."""
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        # A state table is many small commits: fifty-way snapshots cost seconds each (the default is made for lakes).
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Reads back every file's statistics after a commit, only to log them.
+        "spark.databricks.delta.commitStats.collect": "false",
+    }
+    partitions = settings.shuffle_partitions
+    if partitions is None and settings.local_cores is not None:
+        partitions = 2 * settings.local_cores
+    if partitions is not None:
+        conf["spark.sql.shuffle.partitions"] = str(partitions)
+    return conf
+
+
+def _start(settings: SparkSettings) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - importing PySpark takes 0.5 s, which definitions must not
+
+    java_home = spark_java_home(find_java())
+    scratch = Path(tempfile.gettempdir()) / f"relstate-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": settings.app_name,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+        # Tables are addressed by path; this folder is only where Spark would put a table that has none.
+        "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": _java_options(),
+        **session_conf(settings),
+    }
+    if settings.is_local:
+        # A laptop whose host name resolves to nothing, or to an address behind a VPN, must still start.
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    conf |= settings.conf
+    builder = SparkSession.builder
+    for name, setting in conf.items():
+        builder = builder.config(name, setting)
+    with _environment(JAVA_HOME=str(java_home), SPARK_LOCAL_IP="127.0.0.1" if settings.is_local else None):
+        try:
+            return builder.getOrCreate()
+        except Exception as problem:
+            raise EnvironmentProblem(
+                f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "
+                "Run `relstate doctor` to see what is missing."
+            ) from problem
+
+
+def _connect(settings: SparkSettings) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    try:
+        session = SparkSession.builder.remote(settings.master).getOrCreate()
+    except ImportError as problem:
+        raise EnvironmentProblem(
+            f"Spark Connect's client is not installed ({problem}): `pip install 'relstate-dagster[connect]'`."
+        ) from problem
+    except Exception as problem:
+        raise EnvironmentProblem(f"no Spark Connect server answers at {settings.master}: {problem}") from problem
+    for name, setting in {**session_conf(settings), **settings.conf}.items():
+        session.conf.set(name, setting)
+    return session
+
+
+def _java_options() -> str:
+    log4j = os.environ.get("RELSTATE_LOG4J") or str(Path(__file__).with_name("log4j2.properties"))
+    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()} -Dderby.system.home={tempfile.gettempdir()}"
+
+
+@contextmanager
+def _environment(**variables: str | None) -> Iterator[None]:
+    """Set environment variables (those that are not None) for the start of the JVM only."""
+    wanted = {name: text for name, text in variables.items() if text is not None}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text

@@ -1,0 +1,29 @@
+"""What the whole suite shares: one Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from jobs.spark import SparkSettings, create_session
+
+    session = create_session(
+        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests")
+    )
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
