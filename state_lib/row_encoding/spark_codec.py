@@ -1,0 +1,258 @@
+"""The row encoding as Spark expressions, evaluated in the JVM; no Python function runs per row.
+
+Spark's SQL has no cast of a number to binary under ANSI, so numbers go through hexadecimal text: each is brought to a
+form whose hex text has a fixed length by itself (padding costs twice the rest), neighbouring parts are concatenated as
+text, and one ``unhex`` makes bytes of them. Strings in ascending order need no hex: Spark's strings are UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from state_lib.row_encoding.ddl import parse_type
+from state_lib.row_encoding.layout import (
+    DOUBLE,
+    FLOAT,
+    HEX_DIGITS,
+    HEX_INVERTED,
+    MAX_LONG_DIGITS,
+    NARROW_BITS,
+    WIDE_TYPES,
+    FloatFormat,
+    bcd_digits,
+    check_key_type,
+)
+from state_lib.table_schema import KeyPart, StateColumn
+
+_MIN_LONG: Final = -(2**63)
+_MICROS_PER_SECOND: Final = 1_000_000
+_MICROS_PER_MINUTE: Final = 60 * _MICROS_PER_SECOND
+_MICROS_PER_HOUR: Final = 60 * _MICROS_PER_MINUTE
+_MICROS_PER_DAY: Final = 24 * _MICROS_PER_HOUR
+#: Up to this scale Spark writes a decimal without an exponent, with ANSI off as well.
+_MAX_PLAIN_SCALE: Final = 6
+
+#: A part, and whether its column is hexadecimal text (else: UTF-8 text that stands for its bytes).
+_Piece = tuple[Column, bool]
+
+
+def encode_key(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column:
+    """The memcomparable encoding of a row.
+
+    Parameters
+    ----------
+    parts : for each column of the key: the column, its type, descending, NULLs last.
+
+    Returns
+    -------
+    Column
+        BINARY, never NULL. Its bytes compare as the rows compare; the encoding of the first *k* parts is a prefix.
+
+    Raises
+    ------
+    PlanError
+        A type has no order (map, variant), or is a string with a collation.
+    """
+    for _, data_type, _, _ in parts:
+        check_key_type(data_type)
+    pieces = [_part(column, data_type, descending, last) for column, data_type, descending, last in parts]
+    runs: list[Column] = []
+    for is_hex, group in itertools.groupby(pieces, key=lambda piece: piece[1]):
+        columns = [piece[0] for piece in group]
+        text = columns[0] if len(columns) == 1 else F.concat(*columns)
+        runs.append(F.unhex(text) if is_hex else text.cast("binary"))
+    if not runs:
+        return F.lit(b"")
+    return runs[0] if len(runs) == 1 else F.concat(*runs)
+
+
+def encode_storage_key(
+    columns: Sequence[StateColumn],
+    key: Sequence[KeyPart],
+    column: Callable[[str], Column] = lambda name: F.col(quoted(name)),
+) -> Column:
+    """The encoded storage primary key of a table's rows, from its column names and DDL types.
+
+    Parameters
+    ----------
+    columns : the columns of the state table.
+    key : its storage primary key, or the first parts of it for a prefix.
+    column : how a column name becomes a column of the frame at hand; by default the column of that name.
+    """
+    types = {c.name: c.data_type for c in columns}
+    return encode_key([(column(p.column), parse_type(types[p.column]), p.descending, p.nulls_last) for p in key])
+
+
+def encode_columns(
+    columns: Sequence[StateColumn],
+    names: Sequence[str],
+    column: Callable[[str], Column] = lambda name: F.col(quoted(name)),
+) -> Column:
+    """The encoding of some columns in the default order (ascending, NULLs first), as a distribution key uses it."""
+    return encode_storage_key(columns, [KeyPart(name) for name in names], column)
+
+
+def quoted(name: str) -> str:
+    """A column name in backticks, so that dots and other signs in it are part of the name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _part(column: Column, data_type: T.DataType, descending: bool, nulls_last: bool) -> _Piece:
+    """One part with its marker, NULLs included."""
+    null_hex, null_text = ("FF", "") if nulls_last else ("00", "\x00")
+    is_text = isinstance(data_type, (T.StringType, T.CharType, T.VarcharType, T.BinaryType))
+    # 0xFF is no UTF-8, so a literal of it cannot stand in text: NULLs last take the hex way.
+    if is_text and not descending and not nulls_last:
+        return F.coalesce(F.concat(F.lit("\x01"), _terminated(column)), F.lit(null_text)), False
+    return _nullable_hex(column, data_type, descending, null_hex), True
+
+
+def _nullable_hex(column: Column, data_type: T.DataType, descending: bool = False, null_hex: str = "00") -> Column:
+    if isinstance(data_type, T.NullType):
+        return F.lit(null_hex)
+    value = _value_hex(column, data_type, descending)
+    if isinstance(data_type, T.StructType):
+        # The fields' own encodings are never NULL, so the struct's NULL has to be asked for.
+        return F.when(column.isNull(), F.lit(null_hex)).otherwise(value)
+    return F.coalesce(value, F.lit(null_hex))
+
+
+def _value_hex(column: Column, data_type: T.DataType, descending: bool) -> Column:
+    """Marker and payload of a value as hex text; NULL for NULL (structs apart)."""
+    if type(data_type) in NARROW_BITS:
+        return _narrow_hex(_narrow_value(column, data_type), NARROW_BITS[type(data_type)], descending)
+    if isinstance(data_type, WIDE_TYPES):
+        return _wide_hex(_wide_value(column, data_type), descending)
+    if isinstance(data_type, T.DecimalType):
+        return _decimal_hex(column, data_type, descending)
+    if isinstance(data_type, T.FloatType):
+        return _narrow_hex(_ordered_bits(column.cast("double"), FLOAT), FLOAT.bits, descending)
+    if isinstance(data_type, T.DoubleType):
+        return _wide_hex(_ordered_bits(column, DOUBLE), descending)
+    payload = _payload_hex(column, data_type)
+    return F.concat(F.lit("01"), _inverted(payload) if descending else payload)
+
+
+def _payload_hex(column: Column, data_type: T.DataType) -> Column:
+    if isinstance(data_type, T.BooleanType):
+        return F.when(column, "01").when(~column, "00")
+    if isinstance(data_type, T.StructType):
+        fields = [_nullable_hex(column.getField(f.name), f.dataType) for f in data_type.fields]
+        return F.concat(*fields) if fields else F.lit("")
+    if isinstance(data_type, T.ArrayType):
+        element = data_type.elementType
+        elements = F.transform(column, lambda x: F.concat(F.lit("01"), _nullable_hex(x, element)))
+        return F.concat(F.array_join(elements, ""), F.lit("00"))
+    return F.hex(_terminated(column))
+
+
+def _terminated(column: Column) -> Column:
+    """Text or bytes with 00 escaped and the end marked; a cast of binary to string keeps every byte as it is."""
+    return F.concat(F.replace(column.cast("string"), F.lit("\x00"), F.lit("\x00\x01")), F.lit("\x00\x00"))
+
+
+def _inverted(hex_text: Column) -> Column:
+    return F.translate(hex_text, HEX_DIGITS, HEX_INVERTED)
+
+
+def _narrow_value(column: Column, data_type: T.DataType) -> Column:
+    if isinstance(data_type, T.DateType):
+        return F.unix_date(column).cast("bigint")
+    if isinstance(data_type, T.YearMonthIntervalType):
+        months = column.cast("interval year to month")
+        return F.extract(F.lit("YEAR"), months).cast("bigint") * 12 + F.extract(F.lit("MONTH"), months)
+    return column.cast("bigint")
+
+
+def _narrow_hex(value: Column, bits: int, descending: bool) -> Column:
+    # One bit above the range makes the hex text of every value equally long, and is the marker's 1.
+    ordered = F.bitwise_not(value) if descending else value
+    return F.concat(F.lit("0"), F.hex(ordered + F.lit((1 << (bits - 1)) + (1 << bits))))
+
+
+def _wide_value(column: Column, data_type: T.DataType) -> Column:
+    if isinstance(data_type, T.TimestampType):
+        return F.unix_micros(column)
+    if isinstance(data_type, T.TimestampNTZType):
+        # Through fields: a cast to TIMESTAMP would read the session's time zone and lose hours where clocks go back.
+        days = F.unix_date(column.cast("date")).cast("bigint")
+        return days * _MICROS_PER_DAY + F.hour(column) * F.lit(_MICROS_PER_HOUR) + _minute_micros(column)
+    if isinstance(data_type, T.DayTimeIntervalType):
+        interval = column.cast("interval day to second")
+        days = F.extract(F.lit("DAY"), interval).cast("bigint")
+        hours = F.extract(F.lit("HOUR"), interval).cast("bigint")
+        return days * _MICROS_PER_DAY + hours * _MICROS_PER_HOUR + _minute_micros(interval)
+    return column
+
+
+def _minute_micros(column: Column) -> Column:
+    minutes = F.extract(F.lit("MINUTE"), column).cast("bigint")
+    seconds = F.extract(F.lit("SECOND"), column)
+    return minutes * _MICROS_PER_MINUTE + (seconds * _MICROS_PER_SECOND).cast("bigint")
+
+
+def _wide_hex(value: Column, descending: bool) -> Column:
+    ordered = F.bitwise_not(value) if descending else value
+    sign = F.when(ordered < 0, "01").otherwise("02")
+    return F.concat(sign, F.hex(ordered.bitwiseOR(F.lit(_MIN_LONG))))
+
+
+def _decimal_hex(column: Column, data_type: T.DecimalType, descending: bool) -> Column:
+    precision, scale = data_type.precision, data_type.scale
+    if precision <= MAX_LONG_DIGITS:
+        # decimal(p,s) × decimal(s+1,0) is decimal(p+s+2, s): at most 38 digits, so the product is exact.
+        factor = F.lit(10**scale).cast(T.DecimalType(scale + 1, 0))
+        return _wide_hex((column * factor if scale else column).cast("bigint"), descending)
+    magnitude = F.abs(column)
+    if scale == 0:
+        digits = magnitude.cast("string")
+    elif scale <= _MAX_PLAIN_SCALE:
+        digits = F.replace(magnitude.cast("string"), F.lit("."), F.lit(""))
+    else:
+        # The digit before the point may have no place in the payload: decimal(38,38) has 38 digits after it.
+        pattern = "0" * (precision > scale) + "." + "0" * scale
+        plain = F.call_function("format_number", magnitude, F.lit(pattern))
+        digits = F.replace(plain, F.lit("."), F.lit(""))
+    padded = F.lpad(digits, bcd_digits(data_type), "0")
+    inverted = F.translate(padded, "0123456789", "9876543210")
+    if descending:
+        return F.when(column < 0, F.concat(F.lit("02"), padded)).otherwise(F.concat(F.lit("01"), inverted))
+    return F.when(column < 0, F.concat(F.lit("01"), inverted)).otherwise(F.concat(F.lit("02"), padded))
+
+
+def _ordered_bits(value: Column, layout: FloatFormat) -> Column:
+    """The IEEE 754 bits of a double as an order-preserving BIGINT.
+
+    Spark's SQL cannot read the bits of a double, and ``reflect`` counts as non-deterministic. But scaling by a power
+    of two is exact, and Spark's ``pow(2.0, n)`` is exact for every exponent a double has, so exponent and mantissa
+    come by arithmetic. ``log2`` may be one off next to a power of two; the scaled value shows which way.
+    """
+    lowest = 1 - layout.bias
+    magnitude = F.abs(value)
+    exponent = F.least(F.greatest(F.floor(F.log2(magnitude)), F.lit(lowest)), F.lit(layout.bias)).cast("bigint")
+    scaled = magnitude * F.pow(F.lit(2.0), -exponent)
+
+    def bits(correction: int) -> Column:
+        mantissa = (scaled * F.lit(2.0 ** (layout.mantissa_bits - correction))).cast("bigint")
+        return F.shiftleft(exponent + F.lit(layout.bias - 1 + correction), layout.mantissa_bits) + mantissa
+
+    finite = (
+        F.when(scaled >= 2, bits(1))
+        # Below the lowest exponent the number is subnormal: the exponent stays.
+        .when((scaled < 1) & (exponent > lowest), bits(-1))
+        .otherwise(bits(0))
+    )
+    unsigned = (
+        F.when(F.isnan(value), F.lit(layout.nan))
+        .when(magnitude == float("inf"), F.lit(layout.infinity))
+        .when(magnitude == 0, F.lit(0))
+        .otherwise(finite)
+        .cast("bigint")
+    )
+    return F.when(value < 0, F.bitwise_not(unsigned)).otherwise(unsigned)

@@ -1,0 +1,112 @@
+"""Serial: the row ids of a keyless append-only source, which carry their vnode (seed ``Serial``).
+
+============  ======================  ==========  ==========
+sign, 1 bit   time, 41 bits           vnode,      sequence,
+              (ms since the epoch     10 bits     12 bits
+              below)
+============  ======================  ==========  ==========
+0             2024-01-01 … 2093       0 … 1023    0 … 4095
+============  ======================  ==========  ==========
+
+The vnode is read out of the id, not hashed, so a source's rows need no exchange: a hash of ``_row_id`` would have to be
+computed and shuffled by, whereas the generator can hand out ids of the vnode it wants. A dense row ordinal *n* fills a
+vnode's sequence first, then the next vnode, then the next millisecond; one millisecond holds 4 Mi rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from state_lib.errors import StateError
+
+#: 2024-01-01T00:00:00Z in milliseconds since 1970: the zero of an id's time.
+SERIAL_EPOCH_MS: Final = 1_704_067_200_000
+
+TIME_BITS: Final = 41
+VNODE_BITS: Final = 10
+SEQUENCE_BITS: Final = 12
+
+_SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+_VNODE_MASK: Final = (1 << VNODE_BITS) - 1
+_TIME_SHIFT: Final = VNODE_BITS + SEQUENCE_BITS
+_MAX_TIME: Final = (1 << TIME_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Serial:
+    """One row id, taken apart.
+
+    Parameters
+    ----------
+    time_ms : milliseconds since :data:`SERIAL_EPOCH_MS`, 41 bits.
+    vnode : 10 bits.
+    sequence : 12 bits.
+    """
+
+    time_ms: int
+    vnode: int
+    sequence: int
+
+    def __post_init__(self) -> None:
+        limits = ((self.time_ms, _MAX_TIME), (self.vnode, _VNODE_MASK), (self.sequence, _SEQUENCE_MASK))
+        if any(not 0 <= value <= limit for value, limit in limits):
+            raise StateError(f"{self} does not fit a row id of {TIME_BITS}, {VNODE_BITS} and {SEQUENCE_BITS} bits")
+
+    def __int__(self) -> int:
+        return (self.time_ms << _TIME_SHIFT) | (self.vnode << SEQUENCE_BITS) | self.sequence
+
+    @classmethod
+    def from_int(cls, row_id: int) -> Serial:
+        """Take a row id apart."""
+        return cls(row_id >> _TIME_SHIFT, (row_id >> SEQUENCE_BITS) & _VNODE_MASK, row_id & _SEQUENCE_MASK)
+
+    @classmethod
+    def of_ordinal(cls, base_ms: int, ordinal: int) -> Serial:
+        """The id of the *ordinal*-th row (from 0) of a batch whose first millisecond is ``base_ms``."""
+        return cls.from_int((base_ms << _TIME_SHIFT) + ordinal)
+
+
+def next_base_ms(now_ms: int, last_base_ms: int | None, last_row_count: int) -> int:
+    """The base of the next batch: never before the clock, and always after every id handed out so far.
+
+    Parameters
+    ----------
+    now_ms : milliseconds since 1970, by the clock.
+    last_base_ms : the base of the batch before, in milliseconds since :data:`SERIAL_EPOCH_MS`; None for the first.
+    last_row_count : how many ids that batch handed out.
+
+    Returns
+    -------
+    int
+        Milliseconds since :data:`SERIAL_EPOCH_MS`.
+
+    Raises
+    ------
+    StateError
+        41 bits of time have run out.
+    """
+    base_ms = max(0, now_ms - SERIAL_EPOCH_MS)
+    if last_base_ms is not None:
+        # A clock set back, or a batch of more rows than its milliseconds hold, must not repeat an id.
+        base_ms = max(base_ms, last_base_ms + 1 + (max(last_row_count, 1) - 1 >> _TIME_SHIFT))
+    if base_ms > _MAX_TIME:
+        raise StateError(f"row ids have run out: {base_ms} ms since 2024 exceed {TIME_BITS} bits; check the clock")
+    return base_ms
+
+
+def row_id_of_ordinal(base_ms: int, ordinal: Column) -> Column:
+    """The row id of each row of a batch, from its dense BIGINT ordinal (from 0).
+
+    ``sequence = n & 0xFFF``, ``vnode = (n >> 12) & 0x3FF``, ``ms = base + (n >> 22)``: side by side in the id, these
+    are one sum.
+    """
+    return F.lit(base_ms << _TIME_SHIFT).cast("bigint") + ordinal.cast("bigint")
+
+
+def vnode_of_row_id(row_id: Column) -> Column:
+    """The 10 bits of vnode in a row id, as INT."""
+    return F.shiftright(row_id, SEQUENCE_BITS).bitwiseAND(F.lit(_VNODE_MASK)).cast("int")
