@@ -221,9 +221,11 @@ def _decimal_hex(column: Column, data_type: T.DecimalType, descending: bool) -> 
         digits = F.replace(plain, F.lit("."), F.lit(""))
     padded = F.lpad(digits, bcd_digits(data_type), "0")
     inverted = F.translate(padded, "0123456789", "9876543210")
+    # Of the column's own type: compared with an INT, both sides would lose digits (-1e-38 would not be below 0).
+    negative = column < F.lit(0).cast(data_type)
     if descending:
-        return F.when(column < 0, F.concat(F.lit("02"), padded)).otherwise(F.concat(F.lit("01"), inverted))
-    return F.when(column < 0, F.concat(F.lit("01"), inverted)).otherwise(F.concat(F.lit("02"), padded))
+        return F.when(negative, F.concat(F.lit("02"), padded)).otherwise(F.concat(F.lit("01"), inverted))
+    return F.when(negative, F.concat(F.lit("01"), inverted)).otherwise(F.concat(F.lit("02"), padded))
 
 
 def _ordered_bits(value: Column, layout: FloatFormat) -> Column:
