@@ -148,7 +148,7 @@ def _connect(settings: SparkSettings) -> SparkSession:
 
 def _java_options() -> str:
     log4j = os.environ.get("RELSTATE_LOG4J") or str(Path(__file__).with_name("log4j2.properties"))
-    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()} -Dderby.system.home={tempfile.gettempdir()}"
+    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()}"
 
 
 @contextmanager
