@@ -1,0 +1,47 @@
+"""Declared views and sources: read from SQL text or made in Python, with no JVM."""
+
+from jobs.declare.lineage import column_lineage, dependencies, output_columns
+from jobs.declare.model import (
+    Declaration,
+    DropStatement,
+    ExplainCreateStatement,
+    ExplainStatement,
+    OtherStatement,
+    PlainView,
+    RefreshStatement,
+    SourceColumn,
+    SourceDeclaration,
+    VerifyStatement,
+    ViewDeclaration,
+)
+from jobs.declare.names import check_name
+from jobs.declare.parser import parse_statement, parse_text
+from jobs.declare.project import Project, build_project, load_project
+from jobs.declare.python_views import materialized_view
+from jobs.declare.statements import Statement, split_statements
+
+__all__ = [
+    "Declaration",
+    "DropStatement",
+    "ExplainCreateStatement",
+    "ExplainStatement",
+    "OtherStatement",
+    "PlainView",
+    "Project",
+    "RefreshStatement",
+    "SourceColumn",
+    "SourceDeclaration",
+    "Statement",
+    "VerifyStatement",
+    "ViewDeclaration",
+    "build_project",
+    "check_name",
+    "column_lineage",
+    "dependencies",
+    "load_project",
+    "materialized_view",
+    "output_columns",
+    "parse_statement",
+    "parse_text",
+    "split_statements",
+]

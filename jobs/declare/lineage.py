@@ -1,0 +1,134 @@
+"""What a query reads, by sqlglot and so with no JVM: the tables, and for each output column the columns it comes from.
+
+Dagster loads definitions often and in short-lived processes; Catalyst, which has the last word on a query, would cost
+each of them the start of a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.lineage import Node, lineage
+from sqlglot.schema import MappingSchema
+
+from jobs.declare.statements import split_statements
+from state_lib.errors import DeclarationError
+
+#: Table name → column name → type, as text.
+Schemas = Mapping[str, Mapping[str, str]]
+#: Output column → the (table, column) pairs that it is computed from.
+ColumnLineage = dict[str, tuple[tuple[str, str], ...]]
+
+
+def dependencies(query: str, known: Iterable[str] | None = None, where: str = "query") -> tuple[str, ...]:
+    """Return the names of the tables and views that a query reads, in order of their first appearance.
+
+    Parameters
+    ----------
+    query
+        Spark SQL.
+    known
+        Names to look for where sqlglot cannot parse a query (Spark may still take it): every one of them that
+        stands in it as a word of its own counts as read.
+    where
+        File and line, for messages.
+
+    Raises
+    ------
+    DeclarationError
+        It cannot be parsed and `known` was not given, or a table is read by path or by a name in several parts.
+    """
+    try:
+        tree = sqlglot.parse_one(query, dialect="spark")
+    except (SqlglotError, RecursionError) as problem:
+        if known is None:
+            raise DeclarationError(
+                f"{where}: the query cannot be read as Spark SQL: {_first_line(problem)}"
+            ) from problem
+        return _known_words(query, known)
+    names: dict[str, str] = {}
+    for table in tree.find_all(exp.Table, bfs=False):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a table function: range(10)
+        if table.db:
+            raise DeclarationError(
+                f"{where}: {table.sql(dialect='spark')} is read by path or by a name in several parts: declare it as a "
+                "source (CREATE TABLE name … LOCATION '…') and read it by that name."
+            )
+        if not _is_cte(table):
+            names.setdefault(table.name.lower(), table.name)
+    return tuple(names.values())
+
+
+def output_columns(query: str) -> tuple[str, ...]:
+    """Return the names of a query's output columns; empty where a ``*`` or an unparsable query hides them."""
+    try:
+        tree = sqlglot.parse_one(query, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return ()
+    if not isinstance(tree, exp.Query) or tree.is_star:
+        return ()
+    return tuple(tree.named_selects)
+
+
+def column_lineage(query: str, schemas: Schemas) -> ColumnLineage:
+    """Return which columns of which tables each output column is computed from.
+
+    Best effort, for people to look at: empty where sqlglot cannot resolve the query. Column names are in lower case.
+
+    Parameters
+    ----------
+    query
+        Spark SQL.
+    schemas
+        Columns of the tables it reads; needed for ``*`` and for columns without a table's name before a join.
+    """
+    try:
+        schema = MappingSchema({name: dict(columns) for name, columns in schemas.items()}, dialect="spark")
+        nodes = lineage(None, query, schema, dialect="spark", trim_selects=False)
+    except (SqlglotError, ValueError, RecursionError):
+        return {}
+    return {column: _leaves(node) for column, node in nodes.items() if column != "*"}
+
+
+def _leaves(root: Node) -> tuple[tuple[str, str], ...]:
+    leaves: dict[tuple[str, str], None] = {}
+    for node in root.walk():
+        if not node.downstream and isinstance(node.expression, exp.Table) and "." in node.name:
+            leaves[node.expression.name, node.name.rsplit(".", 1)[1].strip('`"')] = None
+    return tuple(leaves)
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Tell whether a name is defined by a WITH around it. Inside a WITH only earlier names count, unless recursive."""
+    name = table.name.lower()
+    child: exp.Expr = table
+    while (parent := child.parent) is not None:
+        if isinstance(parent, exp.With):
+            before = parent.expressions if parent.args.get("recursive") else parent.expressions[: child.index]
+            if any(cte.alias.lower() == name for cte in before):
+                return True
+            child = parent.parent or parent  # the query that owns this WITH was just looked at
+            continue
+        with_ = parent.args.get("with_")
+        if with_ is not None and any(cte.alias.lower() == name for cte in with_.expressions):
+            return True
+        child = parent
+    return False
+
+
+def _known_words(query: str, known: Iterable[str]) -> tuple[str, ...]:
+    by_word = {name.lower(): name for name in known}
+    found: dict[str, None] = {}
+    for statement in split_statements(query):
+        for token in statement.tokens:
+            if token.text.lower() in by_word:
+                found[by_word[token.text.lower()]] = None
+    return tuple(found)
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).split("\n", 1)[0] or type(problem).__name__

@@ -1,0 +1,206 @@
+"""What a statement can be: frozen records, none of which knows Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+#: The values of ``refresh.policy``.
+REFRESH_POLICIES: Final = ("auto", "incremental", "full")
+#: Properties of ours that a view may set; any other ``refresh.`` or ``dagster.`` key is taken for a typing error.
+VIEW_PROPERTIES: Final = ("refresh.policy", "dagster.group", "dagster.owners", "dagster.tags")
+
+
+@dataclass(frozen=True)
+class ViewDeclaration:
+    """``CREATE MATERIALIZED VIEW``.
+
+    Attributes
+    ----------
+    name
+        A plain identifier.
+    query
+        The text after ``AS``, as written.
+    column_names, column_comments
+        The column list after the name, if there is one (empty otherwise), and the comments in it.
+    cluster_by, partitioned_by
+        Columns, as written.
+    properties
+        ``TBLPROPERTIES``.
+    path, line
+        Where it was declared, for messages; None and 1 for one made in Python.
+    """
+
+    name: str
+    query: str
+    comment: str | None = None
+    cluster_by: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+    column_names: tuple[str, ...] = ()
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+    path: str | None = None
+    line: int = 1
+
+    @property
+    def refresh_policy(self) -> str:
+        """``auto`` (the default), ``incremental`` or ``full``."""
+        return self.properties.get("refresh.policy", "auto")
+
+    @property
+    def sql(self) -> str:
+        """The query with its columns named as the column list says."""
+        return rename_columns(self.query, self.column_names)
+
+
+@dataclass(frozen=True)
+class PlainView:
+    """``CREATE [OR REPLACE] [TEMPORARY] VIEW``: a named query that is inlined where it is read."""
+
+    name: str
+    query: str
+    comment: str | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    temporary: bool = False
+    column_names: tuple[str, ...] = ()
+    path: str | None = None
+    line: int = 1
+
+    @property
+    def sql(self) -> str:
+        """The query with its columns named as the column list says."""
+        return rename_columns(self.query, self.column_names)
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """One column of a declared source: its name, the text of its type, and whether it is ``NOT NULL``."""
+
+    name: str
+    type_text: str
+    not_null: bool = False
+    comment: str | None = None
+    ddl: str = ""
+
+
+@dataclass(frozen=True)
+class SourceDeclaration:
+    """``CREATE TABLE``: a Delta table in the warehouse, or at a location, and its primary key.
+
+    Attributes
+    ----------
+    columns
+        Empty where an existing table is only given a key.
+    primary_key
+        Empty for a source without a key.
+    location
+        None for a table managed in the warehouse.
+    """
+
+    name: str
+    columns: tuple[SourceColumn, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    cluster_by: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+    path: str | None = None
+    line: int = 1
+
+    @property
+    def columns_ddl(self) -> str:
+        """The columns as Spark's DDL writes them, without the key, which Delta does not know."""
+        return ", ".join(column.ddl for column in self.columns)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether the declaration promises ``delta.appendOnly``."""
+        return self.properties.get("delta.appendOnly", "false").lower() == "true"
+
+
+@dataclass(frozen=True)
+class DropStatement:
+    """``DROP TABLE | VIEW | MATERIALIZED VIEW [IF EXISTS] name``; `kind` is one of the three in lower case."""
+
+    kind: str
+    name: str
+    if_exists: bool = False
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class RefreshStatement:
+    """``REFRESH`` (all views: `views` is empty) or ``REFRESH VIEW a, b``."""
+
+    views: tuple[str, ...] = ()
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class VerifyStatement:
+    """``VERIFY`` (all views: `views` is empty) or ``VERIFY a, b``."""
+
+    views: tuple[str, ...] = ()
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class ExplainStatement:
+    """``EXPLAIN MATERIALIZED VIEW name``."""
+
+    name: str
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class ExplainCreateStatement:
+    """``EXPLAIN CREATE MATERIALIZED VIEW …``: says if and how it would be incremental."""
+
+    view: ViewDeclaration
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class OtherStatement:
+    """Whatever Spark runs as it is: its text and its first keyword in upper case."""
+
+    text: str
+    keyword: str
+    path: str | None = None
+    line: int = 1
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it reads rows and changes nothing (``WITH … INSERT`` is not told apart)."""
+        return self.keyword in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
+
+
+Declaration: TypeAlias = (
+    ViewDeclaration
+    | SourceDeclaration
+    | PlainView
+    | DropStatement
+    | RefreshStatement
+    | VerifyStatement
+    | ExplainStatement
+    | ExplainCreateStatement
+    | OtherStatement
+)
+
+
+def rename_columns(query: str, column_names: tuple[str, ...]) -> str:
+    """Return `query` with its output columns renamed by position; as it is where there are no names."""
+    if not column_names:
+        return query
+    listed = ", ".join("`" + name.replace("`", "``") + "`" for name in column_names)
+    return f"SELECT * FROM (\n{query}\n) AS _named({listed})"

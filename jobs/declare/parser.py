@@ -1,0 +1,489 @@
+"""Reading one statement: a recursive-descent parser for the DDL of views and sources.
+
+The grammar is the one of Spark Declarative Pipelines, ``CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)]
+[clauses] AS query``, with the clauses that Spark's own parser takes. Queries are not parsed here, only cut out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.declare.model import (
+    REFRESH_POLICIES,
+    VIEW_PROPERTIES,
+    Declaration,
+    DropStatement,
+    ExplainCreateStatement,
+    ExplainStatement,
+    OtherStatement,
+    PlainView,
+    RefreshStatement,
+    SourceColumn,
+    SourceDeclaration,
+    VerifyStatement,
+    ViewDeclaration,
+)
+from jobs.declare.names import check_name
+from jobs.declare.statements import Cursor, Statement, split_statements
+from state_lib.constants import ROW_ID, VIEW_KEY, WEIGHT
+from state_lib.errors import DeclarationError
+
+#: Clauses of other products that Spark's parser refuses, and what is said instead.
+_REFUSED_VIEW_CLAUSES: Final = {
+    "REFRESH POLICY": "write TBLPROPERTIES ('refresh.policy' = 'auto') with auto, incremental or full",
+    "REFRESH": "write TBLPROPERTIES ('refresh.policy' = 'auto') with auto, incremental or full",
+    "SCHEDULE": "use a Dagster schedule or sensor; options go in TBLPROPERTIES ('dagster.group' = '…')",
+    "TRIGGER": "use a Dagster sensor; options go in TBLPROPERTIES ('dagster.group' = '…')",
+    "CONSTRAINT": "expectations are Dagster asset checks; options go in TBLPROPERTIES ('dagster.group' = '…')",
+    "WITH": "options go in TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = '…')",
+    "OPTIONS": "options go in TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = '…')",
+    "LOCATION": "a view lives in its warehouse; drop the clause",
+}
+#: Columns that Delta's change feed or this project adds by these names.
+_RESERVED_COLUMNS: Final = frozenset({WEIGHT, ROW_ID, VIEW_KEY, "_change_type", "_commit_version", "_commit_timestamp"})
+
+
+def parse_text(text: str, path: str | None = None) -> list[Declaration]:
+    """Read every statement of a script."""
+    return [parse_statement(statement) for statement in split_statements(text, path)]
+
+
+def parse_statement(statement: Statement) -> Declaration:
+    """Read one statement.
+
+    Raises
+    ------
+    DeclarationError
+        It is a statement of ours with a clause, a name or an option that is not allowed; says which, where, and what
+        to write instead.
+    """
+    cursor = Cursor(statement)
+    for words, parse in _STATEMENTS:
+        if cursor.accept(*words):
+            found = parse(cursor)
+            if found is None:
+                break
+            if not cursor.at_end:
+                raise cursor.error(f"unexpected {cursor.found()} after the end of the statement.")
+            return found
+    return OtherStatement(statement.text, Cursor(statement).peek().split(" ")[0], statement.path, statement.line)
+
+
+# ---------------------------------------------------------------------------------------------- materialized views
+
+
+def _create_materialized_view(cursor: Cursor) -> ViewDeclaration:
+    statement = cursor.statement
+    if_not_exists = cursor.accept("IF NOT EXISTS")
+    name = _name(cursor, "view")
+    context = f"materialized view {name}"
+    column_names, column_comments = _column_list(cursor, context)
+    clauses = _clauses(cursor, context, _REFUSED_VIEW_CLAUSES, until="AS")
+    if clauses.location is not None:
+        raise cursor.error(f"{context}: LOCATION is not taken: {_REFUSED_VIEW_CLAUSES['LOCATION']}.")
+    query = _query(cursor, context)
+    _check_view_properties(clauses.properties, f"{statement.where}: {context}")
+    return ViewDeclaration(
+        name=name,
+        query=query,
+        comment=clauses.comment,
+        cluster_by=clauses.cluster_by,
+        partitioned_by=clauses.partitioned_by,
+        properties=clauses.properties,
+        if_not_exists=if_not_exists,
+        column_names=column_names,
+        column_comments=column_comments,
+        path=statement.path,
+        line=statement.line,
+    )
+
+
+def _refuse_or_replace(cursor: Cursor) -> Declaration:
+    raise DeclarationError(
+        f"{cursor.statement.where}: OR REPLACE and OR REFRESH are not taken on a materialized view, Spark's parser "
+        "refuses them: write CREATE MATERIALIZED VIEW [IF NOT EXISTS] (a changed query is noticed and rebuilt by "
+        "itself); options go in TBLPROPERTIES ('refresh.policy' = 'auto')."
+    )
+
+
+def check_view_properties(view: ViewDeclaration) -> ViewDeclaration:
+    """Return `view` if its name and options are allowed; for those made in Python.
+
+    Raises
+    ------
+    DeclarationError
+        A name or option is not allowed.
+    """
+    check_name(view.name, "view")
+    _check_view_properties(view.properties, f"materialized view {view.name}")
+    return view
+
+
+def _check_view_properties(properties: dict[str, str] | object, where: str) -> None:
+    assert isinstance(properties, dict)
+    policy = properties.get("refresh.policy", "auto")
+    if policy not in REFRESH_POLICIES:
+        raise DeclarationError(
+            f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(REFRESH_POLICIES)}."
+        )
+    for key in properties:
+        if key.startswith(("refresh.", "dagster.")) and key not in VIEW_PROPERTIES:
+            raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}.")
+
+
+def _column_list(cursor: Cursor, context: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    names: list[str] = []
+    comments: dict[str, str] = {}
+    if not cursor.at("("):
+        return (), comments
+    for column in cursor.group(context):
+        if column.at("CONSTRAINT"):
+            raise column.error(f"{context}: CONSTRAINT is not taken: {_REFUSED_VIEW_CLAUSES['CONSTRAINT']}.")
+        name = column.identifier(f"{context}, column list")
+        if column.accept("COMMENT"):
+            comments[name] = column.string(f"{context}, comment of {name}")
+        if not column.at_end:
+            raise column.error(f"{context}: the column list holds names and comments only, found {column.found()}.")
+        names.append(name)
+    _refuse_duplicates(names, cursor, f"{context}, column list")
+    return tuple(names), comments
+
+
+# ---------------------------------------------------------------------------------------------------- plain views
+
+
+def _create_plain_view(*, or_replace: bool = False, temporary: bool = False) -> Callable[[Cursor], PlainView]:
+    def parse(cursor: Cursor) -> PlainView:
+        statement = cursor.statement
+        if_not_exists = cursor.accept("IF NOT EXISTS")
+        name = _name(cursor, "view")
+        context = f"view {name}"
+        column_names, _ = _column_list(cursor, context)
+        clauses = _clauses(cursor, context, {}, until="AS")
+        return PlainView(
+            name=name,
+            query=_query(cursor, context),
+            comment=clauses.comment,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            temporary=temporary,
+            column_names=column_names,
+            path=statement.path,
+            line=statement.line,
+        )
+
+    return parse
+
+
+# -------------------------------------------------------------------------------------------------------- sources
+
+
+def _create_table(cursor: Cursor) -> SourceDeclaration:
+    statement = cursor.statement
+    if_not_exists = cursor.accept("IF NOT EXISTS")
+    name = _name(cursor, "source")
+    context = f"table {name}"
+    columns: list[SourceColumn] = []
+    primary_key: tuple[str, ...] = ()
+    if cursor.at("("):
+        columns, primary_key = _table_columns(cursor, context)
+    clauses = _clauses(cursor, context, {}, until="")
+    if not columns and clauses.location is None:
+        raise DeclarationError(
+            f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns (there is no CREATE "
+            "TABLE AS SELECT or LIKE here; create it, then INSERT), or name the folder of an existing Delta table."
+        )
+    known = {column.name.lower() for column in columns}
+    missing = [column for column in primary_key if known and column.lower() not in known]
+    if missing:
+        raise DeclarationError(
+            f"{statement.where}: {context}: PRIMARY KEY names {', '.join(missing)}, which the table does not have; "
+            f"its columns are {', '.join(column.name for column in columns)}."
+        )
+    return SourceDeclaration(
+        name=name,
+        columns=tuple(columns),
+        primary_key=primary_key,
+        location=clauses.location,
+        comment=clauses.comment,
+        cluster_by=clauses.cluster_by,
+        partitioned_by=clauses.partitioned_by,
+        properties=clauses.properties,
+        if_not_exists=if_not_exists,
+        path=statement.path,
+        line=statement.line,
+    )
+
+
+def _refuse_replace_table(cursor: Cursor) -> Declaration:
+    raise DeclarationError(
+        f"{cursor.statement.where}: OR REPLACE is not taken on a table that views may read: write CREATE TABLE IF NOT "
+        "EXISTS, or DROP TABLE first."
+    )
+
+
+def _table_columns(cursor: Cursor, context: str) -> tuple[list[SourceColumn], tuple[str, ...]]:
+    columns: list[SourceColumn] = []
+    key: tuple[str, ...] | None = None
+    for part in cursor.group(context):
+        found_key: tuple[str, ...] | None = None
+        if (
+            part.at("CONSTRAINT")
+            or (part.at("PRIMARY KEY") and part.tokens[-1].text == ")")
+            or part.at("PRIMARY KEY (")
+        ):
+            found_key = _primary_key(part, context)
+        else:
+            column, is_key = _table_column(part, context)
+            columns.append(column)
+            found_key = (column.name,) if is_key else None
+        if found_key is not None:
+            if key is not None:
+                raise part.error(f"{context}: a table has one PRIMARY KEY; name all its columns in one clause.")
+            key = found_key
+    _refuse_duplicates([column.name for column in columns], cursor, context)
+    return columns, key or ()
+
+
+def _primary_key(part: Cursor, context: str) -> tuple[str, ...]:
+    if part.accept("CONSTRAINT"):
+        part.identifier(f"{context}, constraint")
+    if not part.accept("PRIMARY KEY"):
+        raise part.error(f"{context}: of the constraints only PRIMARY KEY (columns) is taken, found {part.found()}.")
+    key = tuple(column.identifier(f"{context}, PRIMARY KEY") for column in part.group(f"{context}, PRIMARY KEY"))
+    if not key:
+        raise part.error(f"{context}: PRIMARY KEY needs at least one column.")
+    _refuse_duplicates(list(key), part, f"{context}, PRIMARY KEY")
+    _skip_key_options(part)
+    if not part.at_end:
+        raise part.error(f"{context}: unexpected {part.found()} after the PRIMARY KEY.")
+    return key
+
+
+def _skip_key_options(part: Cursor) -> None:
+    while part.accept("NOT ENFORCED") or part.accept("RELY") or part.accept("NORELY"):
+        pass
+
+
+def _table_column(part: Cursor, context: str) -> tuple[SourceColumn, bool]:
+    name = part.identifier(f"{context}, column")
+    if name.lower() in _RESERVED_COLUMNS:
+        raise part.error(f"{context}: column {name!r} has a reserved name; rename it.")
+    if part.at_end:
+        raise part.error(f"{context}: column {name!r} has no type.")
+    first = part.current
+    assert first is not None
+    last = first
+    while not part.at_end and not any(
+        part.at(word) for word in ("NOT NULL", "COMMENT", "PRIMARY KEY", "DEFAULT", "GENERATED")
+    ):
+        assert part.current is not None
+        last = part.current
+        part.index += 1
+    type_text = part.statement.script[first.start : last.end + 1]
+    not_null, is_key, comment = False, False, None
+    while not part.at_end:
+        if part.accept("NOT NULL"):
+            not_null = True
+        elif part.accept("PRIMARY KEY"):
+            is_key = True
+            _skip_key_options(part)
+        elif part.accept("COMMENT"):
+            comment = part.string(f"{context}, comment of {name}")
+        else:
+            raise part.error(
+                f"{context}: column {name!r}: {part.found()} is not taken; a column has a type, NOT NULL, COMMENT."
+            )
+    ddl = f"`{name.replace('`', '``')}` {type_text}" + (" NOT NULL" if not_null else "")
+    if comment is not None:
+        ddl += " COMMENT '" + comment.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return SourceColumn(name, type_text, not_null, comment, ddl), is_key
+
+
+# ----------------------------------------------------------------------------------------------- other statements
+
+
+def _drop(kind: str) -> Callable[[Cursor], DropStatement]:
+    def parse(cursor: Cursor) -> DropStatement:
+        if_exists = cursor.accept("IF EXISTS")
+        name = _name(cursor, kind)
+        return DropStatement(kind, name, if_exists, cursor.statement.path, cursor.statement.line)
+
+    return parse
+
+
+def _refresh(cursor: Cursor) -> RefreshStatement | None:
+    statement = cursor.statement
+    if cursor.at_end:
+        return RefreshStatement((), statement.path, statement.line)
+    if cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW"):
+        return RefreshStatement(_names(cursor), statement.path, statement.line)
+    return None  # REFRESH TABLE and the like are Spark's
+
+
+def _verify(cursor: Cursor) -> VerifyStatement:
+    statement = cursor.statement
+    _ = cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW")
+    names = () if cursor.at_end else _names(cursor)
+    return VerifyStatement(names, statement.path, statement.line)
+
+
+def _explain_view(cursor: Cursor) -> ExplainStatement:
+    return ExplainStatement(_name(cursor, "view"), cursor.statement.path, cursor.statement.line)
+
+
+def _explain_create(cursor: Cursor) -> ExplainCreateStatement:
+    return ExplainCreateStatement(_create_materialized_view(cursor), cursor.statement.path, cursor.statement.line)
+
+
+_STATEMENTS: Final[tuple[tuple[tuple[str, ...], Callable[[Cursor], Declaration | None]], ...]] = (
+    (("CREATE MATERIALIZED VIEW",), _create_materialized_view),
+    (("CREATE OR REPLACE MATERIALIZED VIEW",), _refuse_or_replace),
+    (("CREATE OR REFRESH",), _refuse_or_replace),
+    (("CREATE VIEW",), _create_plain_view()),
+    (("CREATE OR REPLACE VIEW",), _create_plain_view(or_replace=True)),
+    (("CREATE TEMP VIEW",), _create_plain_view(temporary=True)),
+    (("CREATE TEMPORARY VIEW",), _create_plain_view(temporary=True)),
+    (("CREATE OR REPLACE TEMP VIEW",), _create_plain_view(or_replace=True, temporary=True)),
+    (("CREATE OR REPLACE TEMPORARY VIEW",), _create_plain_view(or_replace=True, temporary=True)),
+    (("CREATE TABLE",), _create_table),
+    (("CREATE OR REPLACE TABLE",), _refuse_replace_table),
+    (("REPLACE TABLE",), _refuse_replace_table),
+    (("DROP TABLE",), _drop("table")),
+    (("DROP VIEW",), _drop("view")),
+    (("DROP MATERIALIZED VIEW",), _drop("materialized view")),
+    (("EXPLAIN MATERIALIZED VIEW",), _explain_view),
+    (("EXPLAIN CREATE MATERIALIZED VIEW",), _explain_create),
+    (("EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW",), _refuse_or_replace),
+    (("REFRESH",), _refresh),
+    (("VERIFY",), _verify),
+)
+
+
+# -------------------------------------------------------------------------------------------------- shared pieces
+
+
+@dataclass
+class _Clauses:
+    comment: str | None = None
+    location: str | None = None
+    cluster_by: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str) -> _Clauses:
+    """Read clauses in any order, each once, up to the word `until` or the end of the statement."""
+    found = _Clauses()
+    seen: set[str] = set()
+    while not cursor.at_end and not (until and cursor.at(until)):
+        clause = next((words for words in _CLAUSES if cursor.at(words)), None)
+        if clause is None:
+            name = next((words for words in refused if cursor.at(words)), None)
+            if name is not None:
+                raise cursor.error(f"{context}: the clause {name} is not taken: {refused[name]}.")
+            raise cursor.error(
+                f"{context}: {cursor.found()} is not taken here; the clauses are {', '.join(sorted(_CLAUSES))}"
+                + (f", then {until} and a query." if until else ".")
+            )
+        if clause in seen:
+            raise cursor.error(f"{context}: the clause {clause} stands twice.")
+        seen.add(clause)
+        cursor.accept(clause)
+        _CLAUSES[clause](cursor, f"{context}, {clause}", found)
+    return found
+
+
+def _using(cursor: Cursor, context: str, _: _Clauses) -> None:
+    if not cursor.accept("DELTA"):
+        raise cursor.error(f"{context}: only delta is taken, found {cursor.found()}.")
+
+
+def _comment(cursor: Cursor, context: str, found: _Clauses) -> None:
+    found.comment = cursor.string(context)
+
+
+def _location(cursor: Cursor, context: str, found: _Clauses) -> None:
+    found.location = cursor.string(context)
+
+
+def _cluster_by(cursor: Cursor, context: str, found: _Clauses) -> None:
+    found.cluster_by = _column_names(cursor, context)
+
+
+def _partitioned_by(cursor: Cursor, context: str, found: _Clauses) -> None:
+    found.partitioned_by = _column_names(cursor, context)
+
+
+def _tblproperties(cursor: Cursor, context: str, found: _Clauses) -> None:
+    for part in cursor.group(context):
+        key = part.string(context) if not part.peek() else _dotted(part, context)
+        part.accept("=")
+        if part.at_end:
+            raise part.error(f"{context}: property {key!r} has no value.")
+        text = part.rest() if part.peek() else part.string(context)
+        if key in found.properties:
+            raise cursor.error(f"{context}: property {key!r} stands twice.")
+        found.properties[key] = text
+
+
+_CLAUSES: Final[dict[str, Callable[[Cursor, str, _Clauses], None]]] = {
+    "USING": _using,
+    "COMMENT": _comment,
+    "LOCATION": _location,
+    "CLUSTER BY": _cluster_by,
+    "PARTITIONED BY": _partitioned_by,
+    "TBLPROPERTIES": _tblproperties,
+}
+
+
+def _dotted(part: Cursor, context: str) -> str:
+    words = [part.identifier(context)]
+    while part.accept("."):
+        words.append(part.identifier(context))
+    return ".".join(words)
+
+
+def _column_names(cursor: Cursor, context: str) -> tuple[str, ...]:
+    names = [part.identifier(context) for part in cursor.group(context)]
+    _refuse_duplicates(names, cursor, context)
+    return tuple(names)
+
+
+def _query(cursor: Cursor, context: str) -> str:
+    cursor.expect("AS", context)
+    if cursor.at_end:
+        raise cursor.error(f"{context}: there is no query after AS.")
+    return cursor.rest()
+
+
+def _name(cursor: Cursor, what: str) -> str:
+    """Read the name of a view or source; one with a dot or a dash is read whole, so that messages show it."""
+    where = cursor.where
+    first = cursor.current
+    if first is None or not cursor.peek():
+        return check_name(cursor.identifier(f"name of a {what}"), what, where)
+    last = first
+    cursor.index += 1
+    while (token := cursor.current) is not None and token.start == last.end + 1 and cursor.peek() not in ("(", ","):
+        last = token
+        cursor.index += 1
+    name = first.text if last is first else cursor.statement.script[first.start : last.end + 1]
+    return check_name(name, what, where)
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    names = [_name(cursor, "view")]
+    while cursor.accept(","):
+        names.append(_name(cursor, "view"))
+    return tuple(names)
+
+
+def _refuse_duplicates(names: list[str], cursor: Cursor, context: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise cursor.error(f"{context}: column {name!r} stands twice.")
+        seen.add(name.lower())

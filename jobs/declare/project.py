@@ -1,0 +1,214 @@
+"""A project: a folder of ``.sql`` files, checked as a whole and put in dependency order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TypeAlias
+
+from jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
+from jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
+from jobs.declare.parser import parse_text
+from jobs.declare.statements import place
+from state_lib.errors import DeclarationError
+
+Declared: TypeAlias = ViewDeclaration | SourceDeclaration | PlainView
+
+
+@dataclass(frozen=True)
+class Project:
+    """Views in dependency order (upstream first), sources and plain views.
+
+    Attributes
+    ----------
+    reads
+        For each view and plain view, the names it reads, as they were declared.
+    undeclared
+        Tables that are read but not declared: existing Delta tables, which need no declaration.
+    """
+
+    views: tuple[ViewDeclaration, ...] = ()
+    sources: tuple[SourceDeclaration, ...] = ()
+    plain_views: tuple[PlainView, ...] = ()
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    undeclared: tuple[str, ...] = ()
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Every source that is declared or read."""
+        return tuple(source.name for source in self.sources) + self.undeclared
+
+    def view(self, name: str) -> ViewDeclaration:
+        """Return a view by its name, in any case.
+
+        Raises
+        ------
+        DeclarationError
+            There is no such view.
+        """
+        for view in self.views:
+            if view.name.lower() == name.lower():
+                return view
+        known = ", ".join(view.name for view in self.views) or "none"
+        raise DeclarationError(f"there is no materialized view {name!r}; the project's views are: {known}.")
+
+    def upstream(self, name: str) -> tuple[str, ...]:
+        """Return the sources and materialized views that a view reads, looking through plain views."""
+        plain = {view.name for view in self.plain_views}
+        found: dict[str, None] = {}
+        for read in self.reads.get(name, ()):
+            found |= dict.fromkeys(self.upstream(read) if read in plain else (read,))
+        return tuple(found)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, str]]:
+        """Columns and their types, as far as they are known without a JVM; a view's types are not (``?``)."""
+        known: dict[str, Mapping[str, str]] = {
+            source.name: {column.name: column.type_text for column in source.columns} for source in self.sources
+        }
+        for name in self._in_order():
+            view = self._queries[name]
+            names = view.column_names or output_columns(view.query) or tuple(column_lineage(view.sql, known))
+            known[name] = dict.fromkeys(names, "?")
+        return known
+
+    def lineage(self, name: str) -> ColumnLineage:
+        """Return the column lineage of a view, down to sources and views; plain views are looked through."""
+        schemas = {table: columns for table, columns in self.columns.items() if columns}
+        plain = {view.name for view in self.plain_views}
+        lineage = column_lineage(self._queries[name].sql, schemas)
+        for column, origins in lineage.items():
+            found: dict[tuple[str, str], None] = {}
+            for table, origin in origins:
+                declared = self._declared_name(table)
+                through = self.lineage(declared).get(origin, ()) if declared in plain else ((declared, origin),)
+                found |= dict.fromkeys(through)
+            lineage[column] = tuple(found)
+        return lineage
+
+    @property
+    def _queries(self) -> dict[str, ViewDeclaration | PlainView]:
+        views: list[ViewDeclaration | PlainView] = [*self.views, *self.plain_views]
+        return {view.name: view for view in views}
+
+    def _in_order(self) -> Iterable[str]:
+        graph = {name: [read for read in reads if read in self.reads] for name, reads in self.reads.items()}
+        return TopologicalSorter(graph).static_order()
+
+    def _declared_name(self, name: str) -> str:
+        by_lower = {known.lower(): known for known in (*self.reads, *self.source_names)}
+        return by_lower.get(name.lower(), name)
+
+
+def load_project(
+    folder: str | Path,
+    exists: Callable[[str], bool] | None = None,
+    extra: Iterable[ViewDeclaration] = (),
+) -> Project:
+    """Read every ``.sql`` file below a folder.
+
+    Parameters
+    ----------
+    folder
+        Files are read in order of their paths; the order of views does not depend on it.
+    exists
+        Tells whether a table that is read but not declared is there (in the warehouse, say). Without it such names
+        are taken for existing tables.
+    extra
+        Views declared in Python.
+
+    Raises
+    ------
+    DeclarationError
+        A file holds something else than declarations, a name is declared twice, a view reads itself, views read each
+        other in a circle, or a table is unknown.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise DeclarationError(f"there is no project folder {root}: make it, or run `relstate init {root}`.")
+    declared: list[Declared] = []
+    for path in sorted(root.rglob("*.sql")):
+        for declaration in parse_text(path.read_text(encoding="utf-8"), str(path)):
+            if isinstance(declaration, SourceDeclaration):
+                declared.append(_with_absolute_location(declaration, path.parent))
+            elif isinstance(declaration, (ViewDeclaration, PlainView)):
+                declared.append(declaration)
+            else:
+                raise DeclarationError(
+                    f"{place(declaration.path, declaration.line)}: a project holds CREATE MATERIALIZED VIEW, CREATE "
+                    "VIEW and CREATE TABLE only; run other statements with `relstate sql`."
+                )
+    return build_project([*declared, *extra], exists)
+
+
+def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool] | None = None) -> Project:
+    """Check declarations against each other and put the views in dependency order; see `load_project`."""
+    by_lower: dict[str, Declared] = {}
+    for declaration in declarations:
+        earlier = by_lower.setdefault(declaration.name.lower(), declaration)
+        if earlier is not declaration:
+            raise DeclarationError(
+                f"{place(declaration.path, declaration.line)}: {declaration.name!r} is already declared at "
+                f"{place(earlier.path, earlier.line)} (case does not tell names apart): rename or remove one."
+            )
+    queries = {d.name: d for d in by_lower.values() if not isinstance(d, SourceDeclaration)}
+    undeclared: dict[str, str] = {}
+    reads: dict[str, tuple[str, ...]] = {}
+    for name, view in queries.items():
+        where = place(view.path, view.line)
+        found: list[str] = []
+        known = [d.name for d in by_lower.values() if d.name != name]
+        for read in dependencies(view.query, known, f"{where}: {name}"):
+            declared = by_lower.get(read.lower())
+            if declared is None:
+                undeclared.setdefault(read.lower(), read)
+                if exists is not None and not exists(read):
+                    raise DeclarationError(
+                        f"{where}: view {name} reads {read!r}, which is neither declared nor a table of the warehouse. "
+                        f"Declared are: {', '.join(sorted(d.name for d in by_lower.values()))}."
+                    )
+                found.append(undeclared[read.lower()])
+            elif declared.name == name:
+                raise DeclarationError(f"{where}: view {name} reads itself; a view is computed from other tables.")
+            else:
+                found.append(declared.name)
+        reads[name] = tuple(found)
+    order = _dependency_order(reads, queries)
+    return Project(
+        views=tuple(view for name in order if isinstance(view := queries[name], ViewDeclaration)),
+        sources=tuple(d for d in by_lower.values() if isinstance(d, SourceDeclaration)),
+        plain_views=tuple(view for name in order if isinstance(view := queries[name], PlainView)),
+        reads=reads,
+        undeclared=tuple(undeclared.values()),
+    )
+
+
+def _dependency_order(reads: Mapping[str, tuple[str, ...]], queries: Mapping[str, Declared]) -> list[str]:
+    """Return upstream first, and names in alphabetical order where that leaves a choice."""
+    sorter = TopologicalSorter({name: [read for read in reads[name] if read in reads] for name in reads})
+    try:
+        sorter.prepare()
+    except CycleError as problem:
+        # graphlib lists each node before one that depends on it; read backwards, each view reads the next.
+        circle = [str(name) for name in reversed(problem.args[1])]
+        first = queries[circle[0]]
+        raise DeclarationError(
+            f"{place(first.path, first.line)}: views read each other in a circle: {' → '.join(circle)}. "
+            "Break it by letting one of them read the others' sources."
+        ) from problem
+    order: list[str] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        order += ready
+        sorter.done(*ready)
+    return order
+
+
+def _with_absolute_location(source: SourceDeclaration, folder: Path) -> SourceDeclaration:
+    """Resolve a relative LOCATION against the folder of the file that declares it."""
+    if source.location is None or "://" in source.location or source.location.startswith("/"):
+        return source
+    return replace(source, location=str((folder / source.location).resolve()))
