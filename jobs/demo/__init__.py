@@ -1,0 +1,10 @@
+"""The demo's data: real flights of 2013, loaded as Delta sources and played day by day.
+
+It lies below `jobs` because it is work for Spark, and knows neither Dagster nor the demo's views; those, and the
+declarations of the sources, are SQL files in ``assets/demo``.
+"""
+
+from jobs.demo.flights import FlightData, load_flight_data
+from jobs.demo.player import DayPlayed, FlightPlayer
+
+__all__ = ["DayPlayed", "FlightData", "FlightPlayer", "load_flight_data"]
