@@ -1,0 +1,243 @@
+"""What the catalog remembers, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from state_lib.table_catalog import desc_from_dict, desc_to_dict
+
+from jobs.planner.nodes import Materialize
+from jobs.planner.serialize import plan_from_dict, plan_to_dict
+from jobs.sources.delta_source import Pin
+from state_lib.constants import FORMAT_VERSION
+from state_lib.table_schema import StateTableDesc
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """A registered source: where it lies, its key, and whether the warehouse made it."""
+
+    name: str
+    path: str
+    primary_key: tuple[str, ...] = ()
+    append_only: bool = False
+    managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlainView:
+    """A view that is inlined where it is used."""
+
+    name: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewEntry:
+    """A materialized view and how far it has come.
+
+    ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
+    ``generation`` counts full refreshes: each has state and a published table of its own.
+    """
+
+    name: str
+    query: str
+    strategy: str
+    reason: str | None
+    plan: Materialize | None
+    tables: tuple[StateTableDesc, ...]
+    reads: tuple[str, ...]
+    settings: Mapping[str, str]
+    generation: int = 0
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    epochs: tuple[int, ...] = ()
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The newest epoch that the view has reached; ``None`` before its backfill."""
+        return self.epochs[-1] if self.epochs else None
+
+    def reached(self, epoch: int, *, keep: int = 200) -> ViewEntry:
+        """The entry after one more epoch."""
+        return replace(self, epochs=(*self.epochs, epoch)[-keep:])
+
+
+@dataclass(frozen=True, slots=True)
+class ViewVersions:
+    """The Delta versions of a view's state and of its published table at an epoch; ``None`` before the first."""
+
+    state_version: int | None
+    view_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    """An epoch: the pinned sources, the views that take part, and, once complete, their versions."""
+
+    epoch: int
+    pins: Mapping[str, Pin]
+    views: tuple[str, ...]
+    run_id: str
+    complete: bool = False
+    versions: Mapping[str, ViewVersions] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogState:
+    """Everything the catalog holds, as of one of its versions."""
+
+    version: int = -1
+    format_version: int = FORMAT_VERSION
+    next_table_id: int = 1
+    next_epoch: int = 1
+    sources: Mapping[str, SourceEntry] = field(default_factory=dict)
+    plain_views: Mapping[str, PlainView] = field(default_factory=dict)
+    views: Mapping[str, ViewEntry] = field(default_factory=dict)
+    epochs: Mapping[int, EpochEntry] = field(default_factory=dict)
+
+    @property
+    def running_epoch(self) -> EpochEntry | None:
+        """The epoch that has begun and is not complete, if any."""
+        return next((e for e in self.epochs.values() if not e.complete), None)
+
+    @property
+    def last_pins(self) -> dict[str, Pin]:
+        """The newest pin of each source."""
+        pins: dict[str, Pin] = {}
+        for epoch in sorted(self.epochs):
+            pins.update(self.epochs[epoch].pins)
+        return pins
+
+    def versions_at(self, view: str) -> ViewVersions | None:
+        """The versions of a view at the newest epoch it has reached."""
+        last = self.views[view].last_epoch
+        return None if last is None else self.epochs[last].versions.get(view)
+
+    def with_view(self, view: ViewEntry) -> CatalogState:
+        """The state with a view added or replaced."""
+        return replace(self, views={**self.views, view.name: view})
+
+    def with_source(self, source: SourceEntry) -> CatalogState:
+        """The state with a source added or replaced."""
+        return replace(self, sources={**self.sources, source.name: source})
+
+    def with_plain_view(self, view: PlainView) -> CatalogState:
+        """The state with a plain view added or replaced."""
+        return replace(self, plain_views={**self.plain_views, view.name: view})
+
+    def without(self, name: str) -> CatalogState:
+        """The state without a source, view or plain view of that name."""
+        return replace(
+            self,
+            sources={k: v for k, v in self.sources.items() if k != name},
+            views={k: v for k, v in self.views.items() if k != name},
+            plain_views={k: v for k, v in self.plain_views.items() if k != name},
+        )
+
+    def with_epoch(self, epoch: EpochEntry) -> CatalogState:
+        """The state with an epoch added or replaced; epochs that nothing refers to any more are forgotten."""
+        epochs = {**self.epochs, epoch.epoch: epoch}
+        needed = {e for v in self.views.values() for e in v.epochs} | {epoch.epoch}
+        newest = max(epochs)
+        kept = {n: e for n, e in epochs.items() if n in needed or n == newest}
+        return replace(self, epochs=kept, next_epoch=max(self.next_epoch, epoch.epoch + 1))
+
+    def dependents(self, name: str) -> list[str]:
+        """Views and plain views that read a source or view directly."""
+        return sorted(v.name for v in self.views.values() if name in v.reads)
+
+
+def to_rows(state: CatalogState) -> list[tuple[str, str, dict[str, Any]]]:
+    """The state as (kind, name, payload) rows."""
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        (
+            "warehouse",
+            "",
+            {
+                "format_version": state.format_version,
+                "next_table_id": state.next_table_id,
+                "next_epoch": state.next_epoch,
+            },
+        )
+    ]
+    rows += [("source", s.name, asdict(s)) for s in state.sources.values()]
+    rows += [("plain view", v.name, asdict(v)) for v in state.plain_views.values()]
+    rows += [("view", v.name, _view_payload(v)) for v in state.views.values()]
+    rows += [("epoch", str(e.epoch), _epoch_payload(e)) for e in state.epochs.values()]
+    return rows
+
+
+def from_rows(version: int, rows: list[tuple[str, str, dict[str, Any]]]) -> CatalogState:
+    """The state that :func:`to_rows` wrote."""
+    of_kind: dict[str, list[dict[str, Any]]] = {}
+    for kind, _, payload in rows:
+        of_kind.setdefault(kind, []).append(payload)
+    (warehouse,) = of_kind["warehouse"]
+    return CatalogState(
+        version,
+        warehouse["format_version"],
+        warehouse["next_table_id"],
+        warehouse["next_epoch"],
+        {p["name"]: SourceEntry(**{**p, "primary_key": tuple(p["primary_key"])}) for p in of_kind.get("source", [])},
+        {p["name"]: PlainView(**p) for p in of_kind.get("plain view", [])},
+        {p["name"]: _view(p) for p in of_kind.get("view", [])},
+        {p["epoch"]: _epoch(p) for p in of_kind.get("epoch", [])},
+    )
+
+
+def _view_payload(view: ViewEntry) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "query": view.query,
+        "strategy": view.strategy,
+        "reason": view.reason,
+        "plan": None if view.plan is None else plan_to_dict(view.plan),
+        "tables": [desc_to_dict(t) for t in view.tables],
+        "reads": list(view.reads),
+        "settings": dict(view.settings),
+        "generation": view.generation,
+        "comment": view.comment,
+        "properties": dict(view.properties),
+        "epochs": list(view.epochs),
+    }
+
+
+def _view(payload: dict[str, Any]) -> ViewEntry:
+    plan = payload["plan"]
+    restored = None if plan is None else plan_from_dict(plan)
+    if restored is not None and not isinstance(restored, Materialize):
+        raise TypeError(f"the stored plan of {payload['name']} has no materialization at its root")
+    return ViewEntry(
+        **{
+            **payload,
+            "plan": restored,
+            "tables": tuple(desc_from_dict(t) for t in payload["tables"]),
+            "reads": tuple(payload["reads"]),
+            "epochs": tuple(payload["epochs"]),
+        }
+    )
+
+
+def _epoch_payload(epoch: EpochEntry) -> dict[str, Any]:
+    return {
+        "epoch": epoch.epoch,
+        "pins": {name: pin.to_dict() for name, pin in epoch.pins.items()},
+        "views": list(epoch.views),
+        "run_id": epoch.run_id,
+        "complete": epoch.complete,
+        "versions": {name: asdict(v) for name, v in epoch.versions.items()},
+    }
+
+
+def _epoch(payload: dict[str, Any]) -> EpochEntry:
+    return EpochEntry(
+        payload["epoch"],
+        {name: Pin.from_dict(pin) for name, pin in payload["pins"].items()},
+        tuple(payload["views"]),
+        payload["run_id"],
+        payload["complete"],
+        {name: ViewVersions(**v) for name, v in payload["versions"].items()},
+    )

@@ -1,0 +1,93 @@
+"""The catalog's Delta table: read whole, written whole, and its commits are the lock.
+
+A write names the version it was made from. If another writer has committed since, it fails instead of being rebased:
+compare and swap, by the one guarantee that every Delta log store gives (a version is written once).
+
+It is written by ``deltalake`` and not by Spark: a commit takes milliseconds instead of a Spark job, and ``status``,
+sensors and loading Dagster definitions need no JVM.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from jobs.catalog.entries import CatalogState, from_rows, to_rows
+from state_lib.constants import FORMAT_VERSION
+from state_lib.errors import EpochError, WarehouseError
+
+_SCHEMA = pa.schema([("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
+_CHECKPOINT_EVERY = 100
+
+
+class ConcurrentCatalogChange(EpochError):
+    """Another run changed the catalog between a read and a write."""
+
+
+class CatalogStore:
+    """Reads and replaces the catalog of a warehouse."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def read(self) -> CatalogState:
+        """The newest state; an empty one where the warehouse is new.
+
+        Raises
+        ------
+        WarehouseError : the catalog cannot be read, or was written by a newer version of this package.
+        """
+        try:
+            table = DeltaTable(self._path)
+        except TableNotFoundError:
+            return CatalogState()
+        except DeltaError as error:
+            raise WarehouseError(f"the catalog at {self._path} cannot be opened: {error}") from error
+        rows = pa.table(table.to_pyarrow_table()).to_pylist()
+        kinds = [(r["kind"], r["name"], json.loads(r["payload"])) for r in rows]
+        written_by = next((p["format_version"] for kind, _, p in kinds if kind == "warehouse"), None)
+        if written_by is None:
+            raise WarehouseError(f"the catalog at {self._path} is damaged: it has no row about the warehouse itself")
+        if written_by > FORMAT_VERSION:
+            raise WarehouseError(
+                f"the warehouse was written by format version {written_by}, this package reads up to {FORMAT_VERSION}; "
+                "upgrade relstate-dagster"
+            )
+        return from_rows(table.version(), kinds)
+
+    def write(self, state: CatalogState) -> CatalogState:
+        """Replace the catalog by a state made from the version it names; returns the state with its new version.
+
+        Raises
+        ------
+        ConcurrentCatalogChange : another writer was faster. Nothing was written.
+        """
+        rows = to_rows(state)
+        table = pa.table(
+            {
+                "kind": [kind for kind, _, _ in rows],
+                "name": [name for _, name, _ in rows],
+                "payload": [json.dumps(payload, sort_keys=True) for _, _, payload in rows],
+            },
+            schema=_SCHEMA,
+        )
+        once = CommitProperties(max_commit_retries=0)
+        expected = state.version + 1
+        try:
+            if state.version < 0:
+                write_deltalake(self._path, table, mode="error", commit_properties=once)
+            else:
+                base = DeltaTable(self._path, version=state.version)
+                write_deltalake(base, table, mode="overwrite", commit_properties=once)
+        except (CommitFailedError, DeltaError) as error:
+            raise ConcurrentCatalogChange(
+                f"another run changed the catalog of this warehouse since version {state.version}; nothing was written, "
+                "run again"
+            ) from error
+        written = DeltaTable(self._path)
+        if expected and expected % _CHECKPOINT_EVERY == 0:
+            written.create_checkpoint()
+        return from_rows(expected, rows)

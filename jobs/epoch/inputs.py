@@ -1,0 +1,144 @@
+"""The inputs of one view's epoch: change sets of its sources and upstream views between its last epoch and this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from state_lib.state_store import StateStore
+
+from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.planner.nodes import Scan, quoted, walk
+from jobs.relations import view_columns
+from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from jobs.warehouse import Warehouse
+from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from state_lib.errors import EpochError, SourceError
+
+#: Up to this many changed bytes (as files in the log) a change set is sent to every task.
+BROADCAST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class EpochInputs:
+    """Change sets for one view at one epoch.
+
+    Parameters
+    ----------
+    versions : what the upstream views have come to in this epoch, and in the epochs before.
+    """
+
+    spark: SparkSession
+    warehouse: Warehouse
+    catalog: CatalogState
+    view: ViewEntry
+    epoch: EpochEntry
+    versions: Mapping[str, ViewVersions]
+    rows_in: dict[str, tuple[int, int]] = field(default_factory=dict)
+    changed_bytes: int = 0
+
+    @property
+    def is_backfill(self) -> bool:
+        """Whether the view has reached no epoch yet."""
+        return self.view.last_epoch is None
+
+    @property
+    def since(self) -> EpochEntry | None:
+        """The epoch that the view reached last."""
+        last = self.view.last_epoch
+        if last is None:
+            return None
+        entry = self.catalog.epochs.get(last)
+        if entry is None:
+            raise EpochError(
+                f"epoch {last} of view {self.view.name} is not in the catalog; rebuild with --full-refresh"
+            )
+        return entry
+
+    def check(self) -> dict[str, ChangeRange]:
+        """Look at what changed, and raise before anything is written if it cannot be read."""
+        found: dict[str, ChangeRange] = {}
+        since = self.since
+        for name in self.view.reads:
+            if name in self.catalog.views:
+                continue
+            source = self._source(name)
+            if since is None:
+                continue
+            found[name] = source.check_range(self._pin(since, name), self._pin(self.epoch, name),
+                                             append_only=self._reads_append_only(name))  # fmt: skip
+            self.rows_in[name] = (found[name].rows_inserted, found[name].rows_deleted)
+            self.changed_bytes += found[name].changed_bytes
+        return found
+
+    def scan(self, name: str) -> DataFrame | None:
+        """The change set of a source or an upstream view."""
+        if name in self.catalog.views:
+            return self._view_changes(name)
+        source = self._source(name)
+        until, with_row_id = self._pin(self.epoch, name), self._needs_row_id(name)
+        since = self.since
+        if since is None:
+            return source.all_rows(self.spark, until, with_row_id=with_row_id)
+        before = self._pin(since, name)
+        if before.version == until.version:
+            return None
+        found = source.check_range(before, until, append_only=self._reads_append_only(name))
+        return source.changes(self.spark, before, until, found, with_row_id=with_row_id)
+
+    def _view_changes(self, name: str) -> DataFrame | None:
+        upstream = self.catalog.views[name]
+        versions = self.versions.get(name)
+        if versions is None or versions.state_version is None:
+            return None
+        since = self.view.last_epoch
+        if (
+            since is not None
+            and not any(e > since for e in upstream.epochs)
+            and self.epoch.epoch not in upstream.epochs
+        ):
+            pass  # the upstream view reaches this epoch in this very run
+        table_id = upstream.tables[-1].table_id
+        store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)
+        table = store.storage_table(table_id, version=versions.state_version, epoch=self.epoch.epoch)
+        runs = table.runs([c.name for c in upstream.tables[-1].schema.columns])
+        if since is not None:
+            runs = runs.where(F.col(EPOCH) > since)
+        return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
+
+    def _source(self, name: str) -> DeltaSource:
+        entry = self.catalog.sources.get(name)
+        if entry is None:
+            raise SourceError(f"view {self.view.name} reads {name}, which is neither a source nor a view any more")
+        return self.warehouse.source(entry)
+
+    def _pin(self, epoch: EpochEntry, name: str) -> Pin:
+        pin = epoch.pins.get(name)
+        if pin is None:
+            raise EpochError(f"epoch {epoch.epoch} has no pinned version of source {name}; rebuild with --full-refresh")
+        return pin
+
+    def _scans(self, name: str) -> list[Scan]:
+        assert self.view.plan is not None
+        return [n for n in walk(self.view.plan) if isinstance(n, Scan) and n.relation == name]
+
+    def _needs_row_id(self, name: str) -> bool:
+        return any(ROW_ID in scan.column_names for scan in self._scans(name))
+
+    def _reads_append_only(self, name: str) -> bool:
+        return any(scan.append_only for scan in self._scans(name))
+
+    def snapshot(self, name: str, session: SparkSession) -> DataFrame:
+        """A relation as of this epoch, with the columns that a query sees."""
+        if name in self.catalog.views:
+            upstream = self.catalog.views[name]
+            versions = self.versions.get(name)
+            assert upstream.plan is not None
+            reader = session.read.format("delta")
+            if versions is None or versions.view_version is None:
+                raise EpochError(f"view {name} has no rows published at epoch {self.epoch.epoch}")
+            rows = reader.option("versionAsOf", versions.view_version).load(self.warehouse.view_path(name))
+            return rows.select(*(quoted(o.name) for o in upstream.plan.output))
+        return self._source(name).snapshot(session, self._pin(self.epoch, name))

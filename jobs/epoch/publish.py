@@ -1,0 +1,150 @@
+"""Publishing: the stored change set of an epoch applied to the view's Delta table, once, however often it is tried.
+
+The change set is read back from the state commit at its fixed version, so a repeated publish applies the same rows. It
+has one row a key: the published table's hidden ``_key`` is the key of the view's state table (encoded sort key and stream
+key). A view without a stream key may hold equal rows; there ``_key`` also numbers the copies, and a change from n to m
+copies inserts or deletes the copies between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from state_lib.state_store import StateStore
+
+from jobs import failpoints
+from jobs.catalog.entries import ViewEntry
+from jobs.epoch.sessions import transaction
+from jobs.epoch.view_epoch import app_id, epoch_txn_version, plan_of
+from jobs.operators.context import columns_of
+from jobs.planner.nodes import quoted
+from jobs.sources.delta_log import DeltaLog, rows_changed, table_facts, transaction_version
+from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, VIEW_KEY
+from state_lib.errors import EpochError
+
+_REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The published table's version, and the rows that entered and left it."""
+
+    version: int
+    rows_inserted: int
+    rows_deleted: int
+
+
+def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
+    """Create the empty Delta table of a view, change data feed on."""
+    plan = plan_of(view)
+    columns = [f"{quoted(o.name)} {plan.field_named(o.column).data_type}" for o in plan.output]
+    columns.append(f"{quoted(VIEW_KEY)} BINARY COMMENT 'identity of the row, not part of the view'")
+    properties = {"delta.enableChangeDataFeed": "true"}
+    if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
+        properties["delta.columnMapping.mode"] = "name"
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
+    comment = f" COMMENT {_literal(view.comment)}" if view.comment else ""
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} TBLPROPERTIES ({listed})"
+    )
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def published(path: str, view: ViewEntry, epoch: int) -> Published | None:
+    """What an earlier try of this epoch has published already."""
+    done = transaction_version(path, app_id(view))
+    if done is None or done < epoch_txn_version(epoch):
+        return None
+    return Published(table_facts(path).version, 0, 0)
+
+
+def publish(
+    session: SparkSession, path: str, store: StateStore, view: ViewEntry, epoch: int, state_version: int
+) -> Published:
+    """Apply the change set of an epoch to the published table.
+
+    Parameters
+    ----------
+    session : used for this one commit; its transaction settings are set and unset here.
+    path : the published table.
+    store, state_version : the state that holds the change set, and the version it was committed as.
+    """
+    done = published(path, view, epoch)
+    if done is not None:
+        return done
+    first = view.last_epoch is None
+    if first:
+        create_view_table(session, path, view)
+    failpoints.reached("before_publish")
+    changes = _changes(store, view, epoch, state_version)
+    version_before = table_facts(path).version
+    txn_version = epoch_txn_version(epoch)
+    try:
+        if first or plan_of(view).append_only:
+            # Nothing but insertions: an append needs no look at the table. A new generation replaces the old rows.
+            mode = "overwrite" if first and view.generation > 0 else "append"
+            writer = changes.drop("_op").write.format("delta").mode(mode)
+            if mode == "overwrite":
+                writer = writer.option("overwriteSchema", "true")
+            writer.option("txnAppId", app_id(view)).option("txnVersion", txn_version).save(path)
+        else:
+            _merge(session, path, changes, view, txn_version)
+    except PySparkException as error:
+        if "ConcurrentTransaction" in str(error):
+            raise EpochError(
+                f"view {view.name}: another run published epoch {epoch} at the same time; run again"
+            ) from error
+        raise
+    version = table_facts(path).version
+    if transaction_version(path, app_id(view)) != txn_version:
+        raise EpochError(f"view {view.name}: epoch {epoch} was not recorded in the published table; run again")
+    inserted, deleted = rows_changed(DeltaLog(path).commit(version)) if version > version_before else (0, 0)
+    return Published(version, inserted, deleted)
+
+
+def _merge(session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, txn_version: int) -> None:
+    changes.createOrReplaceTempView("_relstate_changes")
+    names = [*(quoted(o.name) for o in plan_of(view).output), quoted(VIEW_KEY)]
+    sets = ", ".join(f"v.{n} = c.{n}" for n in names)
+    values = ", ".join(f"c.{n}" for n in names)
+    with transaction(session, app_id(view), txn_version):
+        session.sql(
+            f"MERGE INTO delta.`{path}` v USING _relstate_changes c ON v.{quoted(VIEW_KEY)} = c.{quoted(VIEW_KEY)} "
+            f"WHEN MATCHED AND c._op < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
+            f"WHEN NOT MATCHED AND c._op > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
+        )
+    session.catalog.dropTempView("_relstate_changes")
+
+
+def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
+    """One row a key: the view's columns, ``_key``, and ``_op`` (+1 insert or update, −1 delete)."""
+    plan = plan_of(view)
+    table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
+    names = list(plan.column_names)
+    runs = table.runs([*names, KEY])
+    now = runs.where(F.col(EPOCH) == epoch)
+    row = F.struct(*columns_of(names))
+    output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
+    if plan.stream_key is not None:
+        newest = now.groupBy(KEY).agg(F.max(STATE_WEIGHT).alias("_op"), F.max_by(row, STATE_WEIGHT).alias("_row"))
+        return newest.select(*output, F.col(KEY).alias(VIEW_KEY), "_op")
+    changed = now.groupBy(KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
+    before = runs.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(KEY)), KEY, "left_semi")
+    held = before.groupBy(KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
+    zero = F.lit(0).cast("bigint")
+    counted = changed.where(F.col("_delta") != 0).join(held, KEY, "left").fillna(0, ["_held"])
+    after = F.col("_held") + F.col("_delta")
+    problem = F.lit(f"view {view.name}, epoch {epoch}: a row is retracted more often than the view holds it")
+    low = F.when(after < 0, F.raise_error(problem).cast("bigint")).otherwise(F.least(F.col("_held"), after))
+    copies = F.sequence(low + 1, F.greatest(F.col("_held"), after))
+    numbered = counted.select("_row", KEY, "_delta", F.explode(copies).alias("_copy"))
+    copy_key = F.concat(F.col(KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
+    op = F.when(F.col("_delta") > zero, F.lit(1)).otherwise(F.lit(-1))
+    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias("_op"))

@@ -1,0 +1,47 @@
+"""What an epoch tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ViewReport:
+    """One view in one epoch.
+
+    Parameters
+    ----------
+    rows_in : for each relation read, rows inserted and deleted since the view's last epoch.
+    rows_inserted, rows_deleted : rows that entered and left the published view (an update counts as both).
+    state_rows_written : rows appended to the view's state, change log included.
+    seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
+    source_versions : pinned version of each source.
+    skipped : nothing had changed, nothing was written.
+    """
+
+    view: str
+    epoch: int
+    strategy: str
+    reason: str | None
+    rows_in: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    rows_inserted: int = 0
+    rows_deleted: int = 0
+    state_rows_written: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    source_versions: Mapping[str, int] = field(default_factory=dict)
+    view_version: int | None = None
+    plan_text: str = ""
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """A view compared with its query run in full: rows that one has more often than the other."""
+
+    view: str
+    equal: bool
+    missing_rows: int
+    unexpected_rows: int
+    epoch: int
+    seconds: float

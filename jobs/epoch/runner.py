@@ -1,0 +1,308 @@
+"""The epoch runner: the only place that commits.
+
+An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
+first, makes one state commit and publishes; it ends with a catalog commit that names what every view has come to. A run
+that dies at any point leaves an epoch that has begun and is not complete: the next run finishes that very epoch, with the
+same pins, from what is committed, before it begins one of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+from state_lib.state_store import StateStore
+
+from jobs import failpoints
+from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch import publish as publishing
+from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.key_check import check_primary_keys
+from jobs.epoch.reports import VerifyReport, ViewReport
+from jobs.epoch.sessions import session_for
+from jobs.epoch.verify import duplicate_keys, verify_view
+from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
+from jobs.locking import run_lock
+from jobs.planner.explain import explain_plan
+from jobs.planner.nodes import FullQuery, walk
+from jobs.relations import topological
+from jobs.sources.delta_source import Pin
+from jobs.warehouse import Warehouse
+from state_lib.errors import DeclarationError, EpochError
+
+
+class EpochRunner:
+    """Brings the views of a warehouse up to date.
+
+    Parameters
+    ----------
+    spark : any session with Delta; work is done in sessions of its own on the same Spark.
+    warehouse : where sources, views and state lie.
+    """
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+
+    def run(
+        self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
+    ) -> Iterator[ViewReport]:
+        """Run one epoch, yielding a report as each view is published.
+
+        Parameters
+        ----------
+        views : which views; all by default. A view whose upstream views are not among them goes to the newest epoch
+            that all of those have reached.
+        full_refresh : views to rebuild from their sources; views over them are rebuilt as well.
+
+        Raises
+        ------
+        EpochError : another run holds the warehouse, or the epoch cannot be completed.
+        SourceError : a source cannot give its changes; raised before anything is written.
+        """
+        run_id = run_id or uuid.uuid4().hex
+        wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
+        with run_lock(self._warehouse.lock_path, run_id, wait):
+            state = self._warehouse.read()
+            unfinished = state.running_epoch
+            if unfinished is not None:
+                if self._has_commits(state, unfinished):
+                    yield from self._finish(state, unfinished)
+                    state = self._warehouse.read()
+                else:
+                    # Nothing of it was committed: new pins are as good as the old ones, and may be readable.
+                    state = _forget(state, unfinished)
+            names = self._selected(state, views)
+            state = _restart(state, full_refresh)
+            yield from self._new_epoch(state, names, run_id)
+
+    def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
+        order = topological(state)
+        if views is None:
+            return order
+        unknown = [v for v in views if v not in state.views]
+        if unknown:
+            raise DeclarationError(
+                f"no materialized view named {', '.join(unknown)}; there are {', '.join(order) or 'none'}"
+            )
+        return [v for v in order if v in views]
+
+    def _has_commits(self, state: CatalogState, epoch: EpochEntry) -> bool:
+        return any(
+            committed(self._warehouse.state_path(state.views[v]), state.views[v], epoch.epoch) is not None
+            for v in epoch.views
+            if v in state.views
+        )
+
+    def pins(self, state: CatalogState) -> dict[str, Pin]:
+        """Look once at every source, all at the same time, without Spark."""
+        last = state.last_pins
+        used = sorted({name for v in state.views.values() for name in v.reads if name in state.sources})
+        if not used:
+            return {}
+        with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
+            found = pool.map(lambda name: self._warehouse.source(state.sources[name]).pin(last.get(name)), used)
+            return dict(zip(used, found, strict=True))
+
+    def _new_epoch(self, state: CatalogState, names: list[str], run_id: str) -> Iterator[ViewReport]:
+        pins = self.pins(state)
+        number = state.next_epoch
+        with_upstream = {v for v in names if not _outside_upstream(state, v, names)}
+        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id)
+        stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch, self._warehouse)]
+        # A view over views that change in this epoch takes part as well.
+        for view in epoch.views:
+            if view not in stale and any(up in stale for up in state.views[view].reads):
+                stale.append(view)
+        if stale:
+            self._check_inputs(state, epoch)
+            begun = self._warehouse.catalog.write(state.with_epoch(epoch))
+            failpoints.reached("after_begin")
+            yield from self._finish(begun, epoch)
+            state = self._warehouse.read()
+        else:
+            for view in epoch.views:
+                yield _skipped(state, state.views[view])
+        # Views selected without all of their upstream views follow to an epoch that those have all reached.
+        for view in names:
+            if view not in with_upstream:
+                yield from self._follow(state, view, run_id)
+                state = self._warehouse.read()
+
+    def _check_inputs(self, state: CatalogState, epoch: EpochEntry) -> None:
+        """Raise for whatever cannot be read, before the epoch begins."""
+        session = None
+        for name in epoch.views:
+            view = state.views[name]
+            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {})
+            found = inputs.check()
+            keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
+            if keyed:
+                session = session or session_for(self._spark, view.settings, adaptive=True)
+                check_primary_keys(session, self._warehouse, state, inputs, keyed, found)
+
+    def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
+        view = state.views[name]
+        upstream = [state.views[n] for n in view.reads if n in state.views]
+        common = set.intersection(*(set(u.epochs) for u in upstream))
+        reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
+        if not reachable:
+            yield _skipped(state, view)
+            return
+        target = state.epochs[max(reachable)]
+        entry = replace(target, views=(name,), run_id=run_id, complete=False)
+        yield from self._finish(state, entry)
+
+    def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
+        """Bring every view of an epoch to it, whatever of that has been done before, and complete the epoch."""
+        versions: dict[str, ViewVersions] = dict(epoch.versions)
+        for name, view in state.views.items():
+            known = state.versions_at(name)
+            if known is not None and name not in epoch.views:
+                versions.setdefault(name, known)
+        entries: dict[str, ViewEntry] = {}
+        for name in epoch.views:
+            view = state.views.get(name)
+            if view is None or epoch.epoch in view.epochs:
+                continue
+            report, versions[name] = self._view(state, view, epoch, versions)
+            entries[name] = view.reached(epoch.epoch)
+            yield report
+        failpoints.reached("before_complete")
+        finished = replace(state, views={**state.views, **entries})
+        kept = {n: v for n, v in versions.items() if n in finished.views and epoch.epoch in finished.views[n].epochs}
+        completed = replace(epoch, versions=kept, complete=True, views=state.epochs.get(epoch.epoch, epoch).views)
+        self._warehouse.catalog.write(finished.with_epoch(completed))
+
+    def _view(
+        self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions]
+    ) -> tuple[ViewReport, ViewVersions]:
+        seconds: dict[str, float] = {}
+        started = time.perf_counter()
+        session = session_for(self._spark, view.settings, adaptive=view.last_epoch is None)
+        inputs = EpochInputs(session, self._warehouse, state, view, epoch, versions)
+        inputs.check()
+        before = None if view.last_epoch is None else state.versions_at(view.name)
+        path = self._warehouse.state_path(view)
+        seconds["plan"] = time.perf_counter() - started
+        started = time.perf_counter()
+        commit = committed(path, view, epoch.epoch) or compute_and_commit(inputs, path, before)
+        seconds["compute_and_commit"] = time.perf_counter() - started
+        started = time.perf_counter()
+        done = self._publish(session, state, view, epoch, commit, before)
+        seconds["publish"] = time.perf_counter() - started
+        state_version = commit.version if commit else (before.state_version if before else None)
+        view_version = done.version if done else (before.view_version if before else None)
+        report = ViewReport(
+            view=view.name,
+            epoch=epoch.epoch,
+            strategy=view.strategy,
+            reason=view.reason,
+            rows_in=dict(inputs.rows_in),
+            rows_inserted=done.rows_inserted if done else 0,
+            rows_deleted=done.rows_deleted if done else 0,
+            state_rows_written=sum(commit.rows.values()) if commit else 0,
+            seconds=seconds,
+            source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
+            view_version=view_version,
+            plan_text=explain_plan(plan_of(view), view.tables),
+            skipped=commit is None,
+        )
+        return report, ViewVersions(state_version, view_version)
+
+    def _publish(
+        self,
+        session: SparkSession,
+        state: CatalogState,
+        view: ViewEntry,
+        epoch: EpochEntry,
+        commit: StateCommit | None,
+        before: ViewVersions | None,
+    ) -> publishing.Published | None:
+        first = before is None or before.view_version is None
+        if commit is None or (mv_rows(view, commit) == 0 and not first):
+            return None
+        store = StateStore(session, self._warehouse.state_path(view), view.tables)
+        path = self._warehouse.view_path(view.name)
+        _ = state
+        return publishing.publish(session, path, store, view, epoch.epoch, commit.version)
+
+    def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
+        """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""
+        state = self._warehouse.read()
+        return [
+            verify_view(self._spark, self._warehouse, state, state.views[name])
+            for name in self._selected(state, views)
+            if state.views[name].last_epoch is not None
+        ]
+
+    def stream_key_unique(self, view: str) -> int:
+        """How many keys of the published view occur more than once (0 is right)."""
+        return duplicate_keys(self._spark, self._warehouse, self._warehouse.read().views[view])
+
+
+def _outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -> list[str]:
+    return [n for n in state.views[view].reads if n in state.views and n not in selected]
+
+
+def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry, warehouse: Warehouse) -> bool:
+    """Whether a view can differ from its last epoch: it has none, a source moved, or an upstream view did."""
+    _ = warehouse
+    if view.last_epoch is None:
+        return True
+    if any(isinstance(n, FullQuery) and n.always for n in walk(plan_of(view))):
+        return True
+    since = state.epochs[view.last_epoch]
+    for name in view.reads:
+        if name in state.views:
+            last = state.views[name].last_epoch
+            if last is not None and last > view.last_epoch:
+                return True
+        elif name not in since.pins or since.pins[name].version != epoch.pins[name].version:
+            return True
+    return False
+
+
+def _restart(state: CatalogState, names: Sequence[str]) -> CatalogState:
+    """Send views, and the views over them, back to before their first epoch, in a new generation."""
+    pending = list(names)
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        if name not in state.views:
+            raise DeclarationError(f"no materialized view named {name} to rebuild")
+        seen.add(name)
+        view = state.views[name]
+        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1))
+        pending += state.dependents(name)
+    return state
+
+
+def _forget(state: CatalogState, epoch: EpochEntry) -> CatalogState:
+    epochs = {n: e for n, e in state.epochs.items() if n != epoch.epoch}
+    # Its number is not used again: a dead run may still be writing under it.
+    return replace(state, epochs=epochs, next_epoch=max(state.next_epoch, epoch.epoch + 1))
+
+
+def _skipped(state: CatalogState, view: ViewEntry) -> ViewReport:
+    last = view.last_epoch
+    if last is None:
+        raise EpochError(f"view {view.name} waits for the views it reads: run those first, or run all")
+    pins = state.epochs[last].pins
+    return ViewReport(
+        view=view.name,
+        epoch=last,
+        strategy=view.strategy,
+        reason=view.reason,
+        source_versions={n: pins[n].version for n in view.reads if n in pins},
+        view_version=state.epochs[last].versions[view.name].view_version,
+        plan_text=explain_plan(plan_of(view), view.tables),
+        skipped=True,
+    )

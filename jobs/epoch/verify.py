@@ -1,0 +1,104 @@
+"""The oracle: a view compared, as a bag and both ways, with its query run in full by Spark on the pinned inputs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.reports import VerifyReport
+from jobs.epoch.sessions import session_for
+from jobs.epoch.view_epoch import full_query, plan_of
+from jobs.operators.context import columns_of
+from jobs.planner.nodes import quoted
+from jobs.warehouse import Warehouse
+from state_lib.constants import VIEW_KEY
+from state_lib.errors import EpochError
+
+#: Sums of floating-point numbers depend on the order of addition; rows that differ by no more than this are equal.
+RELATIVE_TOLERANCE = 1e-9
+_COMPARED_ROWS = 100_000
+
+
+def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:
+    """Compare a view as of its last epoch with its query run in full.
+
+    Floating-point columns are compared exactly first; only rows that then differ are compared within a relative
+    tolerance of 1e-9, for sums whose order of addition no one has fixed.
+    """
+    started = time.perf_counter()
+    if view.last_epoch is None:
+        raise EpochError(f"view {view.name} has no epoch to verify yet; run it first")
+    session = session_for(spark, view.settings, adaptive=True)
+    epoch = state.epochs[view.last_epoch]
+    inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
+    expected = full_query(inputs, session)
+    actual = published_rows(session, warehouse, state, view)
+    names = [o.name for o in plan_of(view).output]
+    missing, unexpected = bag_difference(expected.toDF(*names), actual.toDF(*names))
+    return VerifyReport(
+        view.name, missing == unexpected == 0, missing, unexpected, view.last_epoch, time.perf_counter() - started
+    )
+
+
+def published_rows(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> DataFrame:
+    """The view as a reader sees it: as of the last complete epoch, without hidden columns."""
+    versions = state.versions_at(view.name)
+    if versions is None or versions.view_version is None:
+        raise EpochError(f"view {view.name} has no complete epoch yet; run it first")
+    reader = session.read.format("delta").option("versionAsOf", versions.view_version)
+    return reader.load(warehouse.view_path(view.name)).select(*columns_of([o.name for o in plan_of(view).output]))
+
+
+def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
+    """How many rows are missing from, and unexpected in, ``actual``, duplicates counted."""
+    names = [f"_c{n}" for n in range(len(expected.columns))]
+    has_float = any("float" in t or "double" in t for _, t in expected.dtypes)
+    one = F.lit(1).cast("bigint")
+    stacked = (
+        expected.toDF(*names).withColumn("_n", one).union(actual.toDF(*names).withColumn("_n", -one))
+    )  # fmt: skip
+    differing = stacked.groupBy(*names).agg(F.sum("_n").alias("_n")).where(F.col("_n") != 0)
+    if not has_float:
+        sums = differing.agg(
+            F.coalesce(F.sum(F.greatest("_n", F.lit(0))), F.lit(0)).alias("missing"),
+            F.coalesce(F.sum(F.greatest(-F.col("_n"), F.lit(0))), F.lit(0)).alias("unexpected"),
+        ).collect()[0]
+        return int(sums["missing"]), int(sums["unexpected"])
+    rows = differing.limit(_COMPARED_ROWS).collect()
+    return _match_nearly_equal([r for r in rows if r["_n"] > 0], [r for r in rows if r["_n"] < 0], names)
+
+
+def _match_nearly_equal(missing: list[Row], unexpected: list[Row], names: Sequence[str]) -> tuple[int, int]:
+    """Pair rows that are equal but for rounding, and count what is left over."""
+    left = [(row, int(row["_n"])) for row in missing]
+    right = {n: -int(row["_n"]) for n, row in enumerate(unexpected)}
+    remaining = 0
+    for row, wanted in left:
+        for n, available in right.items():
+            if wanted and available and all(_nearly(row[c], unexpected[n][c]) for c in names):
+                taken = min(wanted, available)
+                wanted -= taken
+                right[n] -= taken
+        remaining += wanted
+    return remaining, sum(right.values())
+
+
+def _nearly(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(_nearly(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
+
+
+def duplicate_keys(spark: SparkSession, warehouse: Warehouse, view: ViewEntry) -> int:
+    """Keys of the published table that occur more than once."""
+    rows = spark.read.format("delta").load(warehouse.view_path(view.name))
+    return rows.groupBy(quoted(VIEW_KEY)).count().where(F.col("count") > 1).count()

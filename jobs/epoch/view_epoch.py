@@ -1,0 +1,204 @@
+"""One view in one epoch: its change set computed, and committed with all its state in one append."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from state_lib.state_store import StateStore
+
+from jobs import failpoints
+from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.inputs import BROADCAST_BYTES, EpochInputs
+from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.routing import compute_changes
+from jobs.planner.nodes import FullQuery, Materialize, PlanNode, walk
+from jobs.planner.serialize import plan_to_dict
+from jobs.planner.state_tables import infer_state_tables
+from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition, table_facts, transaction_version
+from state_lib.constants import TABLE_ID, WEIGHT
+from state_lib.errors import EpochError, RelstateError, SourceError, StateError
+from state_lib.state_table import StateTable
+from state_lib.table_schema import StateTableDesc
+
+
+@dataclass(frozen=True, slots=True)
+class StateCommit:
+    """What the state commit of a view at an epoch wrote: its Delta version, rows by table id."""
+
+    version: int
+    rows: dict[int, int]
+
+
+def app_id(view: ViewEntry) -> str:
+    """The transaction application id of a view's generation."""
+    return f"relstate:{view.name}:{view.generation}"
+
+
+def epoch_txn_version(epoch: int) -> int:
+    """Epochs take the even transaction versions; a compaction that read as of epoch e takes 2e + 1."""
+    return 2 * epoch
+
+
+def plan_of(view: ViewEntry) -> Materialize:
+    """The stored plan of a view."""
+    if view.plan is None:
+        raise EpochError(f"view {view.name} has no plan; create it again")
+    return view.plan
+
+
+def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict[PlanNode, list[StateTableDesc]]:
+    """The tables of each node: the catalog allocated ids in the order of one walk, so one walk hands them out again."""
+    remaining = list(descs)
+    found: dict[PlanNode, list[StateTableDesc]] = {}
+    for node in walk(plan):
+        found[node] = [remaining.pop(0) for _ in infer_state_tables(node)]
+    return found
+
+
+def committed(state_path: str, view: ViewEntry, epoch: int) -> StateCommit | None:
+    """The state commit of an epoch, if it has been made."""
+    done = transaction_version(state_path, app_id(view))
+    if done is None or done < epoch_txn_version(epoch):
+        return None
+    log = DeltaLog(state_path)
+    for version in range(table_facts(state_path).version, -1, -1):
+        actions = log.commit(version)
+        if _metadata(actions).get("epoch") == epoch:
+            return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()})
+    raise StateError(f"the state of view {view.name} has transactions up to epoch {epoch}, but no commit of that epoch")
+
+
+def _metadata(actions: list[dict[str, object]]) -> dict[str, object]:
+    try:
+        found = json.loads(str(commit_info(actions).get("userMetadata") or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersions | None) -> StateCommit | None:
+    """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
+
+    Returns
+    -------
+    The commit; ``None`` where nothing can have changed and nothing was written.
+
+    Raises
+    ------
+    StateError : the change contradicts the state, or another run committed other data for this epoch.
+    SourceError : a source's changes cannot be read.
+    """
+    view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
+    plan = plan_of(view)
+    store = StateStore(spark, state_path, view.tables)
+    if inputs.is_backfill and not store.exists():
+        store.create()
+    previous = None if before is None else before.state_version
+    last = view.last_epoch
+    descs = tables_by_node(plan, view.tables)
+    tables: dict[PlanNode, list[StateTable]] = {
+        node: [store.state_table(d.table_id, epoch=epoch, version=previous, as_of_epoch=last) for d in of_node]
+        for node, of_node in descs.items()
+    }
+    context = EpochContext(
+        spark=spark,
+        epoch=epoch,
+        is_backfill=inputs.is_backfill,
+        scan=inputs.scan,
+        tables=tables,
+        full_query=lambda node: _full_difference(inputs, node, before),
+        broadcast_changes=inputs.changed_bytes <= BROADCAST_BYTES,
+    )
+    digest = _digest(view, inputs.epoch, last)
+    metadata = json.dumps(
+        {"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest}
+    )
+    try:
+        changes = compute_changes(context, plan)
+        mem_tables = [table for of_node in tables.values() for table in of_node if table.has_changes]
+        if changes is None and not mem_tables and not inputs.is_backfill:
+            return None
+        failpoints.reached("before_state_commit")
+        version = store.append(
+            epoch,
+            mem_tables,
+            txn_app_id=app_id(view),
+            txn_version=epoch_txn_version(epoch),
+            user_metadata=metadata,
+            partitions=int(spark.conf.get("spark.sql.shuffle.partitions") or 2),
+        )
+    except PySparkException as error:
+        raise _explained(view, epoch, error) from error
+    failpoints.reached("after_state_commit")
+    actions = DeltaLog(state_path).commit(version)
+    written = _metadata(actions)
+    if written.get("epoch") != epoch or written.get("digest") != digest:
+        raise StateError(
+            f"epoch {epoch} of view {view.name} was committed by another run with other data (run {written.get('run_id')}); "
+            "run again"
+        )
+    return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()})
+
+
+def _digest(view: ViewEntry, epoch: EpochEntry, last: int | None) -> str:
+    """Names the change set by what determines it: plan, tables, pinned versions and the epoch it starts from."""
+    pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
+    text = json.dumps([plan_to_dict(view.plan), [t.table_id for t in view.tables], pins, last], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions | None) -> DataFrame | None:
+    view = inputs.view
+    since = inputs.since
+    if since is not None and not node.always:
+        moved = [n for n in node.reads if n in inputs.catalog.views or since.pins[n] != inputs.epoch.pins[n]]
+        if not moved:
+            return None
+    result = full_query(inputs, inputs.spark).toDF(*node.column_names).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+    if before is None or before.view_version is None:
+        return result
+    reader = inputs.spark.read.format("delta").option("versionAsOf", before.view_version)
+    held = reader.load(inputs.warehouse.view_path(view.name)).select(
+        *columns_of([o.name for o in plan_of(view).output])
+    )
+    held = held.toDF(*node.column_names).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
+    return result.union(held)
+
+
+def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
+    """The view's query run in full by Spark, on its inputs as of the epoch."""
+    for name in inputs.view.reads:
+        inputs.snapshot(name, session).createOrReplaceTempView(name)
+    for plain in inputs.catalog.plain_views.values():
+        try:
+            session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
+        except PySparkException:
+            continue  # a plain view over relations that this view does not read
+    return session.sql(inputs.view.query)
+
+
+def _explained(view: ViewEntry, epoch: int, error: PySparkException) -> RelstateError:
+    text = str(error)
+    where = f"view {view.name}, epoch {epoch}"
+    if "ConcurrentTransaction" in type(error).__name__ or "ConcurrentTransactionException" in text:
+        return EpochError(f"{where}: another run committed this epoch at the same time; nothing was lost, run again")
+    if "USER_RAISED_EXCEPTION" in text:
+        message = text.split("[USER_RAISED_EXCEPTION]", 1)[-1].splitlines()[0].strip()
+        return StateError(f"{where}: {message.split(' SQLSTATE')[0]}; nothing was written")
+    if "DELTA_FILE_NOT_FOUND" in text or "FAILED_READ_FILE.FILE_NOT_EXIST" in text:
+        return SourceError(
+            f"{where}: a file that holds the changes is gone (vacuumed away); nothing was written; rebuild with "
+            "--full-refresh"
+        )
+    line = next((part for part in text.splitlines() if part.strip()), type(error).__name__)
+    return EpochError(f"{where}: Spark could not compute the change set: {line}; nothing was written")
+
+
+def mv_rows(view: ViewEntry, commit: StateCommit) -> int:
+    """Rows that the commit wrote to the view's own change log."""
+    return commit.rows.get(view.tables[-1].table_id, 0)

@@ -1,0 +1,59 @@
+"""What the strategies of one aggregate share: its tables by role, and the frames that meet per group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import columns_of
+from jobs.planner.state_tables import CallStrategy
+from state_lib.state_table import StateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The state tables of an aggregate by role; ``group_rows`` only where no call has value state."""
+
+    strategies: tuple[CallStrategy, ...]
+    by_call: Mapping[int, StateTable]
+    group_rows: StateTable | None
+    input: StateTable | None
+
+    def strategy(self, position: int) -> CallStrategy:
+        """The strategy of the call at that position."""
+        return self.strategies[position]
+
+    @property
+    def value_tables(self) -> dict[int, StateTable]:
+        """Value state tables by call position; -1 is the table that only counts the rows of groups."""
+        tables = {p: t for p, t in self.by_call.items() if self.strategies[p] is CallStrategy.VALUE}
+        return {-1: self.group_rows} if self.group_rows is not None else tables
+
+
+@dataclass(slots=True)
+class GroupFrames:
+    """Frames with the group columns and some measures each, brought together by one grouping."""
+
+    group: tuple[str, ...]
+    frames: list[DataFrame] = field(default_factory=list)
+    measures: dict[str, Column] = field(default_factory=dict)
+
+    def add(self, frame: DataFrame, measures: Mapping[str, Column]) -> None:
+        """Add a frame and, for each measure it has, the aggregate that picks it out of the stack."""
+        self.frames.append(frame)
+        self.measures.update(measures)
+
+    def together(self) -> DataFrame:
+        """One row a group with all measures."""
+        stacked = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), self.frames)
+        aggregates = [column.alias(name) for name, column in self.measures.items()]
+        return stacked.groupBy(*columns_of(self.group)).agg(*aggregates)
+
+
+def only(name: str) -> Column:
+    """The one value that a measure has in a group (all other rows of the stack leave it NULL)."""
+    return F.first(name, ignorenulls=True)

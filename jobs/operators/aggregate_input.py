@@ -1,0 +1,52 @@
+"""Materialized input: any other aggregate of Spark, recomputed by Spark for the affected groups.
+
+The state holds the input rows of all groups, under ``group key | stream key``. For the affected groups the rows as of
+the last epoch, and those rows with the change added, are each handed to Spark's own aggregate: its results are the
+group's old and new ones. Cost: the rows of the affected groups.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.aggregate_group import GroupFrames, Tables, only
+from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.materialized_input import old_and_new
+from jobs.planner.nodes import AggCall, Aggregate
+from jobs.planner.state_tables import CallStrategy
+
+_VERSION = "_version"
+
+
+def fold(
+    ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: DataFrame, frames: GroupFrames
+) -> None:
+    """Write the changed input rows; add the old and new value of every such call per group to the frames."""
+    if tables.input is None:
+        return
+    changed = ctx.share(consolidate(delta, node.child.column_names))
+    tables.input.write(changed)
+    versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
+    calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}
+    results = [F.expr(call.sql).alias(f"_result_{position}") for position, call in calls.items()]
+    computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
+    picked: dict[str, Column] = {}
+    measures = []
+    for position in calls:
+        for version in ("old", "new"):
+            name = f"_{version}_{position}"
+            measures.append(F.when(F.col(_VERSION) == version, F.col(f"_result_{position}")).alias(name))
+            picked[name] = only(name)
+    frames.add(computed.select(*columns_of(node.group), *measures), picked)
+
+
+def or_empty_result(call: AggCall, value: Column) -> Column:
+    """What a global aggregate gives over no rows: an empty array for the collecting calls, else NULL."""
+    if call.output.data_type.upper().startswith("ARRAY") and call.function in (
+        "collect_list",
+        "collect_set",
+        "array_agg",
+    ):
+        return F.coalesce(value, F.array().cast(call.output.data_type))
+    return value

@@ -1,0 +1,77 @@
+"""What an operator may use while an epoch runs: its inputs' change sets, its state tables, and nothing else.
+
+Operators only describe DataFrames; the epoch runner alone commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.planner.nodes import FullQuery, PlanNode, quoted
+from state_lib.constants import WEIGHT
+from state_lib.state_table import StateTable
+
+
+@dataclass(slots=True)
+class EpochContext:
+    """One epoch of one view.
+
+    Parameters
+    ----------
+    spark : the session that the epoch's DataFrames belong to.
+    epoch : the epoch that is being computed.
+    is_backfill : whether the view has no earlier epoch, so that all its state is empty.
+    scan : gives a relation's change set, or ``None`` where nothing changed in it.
+    tables : the state tables of each node, in the order of ``infer_state_tables``.
+    full_query : runs a query in full and gives its difference to what the view holds.
+    broadcast_changes : whether change sets are small enough to be sent to every task. A lookup then reads the state
+        once, where it lies; without it Spark chooses the join.
+    """
+
+    spark: SparkSession
+    epoch: int
+    is_backfill: bool
+    scan: Callable[[str], DataFrame | None]
+    tables: Mapping[PlanNode, Sequence[StateTable]]
+    full_query: Callable[[FullQuery], DataFrame | None]
+    broadcast_changes: bool = True
+    _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
+
+    def share(self, df: DataFrame) -> DataFrame:
+        """The same rows, computed once however many consumers they have.
+
+        A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use.
+        """
+        known = self._shared.get(id(df))
+        if known is not None:
+            return known[1]
+        shared = df.localCheckpoint(eager=False)
+        self._shared[id(df)] = (df, shared)
+        self._shared[id(shared)] = (shared, shared)
+        return shared
+
+    def small(self, df: DataFrame) -> DataFrame:
+        """A change set as the build side of a lookup."""
+        return F.broadcast(df) if self.broadcast_changes else df
+
+
+def columns_of(names: Sequence[str]) -> list[str]:
+    """Column names quoted, for the DataFrame API, which would take a dot for a field access."""
+    return [quoted(name) for name in names]
+
+
+def consolidate(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
+    summed = df.groupBy(*columns_of(columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
+    return summed.where(F.col(WEIGHT) != 0)
+
+
+def repeat_by_weight(df: DataFrame, weight: str) -> DataFrame:
+    """Each row as often as its weight says, without the weight; rows of weight 0 or less vanish."""
+    copies = df.where(F.col(weight) > 0)
+    repeated = copies.withColumn(weight, F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(weight))))
+    return repeated.drop(weight)

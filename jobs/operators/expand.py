@@ -1,0 +1,23 @@
+"""Expand: each changed row once per projection (GROUPING SETS, ROLLUP, CUBE). Linear: no state, cost |Δ| × projections."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext
+from jobs.planner.nodes import Expand, quoted
+from state_lib.constants import WEIGHT
+
+
+def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:
+    """The projections of every changed row, all of them under its weight."""
+    if child is None:
+        return None
+    structs = []
+    for projection in node.projections:
+        fields = ", ".join(
+            f"CAST({sql} AS {f.data_type}) AS {quoted(f.name)}" for sql, f in zip(projection, node.columns, strict=True)
+        )
+        structs.append(f"struct({fields})")
+    return child.select(F.expr(f"inline(array({', '.join(structs)}))"), WEIGHT)

@@ -1,0 +1,14 @@
+"""Full query: Δ = the query run in full on the new inputs − what the view held. Cost: the inputs and the view."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from jobs.operators.context import EpochContext, consolidate
+from jobs.planner.nodes import FullQuery
+
+
+def change(ctx: EpochContext, node: FullQuery) -> DataFrame | None:
+    """The difference between the new and the old result, as a consolidated change set."""
+    difference = ctx.full_query(node)
+    return None if difference is None else consolidate(difference, node.column_names)

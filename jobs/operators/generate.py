@@ -1,0 +1,30 @@
+"""Generate: each changed row once per element its generator gives (explode, inline, …). Linear: no state, cost |Δ|."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.nodes import Generate
+from state_lib.constants import WEIGHT
+from state_lib.errors import PlanError
+
+_WITH_OUTER_FORM = ("explode", "posexplode", "inline", "variant_explode")
+
+
+def change(_ctx: EpochContext, node: Generate, child: DataFrame | None) -> DataFrame | None:
+    """The child's columns and the generated ones, under the row's weight."""
+    if child is None:
+        return None
+    generated = F.expr(_generator_text(node)).alias(*(f.name for f in node.generated))
+    return child.select(*columns_of(node.child.column_names), WEIGHT, generated)
+
+
+def _generator_text(node: Generate) -> str:
+    name, bracket, rest = node.generator.partition("(")
+    if not node.outer or name.endswith("_outer"):
+        return node.generator
+    if name not in _WITH_OUTER_FORM:
+        raise PlanError(f"LATERAL VIEW OUTER {name} has no incremental form; use {', '.join(_WITH_OUTER_FORM)}")
+    return f"{name}_outer{bracket}{rest}"

@@ -1,0 +1,68 @@
+"""Inner join: Δ(L ⋈ R) = ΔL ⋈ R₋ + L₋ ⋈ ΔR + ΔL ⋈ ΔR, where X₋ is a side as of the last epoch.
+
+State: both sides, each under its join key, in one of the three forms of join record state. The runs of a state table
+are joined unmerged: weights multiply and add up, so a record and its later tombstone cancel in the output. A change set
+is the broadcast side, so the state is read where it lies and nothing of it is shuffled.
+
+Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the state that files and pages cannot skip.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.planner.nodes import Join
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.state_table import StateTable
+
+LEFT_WEIGHT = "_left_weight"
+RIGHT_WEIGHT = "_right_weight"
+
+
+def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+    """The pairs that the two change sets make with the other side's state and with each other."""
+    left_table, right_table = ctx.tables[node]
+    pairs = []
+    if left is not None:
+        left = ctx.share(consolidate(left, node.left.column_names))
+        left_table.write(left)
+    if right is not None:
+        right = ctx.share(consolidate(right, node.right.column_names))
+        right_table.write(right)
+    if left is not None and not ctx.is_backfill:
+        pairs.append(match(node, weighted_runs(right_table, RIGHT_WEIGHT), ctx.small(weighted(left, LEFT_WEIGHT))))
+    if right is not None and not ctx.is_backfill:
+        pairs.append(match(node, weighted_runs(left_table, LEFT_WEIGHT), ctx.small(weighted(right, RIGHT_WEIGHT))))
+    if left is not None and right is not None:
+        pairs.append(match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT)))
+    if not pairs:
+        return None
+    columns = columns_of(node.column_names)
+    product = (F.col(LEFT_WEIGHT) * F.col(RIGHT_WEIGHT)).alias(WEIGHT)
+    return reduce(DataFrame.union, (p.select(*columns, product) for p in pairs))
+
+
+def weighted(change_set: DataFrame, weight: str) -> DataFrame:
+    """A change set whose weight has a side's name."""
+    return change_set.withColumnRenamed(WEIGHT, weight)
+
+
+def weighted_runs(table: StateTable, weight: str) -> DataFrame:
+    """The unmerged rows of a side as of the last epoch, their weight under a side's name."""
+    columns = [c.name for c in table.desc.schema.columns]
+    runs = table.storage.runs(columns)
+    return runs.select(*columns_of(columns), F.col(STATE_WEIGHT).alias(weight))
+
+
+def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:
+    """Join two frames, one of each side, on the node's equalities and residual condition."""
+    parts = [key.sql for key in node.keys]
+    if node.residual is not None:
+        parts.append(node.residual)
+    if not parts:
+        return one.crossJoin(other)
+    return one.join(other, F.expr(" AND ".join(parts)), "inner")

@@ -1,0 +1,62 @@
+"""Reading materialized input: the stored rows of the affected partitions, as they were and as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext, columns_of, repeat_by_weight
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.state_table import StateTable
+
+
+def old_and_new(
+    ctx: EpochContext,
+    table: StateTable,
+    partition: Sequence[str],
+    changed: DataFrame,
+    affected: DataFrame,
+    version: str,
+) -> DataFrame:
+    """The rows of the affected partitions twice: once as of the last epoch and once with the change.
+
+    Parameters
+    ----------
+    table : materialized input, keyed by the partition columns first.
+    partition : the partition columns; none means that all rows are one partition.
+    changed : the consolidated change set of the input.
+    affected : the distinct partition keys to read.
+    version : name of the column that says ``old`` or ``new``.
+
+    Returns
+    -------
+    The table's columns and ``version``; equal rows as often as they occur.
+    """
+    names = [c.name for c in table.desc.schema.columns]
+    columns = columns_of(names)
+    zero = F.lit(0).cast("bigint")
+    rows = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
+    if not ctx.is_backfill:
+        if partition:
+            on = [(name, name) for name in partition]
+            runs = table.storage.lookup(
+                affected, on, null_safe=[True] * len(on), columns=names, broadcast=ctx.broadcast_changes
+            )
+        else:
+            runs = table.storage.runs(names)
+        stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
+        summed = stored.union(rows).groupBy(*columns)
+        rows = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
+    problem = F.lit(f"epoch {ctx.epoch}: an input row is retracted more often than it is there (table_id "
+                    f"{table.desc.table_id}); the input contradicts the state, rebuild with --full-refresh")  # fmt: skip
+    now = F.col("_old") + F.col("_delta")
+    now = F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now)
+    both = F.array(
+        F.struct(F.lit("old").alias("version"), F.col("_old").alias("copies")),
+        F.struct(F.lit("new").alias("version"), now.alias("copies")),
+    )
+    exploded = rows.select(*columns, F.explode(both).alias("_both"))
+    flat = exploded.select(*columns, F.col("_both.version").alias(version), F.col("_both.copies").alias("_copies"))
+    return repeat_by_weight(flat, "_copies")

@@ -1,0 +1,219 @@
+"""Outer, semi, anti and existence joins: the inner part, and rows whose number of associations goes 0 ↔ n.
+
+A *record* is a row of a side that keeps association counts. For a record with multiplicity w and n matches on the other
+side, the query emits beside its pairs
+
+    left / right / full outer :  w × (record, NULLs)   where n = 0
+    semi                      :  w × record            where n > 0
+    anti                      :  w × record            where n = 0
+    existence                 :  w × (record, n > 0)
+
+so the change is what the new (w, n) emit less what the old ones did. Only two kinds of records can change:
+
+* records of the change set, whose matches are counted in the other side as it is now, and
+* stored records with the key of a row that changed on the other side, whose stored count moves by those matches.
+
+State: both sides; a record of a counted side carries ``_num_associations``. A changed count retracts the record under
+the old count and inserts it under the new one. Cost: as an inner join, plus the fan-out of the changed keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.join import LEFT_WEIGHT, RIGHT_WEIGHT, match, weighted, weighted_runs
+from jobs.planner.nodes import Join, PlanNode, quoted
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.join_record_state import NUM_ASSOCIATIONS
+from state_lib.state_table import StateTable
+
+_LEFT_IS_NEW = "_left_is_new"
+_RIGHT_IS_NEW = "_right_is_new"
+
+
+@dataclass(slots=True)
+class _Side:
+    """One side during an epoch: its change set, its state, and the stored records that the other side touches."""
+
+    node: PlanNode
+    table: StateTable
+    weight: str
+    is_new: str
+    key_columns: list[str]
+    counted: bool
+    delta: DataFrame | None
+    touched: DataFrame | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.node.column_names)
+
+
+def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+    """The change of the inner part (where the type has one) and of the rows that depend on association counts."""
+    if left is None and right is None:
+        return None
+    left_table, right_table = ctx.tables[node]
+    sides = (
+        _Side(node.left, left_table, LEFT_WEIGHT, _LEFT_IS_NEW, [k.left for k in node.keys], node.left_has_associations,
+              left),
+        _Side(node.right, right_table, RIGHT_WEIGHT, _RIGHT_IS_NEW, [k.right for k in node.keys],
+              node.right_has_associations, right),
+    )  # fmt: skip
+    for side in sides:
+        if side.delta is not None:
+            side.delta = ctx.share(consolidate(side.delta, side.columns))
+    if not ctx.is_backfill:
+        _read_touched(ctx, node, *sides)
+    pairs = _pairs(ctx, node, *sides)
+    outputs = []
+    if node.keeps_right_columns and pairs is not None:
+        product = (F.col(LEFT_WEIGHT) * F.col(RIGHT_WEIGHT)).alias(WEIGHT)
+        outputs.append(pairs.select(*columns_of(node.column_names), product))
+    for side in sides:
+        if side.counted:
+            records = _recount(ctx, side, pairs)
+            if records is not None:
+                side.table.write(_stored(records, side))
+                outputs += _emitted(node, records, side)
+        elif side.delta is not None:
+            side.table.write(side.delta)
+    return reduce(DataFrame.union, outputs) if outputs else None
+
+
+def _read_touched(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> None:
+    """Look up, merged, the stored records of a counted side that share a key with the other side's change set."""
+    for side, other in ((left, right), (right, left)):
+        if not side.counted or other.delta is None:
+            continue
+        names = [*side.columns, NUM_ASSOCIATIONS]
+        keys = other.delta.select(*columns_of(other.key_columns)).distinct()
+        on = list(zip(side.key_columns, other.key_columns, strict=True))
+        null_safe = [key.null_safe for key in node.keys]
+        if on:
+            runs = side.table.storage.lookup(
+                keys, on, null_safe=null_safe, columns=names, broadcast=ctx.broadcast_changes
+            )
+        else:
+            runs = side.table.storage.runs(names)
+        summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
+        side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
+
+
+def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
+    """All pairs with at least one changed row; each tells which of its two rows is of a change set."""
+    found = []
+    for side, other in ((left, right), (right, left)):
+        if side.delta is None or ctx.is_backfill:
+            continue
+        # The other side's stored rows: the records just looked up where it is counted, else its unmerged runs.
+        stored = other.touched if other.touched is not None else weighted_runs(other.table, other.weight)
+        stored = stored.select(*columns_of(other.columns), other.weight)
+        flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
+        found.append((match(node, stored, ctx.small(weighted(side.delta, side.weight))), flags))
+    if left.delta is not None and right.delta is not None:
+        flags = [F.lit(True).alias(_LEFT_IS_NEW), F.lit(True).alias(_RIGHT_IS_NEW)]
+        found.append((match(node, weighted(left.delta, LEFT_WEIGHT), weighted(right.delta, RIGHT_WEIGHT)), flags))
+    if not found:
+        return None
+    columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
+    return ctx.share(reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found)))
+
+
+def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:
+    """Old and new multiplicity and association count of every record that may have changed.
+
+    Columns: the record, ``_w_old``, ``_w_new``, ``_n_old``, ``_n_new``.
+    """
+    other_weight = RIGHT_WEIGHT if side.weight == LEFT_WEIGHT else LEFT_WEIGHT
+    columns = columns_of(side.columns)
+    zero = F.lit(0).cast("bigint")
+    stack = []
+    if side.delta is not None:
+        stack.append(side.delta.select(*columns, *_measures(delta=F.col(WEIGHT))))
+    if side.touched is not None:
+        old = _measures(old=F.col(side.weight), count=F.col(NUM_ASSOCIATIONS))
+        stack.append(side.touched.select(*columns, *old))
+    if not stack:
+        return None
+    if pairs is not None:
+        is_new = F.col(side.is_new)
+        found = F.when(is_new, F.col(other_weight)).otherwise(zero)
+        moved = F.when(is_new, zero).otherwise(F.col(other_weight))
+        stack.append(pairs.select(*columns, *_measures(found=found, moved=moved)))
+    summed = reduce(DataFrame.union, stack).groupBy(*columns).agg(*(F.sum(name).alias(name) for name in _MEASURES))
+    was_stored = F.col("_old") > 0
+    n_new = F.when(was_stored, F.col("_count") + F.col("_moved")).otherwise(F.col("_found"))
+    # A record of the change set that was not looked up was not touched from the other side: its count did not move.
+    n_old = F.when(was_stored, F.col("_count")).otherwise(F.col("_found"))
+    w_new = F.col("_old") + F.col("_delta")
+    problem = F.lit(f"epoch {ctx.epoch}: a record of the {side.table.desc.schema.label} side of a join (table_id "
+                    f"{side.table.desc.table_id}) is retracted more often than it is there, or matched a negative "
+                    "number of times; the state and its inputs contradict each other, rebuild with --full-refresh")  # fmt: skip
+    broken = (was_stored & (w_new < 0)) | (n_new < 0)
+    checked = summed.select(
+        *columns,
+        F.col("_old").alias("_w_old"),
+        F.when(broken, F.raise_error(problem).cast("bigint")).otherwise(w_new).alias("_w_new"),
+        n_old.alias("_n_old"),
+        n_new.alias("_n_new"),
+    )
+    return ctx.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
+
+
+_MEASURES = ("_delta", "_old", "_count", "_found", "_moved")
+
+
+def _measures(**given: Column) -> list[Column]:
+    return [given.get(name[1:], F.lit(0)).cast("bigint").alias(name) for name in _MEASURES]
+
+
+def _stored(records: DataFrame, side: _Side) -> DataFrame:
+    """The state rows: the record retracted under its old count and inserted under its new one."""
+    moved = F.col("_n_old") != F.col("_n_new")
+    old = F.struct(
+        F.col("_n_old").alias("n"), F.when(moved, -F.col("_w_old")).otherwise(F.lit(0).cast("bigint")).alias("w")
+    )
+    new = F.struct(
+        F.col("_n_new").alias("n"),
+        F.when(moved, F.col("_w_new")).otherwise(F.col("_w_new") - F.col("_w_old")).alias("w"),
+    )
+    columns = columns_of(side.columns)
+    rows = records.select(*columns, F.explode(F.array(old, new)).alias("_row")).where(F.col("_row.w") != 0)
+    return rows.select(*columns, F.col("_row.n").alias(NUM_ASSOCIATIONS), F.col("_row.w").alias(WEIGHT))
+
+
+def _emitted(node: Join, records: DataFrame, side: _Side) -> list[DataFrame]:
+    """The change of the rows that depend on whether a record is associated at all."""
+    unmatched = _weight_where(F.col("_n_old") == 0, F.col("_n_new") == 0)
+    matched = _weight_where(F.col("_n_old") > 0, F.col("_n_new") > 0)
+    columns = columns_of(side.columns)
+    if node.join_type == "existence":
+        flag = node.schema[-1].name
+        parts = [
+            records.select(*columns, F.lit(False).alias(flag), unmatched.alias(WEIGHT)),
+            records.select(*columns, F.lit(True).alias(flag), matched.alias(WEIGHT)),
+        ]
+    elif node.join_type == "left semi":
+        parts = [records.select(*columns, matched.alias(WEIGHT))]
+    elif node.join_type == "left anti":
+        parts = [records.select(*columns, unmatched.alias(WEIGHT))]
+    else:
+        own = set(side.columns)
+        padded = [
+            F.col(quoted(f.name)) if f.name in own else F.lit(None).cast(f.data_type).alias(f.name) for f in node.schema
+        ]
+        parts = [records.select(*padded, unmatched.alias(WEIGHT))]
+    return [part.where(F.col(WEIGHT) != 0) for part in parts]
+
+
+def _weight_where(emitted_before: Column, emitted_now: Column) -> Column:
+    zero = F.lit(0).cast("bigint")
+    now = F.when(emitted_now, F.col("_w_new")).otherwise(zero)
+    before = F.when(emitted_before, F.col("_w_old")).otherwise(zero)
+    return now - before

@@ -1,0 +1,77 @@
+"""Sends every plan node to exactly one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from jobs.operators import (
+    aggregate,
+    expand,
+    filter,  # noqa: A004 - the operator's name in the field
+    full_query,
+    generate,
+    join,
+    materialize,
+    outer_join,
+    project,
+    scan,
+    top_n,
+    union_all,
+    values,
+    window,
+)
+from jobs.operators.context import EpochContext
+from jobs.planner import nodes
+from jobs.planner.nodes import Join, PlanNode
+from state_lib.errors import PlanError
+
+Operator = Callable[..., DataFrame | None]
+
+_OPERATORS: dict[type[PlanNode], Operator] = {
+    nodes.Scan: scan.change,
+    nodes.Values: values.change,
+    nodes.FullQuery: full_query.change,
+    nodes.Filter: filter.change,
+    nodes.Project: project.change,
+    nodes.UnionAll: union_all.change,
+    nodes.Expand: expand.change,
+    nodes.Generate: generate.change,
+    nodes.Aggregate: aggregate.change,
+    nodes.Window: window.change,
+    nodes.TopN: top_n.change,
+    nodes.Materialize: materialize.change,
+}
+
+
+def operator_of(node: PlanNode) -> Operator:
+    """The operator that maintains a node."""
+    if isinstance(node, Join):
+        return join.change if node.join_type == "inner" else outer_join.change
+    operator = _OPERATORS.get(type(node))
+    if operator is None:
+        raise PlanError(f"{type(node).__name__} has no operator")
+    return operator
+
+
+def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
+    """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
+    done: dict[PlanNode, Any] = {}
+    uses = _use_counts(root)
+    for node in nodes.walk(root):
+        changes = operator_of(node)(ctx, node, *(done[child] for child in node.children))
+        if changes is not None and uses.get(node, 0) > 1:
+            changes = ctx.share(changes)
+        done[node] = changes
+    result: DataFrame | None = done[root]
+    return result
+
+
+def _use_counts(root: PlanNode) -> dict[PlanNode, int]:
+    counts: dict[PlanNode, int] = {}
+    for node in nodes.walk(root):
+        for child in node.children:
+            counts[child] = counts.get(child, 0) + 1
+    return counts

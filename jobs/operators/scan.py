@@ -1,0 +1,15 @@
+"""Scan: Δ(relation), as the source or the upstream view gives it between two epochs. No state, cost |Δ|."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.nodes import Scan
+from state_lib.constants import WEIGHT
+
+
+def change(ctx: EpochContext, node: Scan) -> DataFrame | None:
+    """The change set of the relation: the node's columns and the weight."""
+    changes = ctx.scan(node.relation)
+    return None if changes is None else changes.select(*columns_of(node.column_names), WEIGHT)

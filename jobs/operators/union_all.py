@@ -1,0 +1,16 @@
+"""Union all: Δ(A ∪ B) = ΔA ∪ ΔB. Linear: no state, cost |Δ|."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from jobs.operators.context import EpochContext
+from jobs.planner.nodes import UnionAll
+
+
+def change(_ctx: EpochContext, _node: UnionAll, *inputs: DataFrame | None) -> DataFrame | None:
+    """The changed rows of all branches, whose columns are the same by position."""
+    changed = [df for df in inputs if df is not None]
+    return reduce(DataFrame.union, changed) if changed else None

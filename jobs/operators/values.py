@@ -1,0 +1,25 @@
+"""Values: constant rows. They all arrive in the first epoch; later change sets are empty. No state."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from jobs.operators.context import EpochContext
+from jobs.planner.nodes import Values, quoted
+from state_lib.constants import WEIGHT
+
+
+def change(ctx: EpochContext, node: Values) -> DataFrame | None:
+    """All rows with weight 1 in the backfill, nothing afterwards."""
+    if not ctx.is_backfill:
+        return None
+    weight = f"CAST(1 AS BIGINT) AS {quoted(WEIGHT)}"
+    selects = []
+    for row in node.rows:
+        values = [
+            f"CAST({value} AS {f.data_type}) AS {quoted(f.name)}" for value, f in zip(row, node.columns, strict=True)
+        ]
+        selects.append("SELECT " + ", ".join([*values, weight]))
+    if not selects:
+        return None
+    return ctx.spark.sql(" UNION ALL ".join(selects))

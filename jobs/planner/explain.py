@@ -1,0 +1,129 @@
+"""Plans as text: one line a node, then its state tables with their keys. The epoch runner reads the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.planner.nodes import (
+    Aggregate,
+    Expand,
+    Filter,
+    FullQuery,
+    Generate,
+    Join,
+    Materialize,
+    PlanNode,
+    Project,
+    Scan,
+    TopN,
+    UnionAll,
+    Values,
+    Window,
+    walk,
+)
+from jobs.planner.state_tables import call_strategy, infer_state_tables
+from state_lib.table_schema import KeyPart, StateTableDesc
+
+#: Cost of an epoch at a node, in the change Δ and the state it touches.
+_COSTS = {
+    Scan: "|Δ|",
+    Values: "0",
+    Filter: "|Δ|",
+    Project: "|Δ|",
+    UnionAll: "|Δ|",
+    Expand: "|Δ| × projections",
+    Generate: "|Δ| × elements",
+    Join: "|Δ| + matches",
+    Aggregate: "|affected groups|",
+    Window: "rows of affected partitions",
+    TopN: "rows of the input",
+    FullQuery: "the query in full",
+    Materialize: "|Δ|",
+}
+
+
+def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
+    """The plan from its root down, then every state table; table ids where they are allocated."""
+    lines: list[str] = []
+    _describe(root, 0, lines, set())
+    described = _table_lines(root, tables)
+    if described:
+        lines += ["", "state tables:", *described]
+    return "\n".join(lines)
+
+
+def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode]) -> None:
+    key = "none" if node.stream_key is None else f"({', '.join(node.stream_key)})"
+    facts = [f"stream key {key}", *(["append-only"] if node.append_only else []), f"cost {_COSTS[type(node)]}"]
+    again = " (as above, maintained once)" if node in seen and node.children else ""
+    lines.append(f"{'  ' * depth}{headline(node)}  [{'; '.join(facts)}]{again}")
+    if again:
+        return
+    seen.add(node)
+    for child in node.children:
+        _describe(child, depth + 1, lines, seen)
+
+
+def headline(node: PlanNode) -> str:  # noqa: PLR0911 - one line a node kind
+    """The node and what it was asked to do, in one line."""
+    match node:
+        case Scan():
+            return f"Scan {node.relation}"
+        case Values():
+            return f"Values ({len(node.rows)} rows)"
+        case Filter():
+            return f"Filter {node.condition}"
+        case Project():
+            return "Project " + ", ".join(
+                e.output.name if e.is_column else f"{e.sql} AS {e.output.name}" for e in node.expressions
+            )
+        case UnionAll():
+            return f"UnionAll ({len(node.inputs)} inputs)"
+        case Expand():
+            return f"Expand ({len(node.projections)} projections)"
+        case Generate():
+            return f"Generate {node.generator}"
+        case Join():
+            on = ", ".join(k.sql.replace("`", "") for k in node.keys) or "every pair"
+            residual = f" where {node.residual}" if node.residual else ""
+            return f"Join {node.join_type} on {on}{residual}"
+        case Aggregate():
+            calls = ", ".join(
+                f"{c.label} by {call_strategy(c, append_only=node.child.append_only).value}" for c in node.calls
+            )
+            return f"Aggregate by ({', '.join(node.group)})" + (f": {calls}" if calls else ": distinct")
+        case Window():
+            return "Window " + ", ".join(e.sql for e in node.expressions)
+        case TopN():
+            order = ", ".join(f"{k.column}{' desc' if k.descending else ''}" for k in node.order)
+            return f"TopN limit {node.limit} offset {node.offset} by ({order})"
+        case FullQuery():
+            return f"FullQuery over {', '.join(node.reads) or 'nothing'}"
+        case Materialize():
+            order = f" order by {', '.join(k.column for k in node.order)}" if node.order else ""
+            return "Materialize " + ", ".join(o.name for o in node.output) + order
+        case _:
+            return type(node).__name__
+
+
+def _table_lines(root: PlanNode, tables: Sequence[StateTableDesc]) -> list[str]:
+    ids = iter(tables)
+    lines = []
+    for node in walk(root):
+        for schema in infer_state_tables(node):
+            desc = next(ids, None)
+            number = f"{desc.table_id}" if desc is not None else "?"
+            vnodes = f", vnodes {desc.vnode_count}" if desc is not None and desc.vnode_count > 1 else ""
+            key = ", ".join(_key_part(p) for p in schema.storage_key) or "the empty row"
+            split = f" prefix {schema.prefix_length}" if schema.prefix_length else ""
+            lines.append(
+                f"  {number}: {type(node).__name__} {schema.label}: {schema.kind.value}, key {key}{split}, "
+                f"{schema.merge.value}{vnodes}"
+            )
+    return lines
+
+
+def _key_part(part: KeyPart) -> str:
+    order = " desc" if part.descending else ""
+    nulls = " nulls last" if part.nulls_last != part.descending else ""
+    return f"{part.column}{order}{nulls}"

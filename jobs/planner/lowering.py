@@ -1,0 +1,574 @@
+"""Walks Catalyst's simplified tree and builds our plan: one method a node kind, anything else is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type_ddl
+from jobs.planner.expressions import (
+    ExpressionWriter,
+    NotIncremental,
+    conjuncts,
+    expression_id,
+    references,
+    scalar_subqueries,
+)
+from jobs.planner.nodes import (
+    AggCall,
+    Aggregate,
+    Expand,
+    Field,
+    Filter,
+    Generate,
+    Join,
+    JoinKey,
+    Materialize,
+    NamedExpr,
+    OutputColumn,
+    PlanNode,
+    Project,
+    Scan,
+    SortKey,
+    TopN,
+    UnionAll,
+    Values,
+    Window,
+    quoted,
+)
+from jobs.planner.relations import Relation
+from state_lib.errors import PlanError
+
+_JOIN_TYPES = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left outer",
+    "RightOuter": "right outer",
+    "FullOuter": "full outer",
+    "LeftSemi": "left semi",
+    "LeftAnti": "left anti",
+    "LeftSingle": "left outer",
+    "ExistenceJoin": "existence",
+}
+_PASS_THROUGH = frozenset(
+    {
+        "SubqueryAlias",
+        "View",
+        "ResolvedHint",
+        "RepartitionByExpression",
+        "Repartition",
+        "RebalancePartitions",
+        "Subquery",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A plan node, and the column that each Catalyst expression id became."""
+
+    node: PlanNode
+    names: Mapping[int, str]
+
+
+class _NameSpace:
+    """Hands out column names that are unique within one node."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.lower() for name in taken}
+
+    def unique(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name.lower() in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name.lower())
+        return name
+
+
+class Lowering:
+    """Lowers one view's query. ``need_key`` travels down: hidden key columns are added only where the key is used."""
+
+    def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation]) -> None:
+        self._catalyst = catalyst
+        self._relations = relations
+        self._write = ExpressionWriter(catalyst)
+
+    def view(self, query: str) -> Materialize:
+        """The plan of a view, rooted at its materialization."""
+        plan = self._catalyst.simplify(self._catalyst.analyse(query))
+        visible = [(expression_id(a), str(a.name())) for a in items(plan.output())]
+        order: list[tuple[Any, bool, bool]] = []
+        while class_name(plan) in {"Sort", *_PASS_THROUGH}:
+            if class_name(plan) == "Sort" and not order:
+                order = [(o.child(), *_direction(o)) for o in items(plan.order())]
+            plan = plan.child()
+        lowered = self._lower(plan, need_key=True)
+        sort_keys = tuple(
+            SortKey(lowered.names[expression_id(child)], descending, nulls_last)
+            for child, descending, nulls_last in order
+            if class_name(child) == "AttributeReference" and expression_id(child) in lowered.names
+        )
+        output = tuple(OutputColumn(name, lowered.names[number]) for number, name in visible)
+        _check_output_names(output)
+        used = list(dict.fromkeys([o.column for o in output] + list(lowered.node.stream_key or ())))
+        used += [k.column for k in sort_keys if k.column not in used]
+        return Materialize(_select(lowered.node, used), output, sort_keys)
+
+    def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
+        kind = class_name(plan)
+        if kind in _PASS_THROUGH:
+            return self._lower(plan.child(), need_key=need_key)
+        if plan.children().size() == 0:
+            return self._leaf(plan, kind)
+        method = getattr(self, f"_{kind.lower()}", None)
+        if method is None:
+            raise NotIncremental("unknown-operator", kind, "this operator has no incremental form here")
+        lowered: Lowered = method(plan, need_key)
+        return lowered
+
+    def _leaf(self, plan: Any, kind: str) -> Lowered:
+        name = relation_of(plan)
+        if name is not None:
+            relation = self._relations[name]
+            columns = (*relation.columns, *relation.hidden_columns)
+            names = {expression_id(a): str(a.name()) for a in items(plan.output())}
+            return Lowered(Scan(name, columns, relation.key, relation.append_only), names)
+        if kind == "OneRowRelation":
+            return Lowered(Values(((),), ()), {})
+        if kind == "LocalRelation":
+            return self._values(plan)
+        raise NotIncremental("unknown-source", kind, "only sources and views of this warehouse can be read")
+
+    def _values(self, plan: Any) -> Lowered:
+        space, names, columns = _NameSpace(), {}, []
+        attributes = list(items(plan.output()))
+        for attribute in attributes:
+            name = space.unique(str(attribute.name()))
+            names[expression_id(attribute)] = name
+            columns.append(_field(attribute, name))
+        literal = self._catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
+        rows = tuple(
+            tuple(str(literal.create(row.get(n, a.dataType()), a.dataType()).sql()) for n, a in enumerate(attributes))
+            for row in items(plan.data())
+        )
+        return Lowered(Values(rows, tuple(columns)), names)
+
+    # -- linear nodes ---------------------------------------------------------------------------------------------
+
+    def _project(self, plan: Any, need_key: bool) -> Lowered:
+        expressions = list(items(plan.projectList()))
+        child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), expressions)
+        return self._named(child, expressions, need_key)
+
+    def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
+        """Project Catalyst's named expressions; where the key is needed, its lost columns go along hidden."""
+        space, names, outputs = _NameSpace(), {}, []
+        for expression in expressions:
+            name = space.unique(str(expression.name()))
+            names[expression_id(expression)] = name
+            value = expression.child() if class_name(expression) == "Alias" else expression
+            outputs.append(NamedExpr(self._write.sql(value, child.names), _field(expression, name)))
+        if need_key:
+            carried = {e.sql for e in outputs}
+            for column in child.node.stream_key or ():
+                if quoted(column) not in carried:
+                    field = child.node.field_named(column)
+                    hidden = Field(space.unique(column), field.data_type, field.nullable)
+                    outputs.append(NamedExpr(quoted(column), hidden))
+        if [e.output.name for e in outputs] == list(child.node.column_names) and all(e.is_column for e in outputs):
+            return Lowered(child.node, names)
+        return Lowered(Project(child.node, tuple(outputs)), names)
+
+    def _filter(self, plan: Any, need_key: bool) -> Lowered:
+        condition = plan.condition()
+        child = self._lower(plan.child(), need_key=need_key)
+        extended = self._with_subqueries(child, [condition])
+        node: PlanNode = Filter(extended.node, self._write.sql(condition, extended.names))
+        if extended is not child:
+            node = _select(node, list(child.node.column_names))
+        return Lowered(node, child.names)
+
+    def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
+        """Join the one row of each uncorrelated scalar subquery to every row of the child."""
+        node, names = child.node, dict(child.names)
+        for expression in expressions:
+            for subquery in scalar_subqueries(expression):
+                number = expression_id(subquery)
+                if number in names:
+                    continue
+                inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
+                if inner.node.stream_key != ():
+                    raise NotIncremental(
+                        "scalar-subquery",
+                        "scalar subquery",
+                        "nothing in it guarantees at most one row (use an aggregate)",
+                    )
+                value = inner.names[expression_id(subquery.plan().output().apply(0))]
+                name = _NameSpace(node.column_names).unique("_subquery")
+                field = inner.node.field_named(value)
+                one_row = Project(inner.node, (NamedExpr(quoted(value), Field(name, field.data_type, True)),))
+                # A global aggregate always gives its row, but a filter above it (HAVING) may take the row away.
+                node = Join(node, one_row, "left outer", ())
+                names[number] = name
+        return child if node is child.node else Lowered(node, names)
+
+    def _union(self, plan: Any, need_key: bool) -> Lowered:
+        attributes = list(items(plan.output()))
+        space = _NameSpace()
+        names = {expression_id(a): space.unique(str(a.name())) for a in attributes}
+        fields = [_field(a, names[expression_id(a)]) for a in attributes]
+        branches = [self._lower(child, need_key=need_key) for child in items(plan.children())]
+        selected = [
+            [(quoted(b.names[expression_id(a)]), f) for a, f in zip(items(c.output()), fields, strict=True)]
+            for b, c in zip(branches, items(plan.children()), strict=True)
+        ]
+        key: tuple[str, ...] | None = None
+        if need_key and all(b.node.stream_key is not None for b in branches):
+            key = _branch_keys([b.node for b in branches], selected, space)
+        inputs = tuple(
+            Project(b.node, tuple(NamedExpr(sql, f) for sql, f in columns))
+            for b, columns in zip(branches, selected, strict=True)
+        )
+        return Lowered(UnionAll(inputs, key), names)
+
+    def _expand(self, plan: Any, need_key: bool) -> Lowered:
+        child = self._lower(plan.child(), need_key=False)
+        space = _NameSpace()
+        columns, names = [], {}
+        for attribute in items(plan.output()):
+            name = space.unique(str(attribute.name()))
+            names[expression_id(attribute)] = name
+            columns.append(_field(attribute, name))
+        projections = tuple(
+            tuple(self._write.sql(e, child.names) for e in items(projection))
+            for projection in items(plan.projections())
+        )
+        return Lowered(Expand(child.node, projections, tuple(columns)), names)
+
+    def _generate(self, plan: Any, need_key: bool) -> Lowered:
+        child = self._lower(plan.child(), need_key=False)
+        space = _NameSpace(child.node.column_names)
+        names, generated = dict(child.names), []
+        for attribute in items(plan.generatorOutput()):
+            name = space.unique(str(attribute.name()))
+            names[expression_id(attribute)] = name
+            generated.append(_field(attribute, name))
+        text = self._write.sql(plan.generator(), child.names)
+        return Lowered(Generate(child.node, text, bool(plan.outer()), tuple(generated)), names)
+
+    # -- joins ----------------------------------------------------------------------------------------------------
+
+    def _join(self, plan: Any, need_key: bool) -> Lowered:
+        joined = plan.joinType()
+        join_type = _JOIN_TYPES.get(class_name(joined))
+        if join_type is None:
+            raise NotIncremental("unknown-join", str(joined), "this join type has no incremental form here")
+        one_sided = join_type in ("left semi", "left anti", "existence")
+        left = self._lower(plan.left(), need_key=need_key)
+        right = _renamed_apart(self._lower(plan.right(), need_key=need_key and not one_sided), left.node.column_names)
+        condition = plan.condition().get() if plan.condition().isDefined() else None
+        parts = conjuncts(condition) if condition is not None else []
+        if any(scalar_subqueries(part) for part in parts):
+            raise NotIncremental(
+                "join-subquery", "Join", "a scalar subquery inside a join condition is not supported yet"
+            )
+        left, right, keys, rest = self._split_condition(left, right, parts)
+        names = {**left.names, **right.names}
+        residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
+        exists = None
+        if join_type == "existence":
+            exists = _NameSpace(left.node.column_names).unique("_exists")
+            names = {**left.names, expression_id(joined.exists()): exists}
+        elif one_sided:
+            names = dict(left.names)
+        return Lowered(Join(left.node, right.node, join_type, tuple(keys), residual, exists), names)
+
+    def _split_condition(
+        self, left: Lowered, right: Lowered, parts: list[Any]
+    ) -> tuple[Lowered, Lowered, list[JoinKey], list[Any]]:
+        keys: list[JoinKey] = []
+        rest: list[Any] = []
+        taken = _NameSpace((*left.node.column_names, *right.node.column_names))
+        for part in parts:
+            kind = class_name(part)
+            sides = None
+            if kind in ("EqualTo", "EqualNullSafe"):
+                a, b = part.left(), part.right()
+                if _reads_only(a, left) and _reads_only(b, right):
+                    sides = (a, b)
+                elif _reads_only(b, left) and _reads_only(a, right):
+                    sides = (b, a)
+            if sides is None:
+                rest.append(part)
+                continue
+            left, left_column = self._as_column(left, sides[0], taken)
+            right, right_column = self._as_column(right, sides[1], taken)
+            key = JoinKey(left_column, right_column, kind == "EqualNullSafe")
+            if key not in keys:
+                keys.append(key)
+        return left, right, keys, rest
+
+    def _as_column(self, side: Lowered, expression: Any, taken: _NameSpace) -> tuple[Lowered, str]:
+        """The column of a side that holds a key expression; computed below the join where it is not one already."""
+        if class_name(expression) == "AttributeReference":
+            return side, side.names[expression_id(expression)]
+        sql = self._write.sql(expression, side.names)
+        if isinstance(side.node, Project):
+            for existing in side.node.expressions:
+                if existing.sql == sql and existing.output.name.startswith("_join_key"):
+                    return side, existing.output.name
+        name = taken.unique("_join_key")
+        extra = NamedExpr(sql, Field(name, type_ddl(expression.dataType()), bool(expression.nullable())))
+        return Lowered(_with_columns(side.node, [extra]), side.names), name
+
+    # -- aggregates -----------------------------------------------------------------------------------------------
+
+    def _aggregate(self, plan: Any, need_key: bool) -> Lowered:
+        pattern = self._catalyst.companion("org.apache.spark.sql.catalyst.planning.PhysicalAggregation").unapply(plan)
+        if not pattern.isDefined():
+            raise NotIncremental("aggregate", "Aggregate", "Spark cannot split it into groups and calls")
+        parts = pattern.get()
+        grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
+        child = self._lower(parts._4(), need_key=False)
+        child = self._with_subqueries(child, [*grouping, *calls])
+        inputs = _AggregateInput(self._write, child)
+        names: dict[int, str] = {}
+        group = []
+        for expression in grouping:
+            value = expression.child() if class_name(expression) == "Alias" else expression
+            wanted = str(expression.name()) if class_name(value) == "AttributeReference" else "_group"
+            column = inputs.column(value, wanted)
+            names[expression_id(expression)] = column
+            if column not in group:
+                group.append(column)
+        agg_calls: list[AggCall] = []
+        by_text: dict[str, str] = {}
+        for call in calls:
+            agg_call = self._agg_call(call, inputs, f"_agg_{len(agg_calls)}")
+            if agg_call.sql not in by_text:
+                by_text[agg_call.sql] = agg_call.output.name
+                agg_calls.append(agg_call)
+            names[expression_id(call.resultAttribute())] = by_text[agg_call.sql]
+        node = Aggregate(inputs.node(), tuple(group), tuple(agg_calls))
+        return self._named(self._with_subqueries(Lowered(node, names), results), results, need_key)
+
+    def _agg_call(self, call: Any, inputs: _AggregateInput, output: str) -> AggCall:
+        function = call.aggregateFunction()
+        name = str(function.prettyName()).lower()
+        arguments = list(items(function.children()))
+        condition = call.filter().get() if call.filter().isDefined() else None
+        result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
+        columns = []
+        if name in _NULL_IGNORING and len(arguments) == 1:
+            # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
+            constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
+            if condition is not None:
+                value = "1" if constant else self._write.sql(arguments[0], inputs.names)
+                text = f"CASE WHEN {self._write.sql(condition, inputs.names)} THEN {value} END"
+                data_type = "int" if constant else type_ddl(arguments[0].dataType())
+                columns = [inputs.computed(text, data_type)]
+            elif not constant:
+                columns = [inputs.column(arguments[0], "_value")]
+            inner = ", ".join(quoted(c) for c in columns) or "1"
+            sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
+        else:
+            renamed, columns = inputs.call_over_columns(call, self._catalyst)
+            sql = str(renamed.sql())
+        types = tuple(inputs.type_of(c) for c in columns)
+        return AggCall(name, tuple(columns), bool(call.isDistinct()), sql, result, types)
+
+    # -- windows and limits ---------------------------------------------------------------------------------------
+
+    def _window(self, plan: Any, need_key: bool) -> Lowered:
+        child = self._lower(plan.child(), need_key=need_key)
+        space = _NameSpace(child.node.column_names)
+        inputs = _AggregateInput(self._write, child, keep_all=True)
+        partition = tuple(dict.fromkeys(inputs.column(e, "_partition") for e in items(plan.partitionSpec())))
+        order = tuple(SortKey(inputs.column(o.child(), "_order"), *_direction(o)) for o in items(plan.orderSpec()))
+        names, outputs = dict(child.names), []
+        for expression in items(plan.windowExpressions()):
+            name = space.unique(str(expression.name()))
+            names[expression_id(expression)] = name
+            outputs.append(NamedExpr(self._write.sql(expression.child(), child.names), _field(expression, name)))
+        return Lowered(Window(inputs.node(), partition, order, tuple(outputs)), names)
+
+    def _globallimit(self, plan: Any, need_key: bool) -> Lowered:
+        return self._limit(plan, need_key)
+
+    def _locallimit(self, plan: Any, need_key: bool) -> Lowered:
+        return self._limit(plan, need_key)
+
+    def _offset(self, plan: Any, need_key: bool) -> Lowered:
+        return self._limit(plan, need_key)
+
+    def _limit(self, plan: Any, need_key: bool) -> Lowered:
+        limit: int | None = None
+        offset = 0
+        while class_name(plan) in ("GlobalLimit", "LocalLimit", "Offset", *_PASS_THROUGH):
+            kind = class_name(plan)
+            if kind == "Offset":
+                offset = int(plan.offsetExpr().eval(None))
+            elif kind == "GlobalLimit":
+                # Under an OFFSET the limit counts the skipped rows as well.
+                limit = int(plan.limitExpr().eval(None)) - offset
+            plan = plan.child()
+        return self._first_rows(plan, limit, offset, need_key)
+
+    def _first_rows(self, plan: Any, limit: int | None, offset: int, need_key: bool) -> Lowered:
+        if class_name(plan) == "Project" and class_name(plan.child()) == "Sort":
+            # SELECT drops a column that ORDER BY needs: take the first rows below the projection.
+            rows = self._first_rows(plan.child(), limit, offset, need_key)
+            expressions = list(items(plan.projectList()))
+            return self._named(self._with_subqueries(rows, expressions), expressions, need_key)
+        order: list[Any] = []
+        if class_name(plan) == "Sort":
+            order = list(items(plan.order()))
+            plan = plan.child()
+        child = self._lower(plan, need_key=True)
+        inputs = _AggregateInput(self._write, child, keep_all=True)
+        keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
+        return Lowered(TopN(inputs.node(), keys, limit, offset), child.names)
+
+    def _sort(self, plan: Any, need_key: bool) -> Lowered:
+        # An ORDER BY below the root orders nothing that a reader could see.
+        return self._lower(plan.child(), need_key=need_key)
+
+
+_NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})
+
+
+class _AggregateInput:
+    """Collects the columns that groups and calls read, and projects them once below the aggregate."""
+
+    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False) -> None:
+        self._write = write
+        self._child = child
+        self.names = child.names
+        self._keep_all = keep_all
+        self._columns: dict[str, NamedExpr] = {}
+        self._space = _NameSpace(child.node.column_names)
+        if keep_all:
+            for f in child.node.schema:
+                self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
+
+    def column(self, expression: Any, wanted: str) -> str:
+        sql = self._write.sql(expression, self.names)
+        if class_name(expression) == "AttributeReference":
+            field = self._child.node.field_named(self.names[expression_id(expression)])
+            self._columns.setdefault(sql, NamedExpr(sql, field))
+            return field.name
+        return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
+
+    def computed(self, sql: str, data_type: str) -> str:
+        return self._add(sql, data_type, True, "_value")
+
+    def _add(self, sql: str, data_type: str, nullable: bool, wanted: str) -> str:
+        if sql not in self._columns:
+            self._columns[sql] = NamedExpr(sql, Field(self._space.unique(wanted), data_type, nullable))
+        return self._columns[sql].output.name
+
+    def call_over_columns(self, call: Any, catalyst: Catalyst) -> tuple[Any, list[str]]:
+        """The call with every non-constant argument replaced by a column of the input."""
+        columns: list[str] = []
+
+        def over(expression: Any) -> Any:
+            if expression.foldable():
+                return expression
+            name = self.column(expression, "_value")
+            if name not in columns:
+                columns.append(name)
+            unresolved = catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+            return unresolved.quoted(name)
+
+        function = call.aggregateFunction()
+        children = [
+            child.withNewChildren(catalyst.seq([over(c) for c in items(child.children())]))
+            if class_name(child) == "SortOrder"
+            else over(child)
+            for child in items(function.children())
+        ]
+        replaced = [function.withNewChildren(catalyst.seq(children))]
+        if call.filter().isDefined():
+            replaced.append(over(call.filter().get()))
+        return call.withNewChildren(catalyst.seq(replaced)), columns
+
+    def type_of(self, column: str) -> str:
+        return next(e.output.data_type for e in self._columns.values() if e.output.name == column)
+
+    def node(self) -> PlanNode:
+        expressions = tuple(self._columns.values())
+        names = tuple(e.output.name for e in expressions)
+        if names == self._child.node.column_names and all(e.is_column for e in expressions):
+            return self._child.node
+        return Project(self._child.node, expressions)
+
+
+def _field(named: Any, name: str) -> Field:
+    return Field(name, type_ddl(named.dataType()), bool(named.nullable()))
+
+
+def _direction(order: Any) -> tuple[bool, bool]:
+    descending = class_name(order.direction()) == "Descending"
+    return descending, class_name(order.nullOrdering()) == "NullsLast"
+
+
+def _reads_only(expression: Any, side: Lowered) -> bool:
+    read = references(expression)
+    return bool(read) and read <= side.names.keys()
+
+
+def _select(node: PlanNode, columns: list[str]) -> PlanNode:
+    """Project down to some columns of a node, by name."""
+    if list(node.column_names) == columns:
+        return node
+    return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
+
+
+def _with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:
+    return Project(node, (*(NamedExpr(quoted(f.name), f) for f in node.schema), *extra))
+
+
+def _renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
+    """Rename the columns of a join side that clash with the other side's."""
+    if not {n.lower() for n in side.node.column_names} & {n.lower() for n in taken}:
+        return side
+    space = _NameSpace(taken)
+    renamed = {f.name: space.unique(f.name) for f in side.node.schema}
+    expressions = tuple(
+        NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema
+    )
+    return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})
+
+
+def _branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: _NameSpace) -> tuple[str, ...]:
+    """Add a hidden branch number and the branches' key columns; columns of one type are shared between branches."""
+    branch = space.unique("_branch")
+    shared: dict[tuple[str, int], Field] = {}
+    uses: list[dict[tuple[str, int], str]] = []
+    for node in nodes:
+        counts: dict[str, int] = {}
+        use: dict[tuple[str, int], str] = {}
+        for column in node.stream_key or ():
+            data_type = node.field_named(column).data_type
+            place = (data_type, counts.get(data_type, 0))
+            counts[data_type] = place[1] + 1
+            if place not in shared:
+                shared[place] = Field(space.unique(f"_union_key_{len(shared)}"), data_type, True)
+            use[place] = column
+        uses.append(use)
+    for number, (columns, use) in enumerate(zip(selected, uses, strict=True)):
+        columns.append((str(number), Field(branch, "int", False)))
+        for place, field in shared.items():
+            sql = quoted(use[place]) if place in use else f"CAST(NULL AS {field.data_type})"
+            columns.append((sql, field))
+    return (branch, *(f.name for f in shared.values()))
+
+
+def _check_output_names(output: tuple[OutputColumn, ...]) -> None:
+    seen: dict[str, str] = {}
+    for column in output:
+        if column.name.lower() in seen:
+            raise PlanError(f"the view has two columns named {column.name}; give one of them another alias")
+        seen[column.name.lower()] = column.name

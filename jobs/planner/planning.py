@@ -1,0 +1,32 @@
+"""From a view's SQL to its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from jobs.planner.catalyst import Catalyst
+from jobs.planner.lowering import Lowering
+from jobs.planner.nodes import Materialize
+from jobs.planner.relations import Relation
+
+
+def plan_view(
+    spark: SparkSession, query: str, relations: Mapping[str, Relation], views: Mapping[str, str] | None = None
+) -> Materialize:
+    """Plan a view.
+
+    Parameters
+    ----------
+    spark : a classic session; its ANSI flag, time zone and case sensitivity become the plan's.
+    query : the SELECT of the view.
+    relations : the sources and materialized views that the query may name.
+    views : plain views, inlined, in an order in which each reads only earlier ones.
+
+    Raises
+    ------
+    PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
+    """
+    catalyst = Catalyst(spark, relations, views or {})
+    return Lowering(catalyst, relations).view(query)

@@ -1,0 +1,193 @@
+"""Which state tables a node needs: the one place that routes a node, or an aggregate call, to its state.
+
+Two tables a join, one a call of an aggregate, one for materialized input. Explain, the table catalog and the epoch
+runner all read this, so they cannot differ.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from jobs.planner.nodes import AggCall, Aggregate, Join, Materialize, PlanNode, TopN, Window
+from state_lib.constants import ROW_ID
+from state_lib.join_record_state import join_state_schema
+from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+
+#: Columns of aggregate state, next to the group columns.
+COUNT = "_count"
+SUM = "_sum"
+EXTREME = "_extreme"
+GROUP_ROWS = "_group_rows"
+
+_INTEGRAL = {"tinyint", "smallint", "int", "bigint"}
+
+
+class CallStrategy(enum.Enum):
+    """How an aggregate call is kept up to date."""
+
+    VALUE = "value state"
+    EXTREME = "extreme state"
+    DISTINCT = "distinct state"
+    MATERIALIZED_INPUT = "materialized input"
+
+
+def decimal_parts(data_type: str) -> tuple[int, int] | None:
+    """Precision and scale of a decimal type, else ``None``."""
+    match = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", data_type)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def is_exact(data_type: str) -> bool:
+    """Whether sums of the type are exact in any order (integers and decimals, not floating point)."""
+    return data_type in _INTEGRAL or decimal_parts(data_type) is not None
+
+
+def call_strategy(call: AggCall, *, append_only: bool) -> CallStrategy:
+    """The strategy of a call over an input that is append-only or not."""
+    if call.function in ("min", "max") and len(call.arguments) == 1:
+        return CallStrategy.VALUE if append_only else CallStrategy.EXTREME
+    if call.function == "count":
+        return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
+    if call.function in ("sum", "avg") and len(call.arguments) == 1 and is_exact(call.argument_types[0]):
+        return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
+    return CallStrategy.MATERIALIZED_INPUT
+
+
+def sum_type(argument_type: str) -> str:
+    """A type in which a running sum cannot overflow before its result does, whatever the order of changes."""
+    parts = decimal_parts(argument_type)
+    if parts:
+        return f"decimal(38,{parts[1]})"
+    return "decimal(38,0)" if argument_type == "bigint" else "bigint"
+
+
+def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
+    """The state tables of one node, in the order in which it is handed them."""
+    if isinstance(node, Join):
+        return _join_tables(node)
+    if isinstance(node, Aggregate):
+        return _aggregate_tables(node)
+    if isinstance(node, Window):
+        return (_materialized_input(node.child, node.partition),)
+    if isinstance(node, TopN):
+        return (_materialized_input(node.child, ()),)
+    if isinstance(node, Materialize):
+        return (_view_table(node),)
+    return ()
+
+
+def _columns(node: PlanNode) -> tuple[StateColumn, ...]:
+    return tuple(StateColumn(f.name, f.data_type) for f in node.schema)
+
+
+def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
+    left = join_state_schema(
+        "left",
+        _columns(node.left),
+        tuple(k.left for k in node.keys),
+        node.left.stream_key,
+        with_associations=node.left_has_associations,
+    )
+    right = join_state_schema(
+        "right",
+        _columns(node.right),
+        tuple(k.right for k in node.keys),
+        node.right.stream_key,
+        with_associations=node.right_has_associations,
+    )
+    return left, right
+
+
+def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:
+    group = tuple(StateColumn(f.name, f.data_type) for f in node.schema if f.name in node.group)
+    strategies = [call_strategy(c, append_only=node.child.append_only) for c in node.calls]
+    tables: list[StateTableSchema] = []
+    counts_rows = False
+    for call, strategy in zip(node.calls, strategies, strict=True):
+        if strategy is CallStrategy.VALUE:
+            columns = [*group, *_accumulators(call)]
+            if not counts_rows:
+                # The first value state also counts the rows of the group: a group whose count is 0 is gone.
+                columns.append(StateColumn(GROUP_ROWS, "bigint"))
+                counts_rows = True
+            tables.append(_value_state(call.label, tuple(columns), node.group))
+        elif strategy is not CallStrategy.MATERIALIZED_INPUT:
+            tables.append(_counted_values(call, strategy, group, node.group))
+    if not counts_rows:
+        tables.insert(0, _value_state("group rows", (*group, StateColumn(GROUP_ROWS, "bigint")), node.group))
+    if CallStrategy.MATERIALIZED_INPUT in strategies:
+        tables.append(_materialized_input(node.child, node.group))
+    return tuple(tables)
+
+
+def _accumulators(call: AggCall) -> list[StateColumn]:
+    if call.function == "count":
+        return [StateColumn(COUNT, "bigint")]
+    if call.function in ("min", "max"):
+        return [StateColumn(EXTREME, call.argument_types[0])]
+    return [StateColumn(SUM, sum_type(call.argument_types[0])), StateColumn(COUNT, "bigint")]
+
+
+def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str, ...]) -> StateTableSchema:
+    return StateTableSchema(
+        label,
+        StateKind.VALUE_STATE,
+        columns,
+        tuple(KeyPart(c) for c in group),
+        len(group),
+        group,
+        MergeRule.NEWEST,
+    )
+
+
+def _counted_values(
+    call: AggCall, strategy: CallStrategy, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
+) -> StateTableSchema:
+    """How often each value occurs in each group: for extremes sorted so that the extreme comes first."""
+    extreme = strategy is CallStrategy.EXTREME
+    values = [StateColumn(value_column(n), t) for n, t in enumerate(call.argument_types)]
+    return StateTableSchema(
+        call.label,
+        StateKind.EXTREME_STATE if extreme else StateKind.DISTINCT_STATE,
+        (*group_columns, *values),
+        (*(KeyPart(c) for c in group), *(KeyPart(v.name, descending=call.function == "max") for v in values)),
+        len(group),
+        group,
+        MergeRule.SUM,
+    )
+
+
+def value_column(position: int) -> str:
+    """The column of an extreme or distinct state that holds an argument of its call."""
+    return f"_value_{position}"
+
+
+def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableSchema:
+    rest = child.stream_key if child.stream_key is not None else tuple(n for n in child.column_names if n not in prefix)
+    key = (*prefix, *(c for c in rest if c not in prefix))
+    return StateTableSchema(
+        "input",
+        StateKind.MATERIALIZED_INPUT,
+        _columns(child),
+        tuple(KeyPart(c) for c in key),
+        len(prefix),
+        prefix,
+        MergeRule.SUM,
+    )
+
+
+def _view_table(node: Materialize) -> StateTableSchema:
+    ordered = {k.column: KeyPart(k.column, k.descending, k.nulls_last) for k in node.order}
+    stream_key = node.stream_key if node.stream_key is not None else node.column_names
+    parts = (*ordered.values(), *(KeyPart(c) for c in stream_key if c not in ordered))
+    distribution = (ROW_ID,) if node.stream_key == (ROW_ID,) else stream_key
+    return StateTableSchema(
+        "mv",
+        StateKind.MATERIALIZED_VIEW,
+        _columns(node),
+        parts,
+        len(ordered),
+        distribution,
+        MergeRule.SUM,
+    )

@@ -1,0 +1,98 @@
+"""Sources and views as the planner and the operators see them."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.planner.nodes import Field, quoted
+from jobs.planner.relations import Relation
+from jobs.sources.delta_log import TableFacts
+from state_lib.constants import ROW_ID
+from state_lib.errors import DeclarationError
+
+_ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
+
+
+def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
+    """A source: keyed by its primary key, by Serial row ids if keyless and append-only, else a multiset."""
+    columns = schema_fields(facts.schema_json)
+    missing = [c for c in entry.primary_key if c not in {f.name for f in columns}]
+    if missing:
+        raise DeclarationError(f"source {entry.name}: primary key columns {missing} are not columns of {entry.path}")
+    append_only = entry.append_only or facts.is_append_only
+    if entry.primary_key:
+        return Relation(entry.name, columns, entry.primary_key, append_only)
+    if append_only:
+        return Relation(entry.name, columns, (ROW_ID,), True, (_ROW_ID_FIELD,))
+    return Relation(entry.name, columns, None, False)
+
+
+def schema_fields(schema_json: str) -> tuple[Field, ...]:
+    """Columns of a Delta schema, as plan fields."""
+    schema = StructType.fromJson(json.loads(schema_json))
+    return tuple(Field(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields)
+
+
+def view_relation(entry: ViewEntry) -> Relation:
+    """A materialized view as an input of another: visible columns first, key columns that it hides after them."""
+    plan = entry.plan
+    if plan is None:
+        raise DeclarationError(f"view {entry.name} has no plan")
+    names = _names_in_relation(entry)
+    visible = tuple(Field(o.name, *_type_of(entry, o.column)) for o in plan.output)
+    shown = {o.column for o in plan.output}
+    hidden = tuple(Field(names[c], *_type_of(entry, c)) for c in plan.column_names if c not in shown)
+    key = None if plan.stream_key is None else tuple(names[c] for c in plan.stream_key)
+    return Relation(entry.name, visible, key, plan.append_only, hidden, is_view=True)
+
+
+def view_columns(entry: ViewEntry) -> list[Column]:
+    """The columns of the view's own state table under the names that :func:`view_relation` gives them."""
+    names = _names_in_relation(entry)
+    assert entry.plan is not None
+    columns = [F.col(quoted(o.column)).alias(o.name) for o in entry.plan.output]
+    shown = {o.column for o in entry.plan.output}
+    return columns + [F.col(quoted(c)).alias(names[c]) for c in entry.plan.column_names if c not in shown]
+
+
+def _names_in_relation(entry: ViewEntry) -> dict[str, str]:
+    assert entry.plan is not None
+    names: dict[str, str] = {}
+    for output in entry.plan.output:
+        names.setdefault(output.column, output.name)
+    taken = {o.name.lower() for o in entry.plan.output}
+    for column in entry.plan.column_names:
+        if column not in names:
+            name = column
+            while name.lower() in taken:
+                name = f"_{name}"
+            taken.add(name.lower())
+            names[column] = name
+    return names
+
+
+def _type_of(entry: ViewEntry, column: str) -> tuple[str, bool]:
+    assert entry.plan is not None
+    field = entry.plan.field_named(column)
+    return field.data_type, field.nullable
+
+
+def topological(state: CatalogState) -> list[str]:
+    """All views, each after the views it reads."""
+    done: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in done or name not in state.views:
+            return
+        for upstream in state.views[name].reads:
+            visit(upstream)
+        done.append(name)
+
+    for name in sorted(state.views):
+        visit(name)
+    return done

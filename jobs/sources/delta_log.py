@@ -1,0 +1,160 @@
+"""Reads the commits of a Delta table from its log, without Spark.
+
+Used to look at sources (which version is newest), to check what a range of versions did before any of it is read, and
+to learn rows and bytes written from a commit that has just been made. Data is never read here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
+
+from state_lib.errors import SourceError
+
+Action = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a Delta table says of itself at one version."""
+
+    version: int
+    table_uuid: str
+    schema_json: str
+    properties: dict[str, str]
+    partition_columns: tuple[str, ...]
+
+    @property
+    def has_change_feed(self) -> bool:
+        """Whether the change data feed is on."""
+        return self.properties.get("delta.enableChangeDataFeed", "false").lower() == "true"
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether Delta itself refuses updates and deletes on the table."""
+        return self.properties.get("delta.appendOnly", "false").lower() == "true"
+
+
+def table_facts(path: str, version: int | None = None) -> TableFacts:
+    """Facts of a table at a version (the newest by default).
+
+    Raises
+    ------
+    SourceError : there is no Delta table at the path, or it does not have that version.
+    """
+    try:
+        table = DeltaTable(path, version=version)
+    except TableNotFoundError as error:
+        raise SourceError(f"there is no Delta table at {path}") from error
+    except DeltaError as error:
+        raise SourceError(f"the Delta table at {path} cannot be opened at version {version}: {error}") from error
+    metadata = table.metadata()
+    properties = {k: v for k, v in metadata.configuration.items() if v is not None}
+    return TableFacts(
+        table.version(), str(metadata.id), table.schema().to_json(), properties, tuple(metadata.partition_columns)
+    )
+
+
+def transaction_version(path: str, app_id: str) -> int | None:
+    """The newest ``txnVersion`` that an application id has committed to a table; ``None`` if none or no table."""
+    try:
+        version = DeltaTable(path).transaction_version(app_id)
+    except TableNotFoundError:
+        return None
+    return None if version is None else int(version)
+
+
+class DeltaLog:
+    """The log of one table, read commit by commit."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path.rstrip("/")
+
+    @cached_property
+    def _filesystem(self) -> tuple[fs.FileSystem, str]:
+        if "://" in self.path or self.path.startswith("file:"):
+            filesystem, root = fs.FileSystem.from_uri(self.path)
+            return filesystem, root
+        return fs.LocalFileSystem(), str(Path(self.path).absolute())
+
+    def _commit_path(self, version: int) -> str:
+        return f"{self._filesystem[1]}/_delta_log/{version:020d}.json"
+
+    def latest_version(self, at_least: int | None = None) -> int:
+        """The newest version; from a known one on, by looking for the commits that would follow it."""
+        if at_least is None or not self._exists([self._commit_path(at_least)])[0]:
+            return table_facts(self.path).version
+        version = at_least
+        while self._exists([self._commit_path(version + 1)])[0]:
+            version += 1
+        return version
+
+    def _exists(self, paths: list[str]) -> list[bool]:
+        return [i.type is not fs.FileType.NotFound for i in self._filesystem[0].get_file_info(paths)]
+
+    def commit(self, version: int) -> list[Action]:
+        """The actions of one commit.
+
+        Raises
+        ------
+        SourceError : the commit is no longer in the log, or is not readable.
+        """
+        try:
+            with self._filesystem[0].open_input_stream(self._commit_path(version)) as stream:
+                text = stream.read().decode()
+        except FileNotFoundError as error:
+            raise SourceError(
+                f"version {version} is no longer in the log of {self.path} (log retention passed): its changes cannot "
+                "be read any more; rebuild the views that read it with --full-refresh, and run more often or raise "
+                "delta.logRetentionDuration"
+            ) from error
+        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        if not actions:
+            raise SourceError(f"version {version} in the log of {self.path} is empty: the log is damaged, restore it")
+        return actions
+
+    def missing_files(self, paths: list[str]) -> list[str]:
+        """Which of these files, relative to the table, are gone."""
+        full = [f"{self._filesystem[1]}/{path}" for path in paths]
+        return [path for path, there in zip(paths, self._exists(full), strict=True) if not there]
+
+
+def commit_info(actions: list[Action]) -> Action:
+    """The ``commitInfo`` action of a commit, empty where the writer left it out."""
+    return next((dict(a["commitInfo"]) for a in actions if "commitInfo" in a), {})
+
+
+def rows_by_partition(actions: list[Action], column: str) -> dict[str, int]:
+    """Rows added by a commit, by the value of a partition column, from the statistics of its files."""
+    rows: dict[str, int] = {}
+    for action in actions:
+        add = action.get("add")
+        if add is None:
+            continue
+        value = add["partitionValues"].get(column)
+        rows[value] = rows.get(value, 0) + int(json.loads(add.get("stats") or "{}").get("numRecords", 0))
+    return rows
+
+
+def rows_changed(actions: list[Action]) -> tuple[int, int]:
+    """Rows inserted and deleted by a commit, from its operation metrics (an update counts as both)."""
+    metrics = commit_info(actions).get("operationMetrics", {})
+
+    def metric(name: str) -> int:
+        return int(metrics.get(name, 0))
+
+    if commit_info(actions).get("operation") == "MERGE":
+        updated = metric("numTargetRowsUpdated")
+        return metric("numTargetRowsInserted") + updated, metric("numTargetRowsDeleted") + updated
+    if "numUpdatedRows" in metrics:
+        return metric("numUpdatedRows"), metric("numUpdatedRows")
+    deleted = metric("numDeletedRows")
+    inserted = metric("numOutputRows") if commit_info(actions).get("operation") not in ("DELETE",) else 0
+    return inserted, deleted

@@ -1,0 +1,78 @@
+"""A warehouse: the folder that holds sources, views, state and the catalog. Opening one needs no JVM.
+
+::
+
+    <warehouse>/sources/<name>            managed Delta sources
+    <warehouse>/views/<name>              published views (Delta, change data feed on)
+    <warehouse>/_relstate/catalog         the catalog
+    <warehouse>/_relstate/state/<view>/   state of a view, one Delta table a generation
+    <warehouse>/_relstate/run.lock        held while a run goes on
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.catalog.store import CatalogStore
+from jobs.sources.delta_source import DeltaSource
+from state_lib.errors import DeclarationError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """Refuse a name that is not a plain identifier, before anything touches the disk.
+
+    Raises
+    ------
+    DeclarationError : the name has another character, is too long, or is empty.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        raise DeclarationError(
+            f"{what} {name!r} is not a plain identifier: use letters, digits and underscores, starting with a letter or "
+            "underscore, at most 128 characters"
+        )
+    return name
+
+
+class Warehouse:
+    """Paths and catalog of one warehouse.
+
+    Parameters
+    ----------
+    path : the folder, or an object store's address.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        self.is_local = "://" not in text
+        self.root = str(Path(text).absolute()) if self.is_local else text.rstrip("/")
+        self.catalog = CatalogStore(f"{self.root}/_relstate/catalog")
+
+    @property
+    def lock_path(self) -> Path | None:
+        """The lock file of a local warehouse."""
+        return Path(self.root) / "_relstate" / "run.lock" if self.is_local else None
+
+    def read(self) -> CatalogState:
+        """The catalog's newest state."""
+        return self.catalog.read()
+
+    def source_path(self, name: str) -> str:
+        """Where a managed source lies."""
+        return f"{self.root}/sources/{check_name(name)}"
+
+    def view_path(self, name: str) -> str:
+        """Where a view is published."""
+        return f"{self.root}/views/{check_name(name)}"
+
+    def state_path(self, view: ViewEntry) -> str:
+        """Where the state of a view's generation lies."""
+        return f"{self.root}/_relstate/state/{check_name(view.name)}/g{view.generation}"
+
+    def source(self, entry: SourceEntry) -> DeltaSource:
+        """The reader of a registered source."""
+        return DeltaSource(entry.name, entry.path, entry.primary_key)
