@@ -11,12 +11,16 @@ ROW_ID: Final = "_row_id"
 #: The hidden identity column of a published view (the encoded stream key).
 VIEW_KEY: Final = "_key"
 
-#: Columns of every state table, before its typed slots.
+#: Columns of every Delta state table, before its typed slots.
 TABLE_ID: Final = "table_id"
 VNODE: Final = "vnode"
 KEY: Final = "key"
-EPOCH: Final = "epoch"
-STATE_WEIGHT: Final = "weight"
+EPOCH_COLUMN: Final = "epoch"
+WEIGHT_COLUMN: Final = "weight"
+
+#: The same two next to a table's own column names, in the frames that reads give: a view may have a column ``weight``.
+EPOCH: Final = "_epoch"
+STATE_WEIGHT: Final = "_state_weight"
 
 #: The vnode count of a table is a power of two, at most this (10 bits of a Serial row id).
 MAX_VNODE_COUNT: Final = 1024

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from state_lib.errors import StateError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from state_lib.errors import PlanError

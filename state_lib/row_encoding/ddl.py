@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from pyspark.sql import types as T  # noqa: N812 - Spark's own convention
+from pyspark.sql import types as T
 
 from state_lib.errors import PlanError
 
@@ -66,6 +66,23 @@ def parse_type(ddl: str) -> T.DataType:
     if parser.peek():
         raise parser.error()
     return data_type
+
+
+def to_ddl(data_type: T.DataType) -> str:
+    """A type as DDL text that Spark parses, field names quoted, nullability and char lengths left out.
+
+    Two spellings of a type (``decimal(15, 2)``, ``DECIMAL(15,2)``) give one text.
+    """
+    if isinstance(data_type, T.StructType):
+        fields = (f"`{f.name.replace('`', '``')}`: {to_ddl(f.dataType)}" for f in data_type.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(data_type, T.ArrayType):
+        return f"array<{to_ddl(data_type.elementType)}>"
+    if isinstance(data_type, T.MapType):
+        return f"map<{to_ddl(data_type.keyType)}, {to_ddl(data_type.valueType)}>"
+    if isinstance(data_type, (T.CharType, T.VarcharType, T.StringType)):
+        return "string"
+    return data_type.simpleString()
 
 
 class _Parser:

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import types as T
 
 from state_lib.errors import PlanError
 from state_lib.row_encoding.ddl import parse_type

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import types as T
 
 from state_lib.errors import StateError
 from state_lib.row_encoding.layout import (

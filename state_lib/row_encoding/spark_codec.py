@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from state_lib.row_encoding.ddl import parse_type
 from state_lib.row_encoding.layout import (
@@ -165,9 +165,19 @@ def _narrow_value(column: Column, data_type: T.DataType) -> Column:
     if isinstance(data_type, T.DateType):
         return F.unix_date(column).cast("bigint")
     if isinstance(data_type, T.YearMonthIntervalType):
+        return interval_as_integer(column, data_type)
+    return column.cast("bigint")
+
+
+def interval_as_integer(column: Column, data_type: T.DataType) -> Column:
+    """A year-month interval as months, a day-time interval as microseconds; BIGINT."""
+    if isinstance(data_type, T.YearMonthIntervalType):
         months = column.cast("interval year to month")
         return F.extract(F.lit("YEAR"), months).cast("bigint") * 12 + F.extract(F.lit("MONTH"), months)
-    return column.cast("bigint")
+    interval = column.cast("interval day to second")
+    days = F.extract(F.lit("DAY"), interval).cast("bigint")
+    hours = F.extract(F.lit("HOUR"), interval).cast("bigint")
+    return days * _MICROS_PER_DAY + hours * _MICROS_PER_HOUR + _minute_micros(interval)
 
 
 def _narrow_hex(value: Column, bits: int, descending: bool) -> Column:
@@ -184,10 +194,7 @@ def _wide_value(column: Column, data_type: T.DataType) -> Column:
         days = F.unix_date(column.cast("date")).cast("bigint")
         return days * _MICROS_PER_DAY + F.hour(column) * F.lit(_MICROS_PER_HOUR) + _minute_micros(column)
     if isinstance(data_type, T.DayTimeIntervalType):
-        interval = column.cast("interval day to second")
-        days = F.extract(F.lit("DAY"), interval).cast("bigint")
-        hours = F.extract(F.lit("HOUR"), interval).cast("bigint")
-        return days * _MICROS_PER_DAY + hours * _MICROS_PER_HOUR + _minute_micros(interval)
+        return interval_as_integer(column, data_type)
     return column
 
 

@@ -1,0 +1,88 @@
+"""How a Delta state table is created: its columns, partitions and properties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import types as T
+
+from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
+from state_lib.errors import StateError
+from state_lib.row_encoding import parse_type
+from state_lib.slots import SlotLayout
+from state_lib.table_catalog import descs_to_json
+from state_lib.table_schema import StateTableDesc
+
+#: The table property that holds the state tables of a Delta state table, so that it explains itself.
+TABLES_PROPERTY: Final = "relstate.state_tables"
+
+#: Statistics are computed for each file of each epoch; a few leading key columns are what lookups can skip by.
+MAX_INDEXED_COLUMNS: Final = 8
+
+_INDEXABLE: Final = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.StringType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+
+
+def create_table_sql(path: str, layout: SlotLayout, descs: Sequence[StateTableDesc]) -> str:
+    """The ``CREATE TABLE`` of a Delta state table."""
+    columns = [
+        f"{TABLE_ID} INT NOT NULL",
+        f"{VNODE} INT NOT NULL",
+        f"{KEY} BINARY",
+        f"{EPOCH_COLUMN} BIGINT",
+        f"{WEIGHT_COLUMN} BIGINT",
+        *(f"{slot.name} {slot.data_type}" for slot in layout.slots),
+    ]
+    properties = {
+        "delta.dataSkippingStatsColumns": ",".join(indexed_columns(layout, descs)),
+        # State is appended and rewritten whole by compaction; nothing is deleted row by row.
+        "delta.enableDeletionVectors": "false",
+        TABLES_PROPERTY: descs_to_json(descs),
+    }
+    listed = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    return (
+        f"CREATE TABLE {table_reference(path)} ({', '.join(columns)}) USING delta "
+        f"PARTITIONED BY ({TABLE_ID}, {VNODE}) TBLPROPERTIES ({listed})"
+    )
+
+
+def indexed_columns(layout: SlotLayout, descs: Sequence[StateTableDesc]) -> list[str]:
+    """The columns that get statistics: the epoch, and the slots of the tables' first key columns."""
+    names = [EPOCH_COLUMN]
+    for position in range(2):
+        for desc, table in zip(descs, layout.tables, strict=True):
+            if position < len(desc.schema.storage_key):
+                slot = table.of(desc.schema.storage_key[position].column).slot
+                if slot is not None and isinstance(parse_type(slot.data_type), _INDEXABLE):
+                    names.append(slot.name)
+    return list(dict.fromkeys(names))[:MAX_INDEXED_COLUMNS]
+
+
+def table_reference(path: str) -> str:
+    """A Delta table in SQL, by its path.
+
+    Raises
+    ------
+    StateError
+        The path has a backtick.
+    """
+    if "`" in path:
+        raise StateError(f"a path with a backtick cannot be named in SQL: {path}")
+    return f"delta.`{path}`"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

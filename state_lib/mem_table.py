@@ -1,0 +1,117 @@
+"""The uncommitted operations of one epoch on one state table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from state_lib.errors import StateError
+from state_lib.row_encoding import encode_row, encoded_parts, parse_type
+from state_lib.row_encoding.spark_codec import quoted
+from state_lib.table_schema import MergeRule, StateTableDesc
+
+
+class MemTable:
+    """Change sets as they came, and single rows by their encoded key; the store's append writes both.
+
+    Single rows of a ``NEWEST`` table replace each other, so that the last operation on a key is the one that stays; of
+    a ``SUM`` table their weights add up.
+    """
+
+    def __init__(self, desc: StateTableDesc) -> None:
+        self.desc = desc
+        self._change_sets: list[DataFrame] = []
+        self._rows: dict[Hashable, tuple[tuple[Any, ...], int]] = {}
+        self._parts = encoded_parts(desc.schema.columns, desc.schema.storage_key)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written (a change set may still turn out to have no rows)."""
+        return not self._change_sets and not self._rows
+
+    @property
+    def has_change_sets(self) -> bool:
+        """Whether a whole change set was written."""
+        return bool(self._change_sets)
+
+    def write(self, change_set: DataFrame) -> None:
+        """Take a change set: the table's columns and ``_weight``, in any order.
+
+        Raises
+        ------
+        StateError
+            A column is missing, or single rows of a ``NEWEST`` table were written before.
+        """
+        wanted = [*(column.name for column in self.desc.schema.columns), WEIGHT]
+        missing = [name for name in wanted if name not in change_set.columns]
+        if missing:
+            raise StateError(
+                f"state table {self.desc.schema.label} (table_id {self.desc.table_id}): the change set lacks "
+                f"{missing}; it has {change_set.columns}"
+            )
+        if self._rows:
+            self._check_unmixed()
+        self._change_sets.append(change_set.select(*[F.col(quoted(name)) for name in wanted]))
+
+    def put(self, row: tuple[Any, ...], weight: int) -> None:
+        """Take one row, in the order of the table's columns: inserted (weight > 0) or a tombstone (weight < 0)."""
+        if self._change_sets:
+            self._check_unmixed()
+        if self.desc.schema.merge is MergeRule.NEWEST:
+            self._rows[self.encoded_key(row)] = (row, weight)
+            return
+        identity = (self.encoded_key(row), _hashable(row))
+        total = weight + self._rows.get(identity, (row, 0))[1]
+        if total:
+            self._rows[identity] = (row, total)
+        else:
+            self._rows.pop(identity, None)
+
+    def encoded_key(self, row: Sequence[Any]) -> bytes:
+        """The encoded storage primary key of a row."""
+        return encode_row(self.key_of(row), self._parts)
+
+    def key_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        """The storage primary key of a row."""
+        values = dict(zip((c.name for c in self.desc.schema.columns), row, strict=True))
+        return tuple(values[part.column] for part in self.desc.schema.storage_key)
+
+    def change_set(self, spark: SparkSession) -> DataFrame:
+        """All operations: the table's columns and ``_weight``; no Spark action."""
+        frames = list(self._change_sets)
+        if self._rows or not frames:
+            fields = [T.StructField(c.name, parse_type(c.data_type)) for c in self.desc.schema.columns]
+            schema = T.StructType([*fields, T.StructField(WEIGHT, T.LongType())])
+            frames.append(spark.createDataFrame([(*row, weight) for row, weight in self._rows.values()], schema))
+        return reduce(DataFrame.union, frames)
+
+    def runs(self, spark: SparkSession, epoch: int) -> DataFrame:
+        """All operations as a run of the epoch, to be merged over those of the storage table."""
+        columns = [F.col(quoted(column.name)) for column in self.desc.schema.columns]
+        return self.change_set(spark).select(
+            *columns, F.col(WEIGHT).alias(STATE_WEIGHT), F.lit(epoch).cast("bigint").alias(EPOCH)
+        )
+
+    def _check_unmixed(self) -> None:
+        if self.desc.schema.merge is MergeRule.NEWEST:
+            raise StateError(
+                f"state table {self.desc.schema.label} (table_id {self.desc.table_id}): single rows and change sets in "
+                "one epoch, and the newest wins: which is newer is not known; write one or the other"
+            )
+
+
+def _hashable(value: Any) -> Hashable:
+    """Any collected value as a dictionary key; equal rows, and rows with NaNs, are one."""
+    if isinstance(value, Mapping):
+        return ("map", frozenset((_hashable(k), _hashable(v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(_hashable(item) for item in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return "NaN" if isinstance(value, float) and value != value else value  # noqa: PLR0124

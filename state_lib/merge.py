@@ -1,0 +1,71 @@
+"""Merge on read: the runs of several epochs become the rows they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from state_lib.row_encoding.spark_codec import quoted
+from state_lib.table_schema import KeyPart, MergeRule, StateTableSchema
+
+_NEWEST = "_newest"
+_ROW = "_row"
+
+
+def merge_runs(
+    runs: DataFrame, schema: StateTableSchema, columns: Sequence[str] | None = None, *, keep_epoch: bool = False
+) -> DataFrame:
+    """The rows that unmerged runs stand for; no Spark action.
+
+    Parameters
+    ----------
+    runs : ``columns`` (and, for ``NEWEST``, the storage primary key), ``_epoch`` and ``_state_weight``.
+    schema : the facts of the table.
+    columns : the columns wanted; all by default. For ``SUM`` the result is their bag: rows equal in them count as one.
+    keep_epoch : whether the epoch of the newest run that wrote a row comes along (compaction wants it).
+
+    Returns
+    -------
+    DataFrame
+        ``columns``; for ``SUM`` also ``_weight``, never 0. The rows are in no order.
+
+    Notes
+    -----
+    ``NEWEST``: the newest epoch of a key wins; within one epoch a row beats the tombstone, since an update is a
+    retraction and an insertion of the same key. ``SUM``: weights of equal rows add up. Rows are equal as Spark groups
+    them: NULLs, NaNs, and 0.0 with −0.0, are one.
+    """
+    names = list(columns) if columns is not None else [c.name for c in schema.columns]
+    if schema.merge is MergeRule.SUM:
+        totals = [F.sum(STATE_WEIGHT).alias(WEIGHT)] + ([F.max(EPOCH).alias(EPOCH)] if keep_epoch else [])
+        return runs.groupBy(*[F.col(quoted(name)) for name in names]).agg(*totals).where(F.col(WEIGHT) != 0)
+    key = [part.column for part in schema.storage_key]
+    values = [name for name in names if name not in key]
+    # Structs compare field by field: the epoch first, then a row (true) before its tombstone (false).
+    rank = F.struct(F.col(EPOCH), (F.col(STATE_WEIGHT) > 0).alias("is_row"))
+    row = F.struct(F.lit(True).alias(_ROW), *[F.col(quoted(name)) for name in values])
+    newest = runs.groupBy(*[F.col(quoted(name)) for name in key]).agg(
+        F.max(rank).alias(_NEWEST), F.max_by(row, rank).alias(_ROW)
+    )
+    # With an empty key there is one group even of no rows; its rank is NULL.
+    alive = newest.where(F.coalesce(F.col(f"{_NEWEST}.is_row"), F.lit(False)))
+    wanted = [_column(name, name in key) for name in names]
+    return alive.select(*wanted, *([F.col(f"{_NEWEST}.{EPOCH}").alias(EPOCH)] if keep_epoch else []))
+
+
+def key_order(key: Sequence[KeyPart]) -> list[Column]:
+    """The order of a storage primary key, for ``orderBy``: the one in which its encoded bytes sort."""
+    return [_ordered(F.col(quoted(part.column)), part) for part in key]
+
+
+def _ordered(column: Column, part: KeyPart) -> Column:
+    if part.descending:
+        return column.desc_nulls_last() if part.nulls_last else column.desc_nulls_first()
+    return column.asc_nulls_last() if part.nulls_last else column.asc_nulls_first()
+
+
+def _column(name: str, in_key: bool) -> Column:
+    return F.col(quoted(name)) if in_key else F.col(_ROW).getField(name).alias(name)

@@ -1,0 +1,183 @@
+"""Typed slots: the columns of one Delta state table, shared by all state tables of a view.
+
+The *n*-th BIGINT column of a table goes to ``bigint_n``, its *n*-th DECIMAL(15,2) to ``decimal_15_2_n``. The Delta
+table is as wide as its widest table needs, not as wide as all of them together, and its values stay typed: at 6 M rows
+a VARIANT was 1.6 times larger and slower to scan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from state_lib.errors import PlanError
+from state_lib.row_encoding import parse_type, to_ddl
+from state_lib.row_encoding.spark_codec import interval_as_integer, quoted
+from state_lib.table_schema import StateTableSchema
+
+#: Names that reads and change sets add to a table's own columns.
+RESERVED_NAMES: Final = frozenset({WEIGHT, EPOCH, STATE_WEIGHT})
+
+_TOKEN_CHARACTERS: Final = 24
+_INTERVALS: Final = (T.YearMonthIntervalType, T.DayTimeIntervalType)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A typed column of a Delta state table: its name and its DDL type."""
+
+    name: str
+    data_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """Where a column of a state table is stored.
+
+    Parameters
+    ----------
+    name : the column of the state table.
+    data_type : its DDL type.
+    slot : the slot; ``None`` for a column of type VOID, which holds nothing but NULLs.
+    """
+
+    name: str
+    data_type: str
+    slot: Slot | None
+
+    def read(self) -> Column:
+        """The column under its own name, from a frame of slots."""
+        return self.typed(None if self.slot is None else F.col(self.slot.name)).alias(self.name)
+
+    def typed(self, stored: Column | None) -> Column:
+        """A stored value as a value of the column's type."""
+        data_type = parse_type(self.data_type)
+        if stored is None:
+            return F.lit(None)
+        if isinstance(data_type, T.YearMonthIntervalType):
+            return (F.expr("INTERVAL '1' MONTH") * stored).cast(self.data_type)
+        if isinstance(data_type, T.DayTimeIntervalType):
+            return (F.expr("INTERVAL '0.000001' SECOND") * stored).cast(self.data_type)
+        return stored
+
+    def write(self) -> Column | None:
+        """The column's value for its slot, from a frame of the table's own columns."""
+        if self.slot is None:
+            return None
+        value = F.col(quoted(self.name))
+        data_type = parse_type(self.data_type)
+        if isinstance(data_type, _INTERVALS):
+            value = interval_as_integer(value, data_type)
+        return value.cast(self.slot.data_type).alias(self.slot.name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSlots:
+    """The mapping of one state table, in the order of its columns."""
+
+    columns: tuple[StoredColumn, ...]
+
+    def of(self, name: str) -> StoredColumn:
+        """The stored column of a name.
+
+        Raises
+        ------
+        PlanError
+            The table has no such column.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise PlanError(f"no column {name} in the state table; it has {[c.name for c in self.columns]}")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLayout:
+    """All slots of a Delta state table and the mapping of each of its tables, in the order given."""
+
+    slots: tuple[Slot, ...]
+    tables: tuple[TableSlots, ...]
+
+
+def assign_slots(schemas: Sequence[StateTableSchema]) -> SlotLayout:
+    """Lay the columns of several state tables into shared slots.
+
+    The result depends on nothing but the schemas and their order: the slots of a type come in the order of its first
+    use, numbered from 1.
+
+    Raises
+    ------
+    PlanError
+        A column has a reserved name, or a type that Delta cannot store.
+    """
+    widths: dict[str, int] = {}
+    names: dict[str, str] = {}
+    tables = []
+    for schema in schemas:
+        used: Counter[str] = Counter()
+        columns = []
+        for column in schema.columns:
+            if column.name.lower() in RESERVED_NAMES:
+                raise PlanError(f"state table {schema.label}: column name {column.name} is reserved; rename it")
+            stored_type = _stored_type(column.data_type, f"state table {schema.label}, column {column.name}")
+            slot = None
+            if stored_type is not None:
+                used[stored_type] += 1
+                token = names.setdefault(stored_type, _token(stored_type))
+                slot = Slot(f"{token}_{used[stored_type]}", stored_type)
+                widths[stored_type] = max(widths.get(stored_type, 0), used[stored_type])
+            columns.append(StoredColumn(column.name, column.data_type, slot))
+        tables.append(TableSlots(tuple(columns)))
+    slots = tuple(Slot(f"{names[ddl]}_{n}", ddl) for ddl, width in widths.items() for n in range(1, width + 1))
+    return SlotLayout(slots, tuple(tables))
+
+
+def _stored_type(ddl: str, where: str) -> str | None:
+    """The DDL type in which Delta stores a type."""
+    data_type = parse_type(ddl)
+    if isinstance(data_type, T.NullType):
+        return None
+    if isinstance(data_type, T.YearMonthIntervalType):
+        return "int"
+    if isinstance(data_type, T.DayTimeIntervalType):
+        return "bigint"
+    _check_nested(data_type, where, nested=False)
+    return to_ddl(data_type)
+
+
+def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:
+    """Refuse, within a struct, array or map, what only a top-level column can be stored as."""
+    if isinstance(data_type, T.StructType):
+        inner = [field.dataType for field in data_type.fields]
+    elif isinstance(data_type, T.ArrayType):
+        inner = [data_type.elementType]
+    elif isinstance(data_type, T.MapType):
+        inner = [data_type.keyType, data_type.valueType]
+    else:
+        inner = []
+    if isinstance(data_type, T.StringType) and data_type.collation != "UTF8_BINARY":
+        raise PlanError(
+            f"{where}: Delta stores no collation ({data_type.collation}); take it off with COLLATE UTF8_BINARY"
+        )
+    if nested and isinstance(data_type, (*_INTERVALS, T.NullType)):
+        raise PlanError(f"{where}: Delta cannot store {data_type.simpleString()} within another type; cast it")
+    for part in inner:
+        _check_nested(part, where)
+
+
+def _token(ddl: str) -> str:
+    """A type as part of a column name; a complex type is cut short and told apart by a hash of its whole text."""
+    token = re.sub(r"[^a-z0-9]+", "_", ddl.lower()).strip("_")
+    if "<" not in ddl:
+        return token
+    digest = hashlib.sha256(ddl.encode()).hexdigest()[:8]
+    return f"{token[:_TOKEN_CHARACTERS].rstrip('_')}_{digest}"

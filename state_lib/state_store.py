@@ -1,0 +1,171 @@
+"""All state tables of one view: one Delta table, written by one append an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from state_lib.commits import latest_commits
+from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
+from state_lib.delta_layout import create_table_sql
+from state_lib.errors import StateError
+from state_lib.mem_table import MemTable
+from state_lib.row_encoding import encode_storage_key
+from state_lib.slots import TableSlots, assign_slots
+from state_lib.state_table import StateTable
+from state_lib.storage_table import StorageTable
+from state_lib.table_schema import StateTableDesc
+from state_lib.vnode import check_vnode_count, table_vnode
+
+#: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
+_RECENT_COMMITS: Final = 10
+_CACHED_VERSIONS: Final = 4
+
+
+class StateStore:
+    """The Delta state table of a view.
+
+    Parameters
+    ----------
+    spark : the session.
+    path : where the Delta table is.
+    descs : the view's state tables, in the order in which the table catalog numbered them. Their slots follow from it.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, descs: Sequence[StateTableDesc]) -> None:
+        for desc in descs:
+            check_vnode_count(desc.vnode_count)
+        self.path = path
+        self.descs = tuple(descs)
+        self.layout = assign_slots([desc.schema for desc in descs])
+        self._spark = spark
+        self._by_id = {d.table_id: (d, slots) for d, slots in zip(self.descs, self.layout.tables, strict=True)}
+        self._frames: dict[int, DataFrame] = {}
+
+    def create(self) -> None:
+        """Create the Delta table, empty (version 0)."""
+        self._spark.sql(create_table_sql(self.path, self.layout, self.descs))
+
+    def exists(self) -> bool:
+        """Whether the Delta table is there."""
+        try:
+            self._spark.read.format("delta").load(self.path).schema  # noqa: B018 - Connect resolves on first use
+        except AnalysisException:
+            return False
+        return True
+
+    def frame(self, version: int | None = None) -> DataFrame:
+        """The whole Delta table at a version (the newest without one).
+
+        A version's frame is kept and reused: its snapshot is then parsed once, however many tables an epoch reads.
+        """
+        reader = self._spark.read.format("delta")
+        if version is None:
+            return reader.load(self.path)
+        if version not in self._frames:
+            while len(self._frames) >= _CACHED_VERSIONS:
+                del self._frames[next(iter(self._frames))]
+            self._frames[version] = reader.option("versionAsOf", version).load(self.path)
+        return self._frames[version]
+
+    def storage_table(self, table_id: int, *, version: int | None = None, epoch: int | None = None) -> StorageTable:
+        """A table's committed rows, as of a Delta version and/or with no row of a later epoch.
+
+        Raises
+        ------
+        StateError
+            The store has no such table.
+        """
+        desc, slots = self._table(table_id)
+        return StorageTable(desc, slots, self.frame, version=version, epoch=epoch)
+
+    def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
+        """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
+        return StateTable(
+            self._spark, self.storage_table(table_id, version=version, epoch=epoch - 1), epoch, self.append
+        )
+
+    def append(
+        self,
+        epoch: int,
+        mem_tables: Sequence[MemTable],
+        *,
+        txn_app_id: str,
+        txn_version: int,
+        user_metadata: str,
+        partitions: int = 1,
+    ) -> int:
+        """Commit the operations of an epoch: one write, one Delta commit, all tables or none.
+
+        Parameters
+        ----------
+        epoch : the epoch of the rows.
+        mem_tables : of any tables of this store. With none, an empty commit still records the transaction.
+        txn_app_id, txn_version : Delta skips a write whose version is not above the last of its application.
+        user_metadata : names this commit, the same for a repetition and different for anything else (run, epoch and a
+            digest of the change set, say); read back to tell a skipped write from a written one.
+        partitions : tasks that write. Each (table, vnode) is one file, written by one of them.
+
+        Returns
+        -------
+        int
+            The version of the commit with this metadata, also where it was there before.
+
+        Raises
+        ------
+        StateError
+            Delta skipped the write, and no commit has this metadata: this txn version holds other data.
+        """
+        rows = [self.stored_rows(epoch, mem_table) for mem_table in mem_tables if not mem_table.is_empty]
+        union = reduce(DataFrame.union, rows) if rows else self._no_rows()
+        # By vnode to one task and in key order: one sorted file for each (table, vnode).
+        arranged = union.repartition(partitions, TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
+        # As write options: left set in the session they would silently drop later writes.
+        arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id).option(
+            "txnVersion", txn_version
+        ).option("userMetadata", user_metadata).save(self.path)
+        version = self.find_commit(user_metadata)
+        if version is None:
+            raise StateError(
+                f"{self.path}: epoch {epoch} was not written: {txn_app_id} has committed txn version {txn_version} or a "
+                "later one with other data; another run computed this epoch, start again from what it committed"
+            )
+        return version
+
+    def find_commit(self, user_metadata: str) -> int | None:
+        """The version of the newest commit with this metadata."""
+        for limit in (_RECENT_COMMITS, None):
+            for commit in latest_commits(self._spark, self.path, limit):
+                if commit.user_metadata == user_metadata:
+                    return commit.version
+        return None
+
+    def stored_rows(self, epoch: int, mem_table: MemTable) -> DataFrame:
+        """A MemTable as rows of the Delta table; no Spark action."""
+        desc, slots = self._table(mem_table.desc.table_id)
+        filled: dict[str, Column] = {}
+        for column in slots.columns:
+            value = column.write()
+            if column.slot is not None and value is not None:
+                filled[column.slot.name] = value
+        return mem_table.change_set(self._spark).select(
+            F.lit(desc.table_id).alias(TABLE_ID),
+            table_vnode(desc.schema, desc.vnode_count).alias(VNODE),
+            encode_storage_key(desc.schema.columns, desc.schema.storage_key).alias(KEY),
+            F.lit(epoch).cast("bigint").alias(EPOCH_COLUMN),
+            F.col(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
+            *[filled.get(s.name, F.lit(None).cast(s.data_type).alias(s.name)) for s in self.layout.slots],
+        )
+
+    def _no_rows(self) -> DataFrame:
+        return self.frame().limit(0)
+
+    def _table(self, table_id: int) -> tuple[StateTableDesc, TableSlots]:
+        if table_id not in self._by_id:
+            raise StateError(f"{self.path} has no table_id {table_id}; it has {sorted(self._by_id)}")
+        return self._by_id[table_id]
