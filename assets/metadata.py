@@ -1,0 +1,103 @@
+"""What Dagster is told about a view: before it runs, and of each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableSchema
+
+from jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from state_lib.constants import VIEW_KEY
+
+if TYPE_CHECKING:
+    from jobs.api import ViewReport
+
+Metadata = dict[str, Any]
+
+
+def source_metadata(source: SourceDeclaration) -> Metadata:
+    """Return what a declaration says of a source: its columns and its key."""
+    columns = [
+        TableColumn(column.name, column.type_text.lower(), description=column.comment) for column in source.columns
+    ]
+    return {
+        "dagster/column_schema": TableSchema(columns=columns),
+        "primary key": ", ".join(source.primary_key) or "none",
+        "append-only": source.append_only,
+    }
+
+
+def view_metadata(project: Project, view: ViewDeclaration) -> Metadata:
+    """Return what a declaration says of a view: its SQL, its refresh policy and its column lineage."""
+    metadata: Metadata = {"query": sql_block(view.query), "refresh policy": view.refresh_policy}
+    lineage = column_lineage(project, view.name)
+    if lineage is not None:
+        metadata["dagster/column_lineage"] = lineage
+    return metadata
+
+
+def epoch_metadata(report: ViewReport) -> Metadata:
+    """Return the numbers of one view in one epoch, each under a name of its own, so that the UI plots it."""
+    metadata: Metadata = {
+        "epoch": report.epoch,
+        "strategy": report.strategy if not report.reason else f"{report.strategy}: {report.reason}",
+        "changed": not report.skipped,
+        "rows in +": sum(inserted for inserted, _ in report.rows_in.values()),
+        "rows in −": sum(deleted for _, deleted in report.rows_in.values()),
+        "rows out +": report.rows_inserted,
+        "rows out −": report.rows_deleted,
+        "state rows written": report.state_rows_written,
+        "rows in by source": MetadataValue.json(
+            {name: {"+": inserted, "−": deleted} for name, (inserted, deleted) in report.rows_in.items()}
+        ),
+        "source versions": MetadataValue.json(dict(report.source_versions)),
+        "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
+    }
+    if report.view_version is not None:
+        metadata["view version"] = report.view_version
+    metadata["seconds"] = float(sum(report.seconds.values()))
+    for stage, seconds in report.seconds.items():
+        metadata[f"seconds: {stage}"] = float(seconds)
+    return metadata
+
+
+def published_schema(path: str) -> TableSchema | None:
+    """Return the visible columns of a published view, read by delta-rs; None where there is no table yet."""
+    from deltalake import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    try:
+        fields = DeltaTable(path).schema().fields
+    except (DeltaError, OSError):
+        return None
+    return TableSchema(
+        columns=[
+            TableColumn(field.name, _type_name(field.type))
+            for field in fields
+            if field.name != VIEW_KEY and not field.name.startswith("_")
+        ]
+    )
+
+
+def column_lineage(project: Project, name: str) -> TableColumnLineage | None:
+    """Return which columns of its direct inputs each column of a view is computed from; None if it is not known."""
+    found: Mapping[str, tuple[tuple[str, str], ...]] = project.lineage(name)
+    if not found:
+        return None
+    return TableColumnLineage(
+        {
+            column: [TableColumnDep(AssetKey(table), origin) for table, origin in origins]
+            for column, origins in found.items()
+        }
+    )
+
+
+def sql_block(query: str) -> MetadataValue[Any]:
+    """Return SQL as the UI shows it in Markdown."""
+    return MetadataValue.md(f"```sql\n{query}\n```")
+
+
+def _type_name(delta_type: Any) -> str:
+    name = getattr(delta_type, "type", None)
+    return name if isinstance(name, str) else str(delta_type)

@@ -1,0 +1,128 @@
+"""All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from dagster import (
+    AssetCheckKey,
+    AssetCheckResult,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    AssetsDefinition,
+    DataVersion,
+    MaterializeResult,
+    multi_asset,
+)
+
+from assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
+from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, view_specs
+from jobs.declare import Project
+
+if TYPE_CHECKING:
+    from jobs.api import EpochRunner, ViewReport
+
+
+class WarehouseAccess(Protocol):
+    """What a run needs of its resource ``warehouse``."""
+
+    def runner(self, project: Project) -> "EpochRunner":
+        """Start Spark, make the project known to the warehouse, and return its epoch runner."""
+
+    def view_path(self, name: str) -> str:
+        """Return where a view is published."""
+
+
+Event = MaterializeResult[object] | AssetCheckResult
+
+
+def build_views_asset(project: Project) -> AssetsDefinition:
+    """Return the multi-asset over every view of a project.
+
+    One run is one epoch over the selected views. Each view is reported as it is published; checks run after the
+    epoch is complete, in the same process, and may be run alone.
+    """
+
+    @multi_asset(
+        name="materialized_views",
+        specs=view_specs(project),
+        check_specs=check_specs(project),
+        can_subset=True,
+        required_resource_keys={"warehouse"},
+    )
+    def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
+        warehouse: WarehouseAccess = context.resources.warehouse
+        runner = warehouse.runner(project)
+        names = [view.name for view in project.views if AssetKey(view.name) in context.selected_asset_keys]
+        if names:
+            yield from _run(context, project, warehouse, runner.run(names, run_id=context.run.run_id))
+        yield from _check(runner, context.selected_asset_check_keys)
+
+    return materialized_views
+
+
+def _run(
+    context: AssetExecutionContext, project: Project, warehouse: WarehouseAccess, reports: Iterable["ViewReport"]
+) -> Iterator[MaterializeResult[object]]:
+    """Turn the reports of a run into results.
+
+    A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
+    Dagster takes one result for each selected asset, the others are logged as events of their own.
+    """
+    pending = set(context.selected_asset_keys)
+    for report in reports:
+        key = AssetKey(report.view)
+        metadata = epoch_metadata(report) | _columns(project, warehouse, report.view)
+        context.log.info(
+            "%s: epoch %d, +%d −%d rows, %.2f s",
+            report.view,
+            report.epoch,
+            report.rows_inserted,
+            report.rows_deleted,
+            sum(report.seconds.values()),
+        )
+        if key in pending:
+            pending.remove(key)
+            yield MaterializeResult(
+                asset_key=key, metadata=metadata, data_version=DataVersion(str(report.view_version))
+            )
+        else:
+            context.log_event(AssetMaterialization(asset_key=key, metadata=metadata))
+
+
+def _columns(project: Project, warehouse: WarehouseAccess, name: str) -> Metadata:
+    found: Metadata = {}
+    schema = published_schema(warehouse.view_path(name))
+    if schema is not None:
+        found["dagster/column_schema"] = schema
+    lineage = column_lineage(project, name)
+    if lineage is not None:
+        found["dagster/column_lineage"] = lineage
+    return found
+
+
+def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey]) -> Iterator[AssetCheckResult]:
+    by_name: dict[str, list[AssetKey]] = {MATCHES_FULL_RECOMPUTE: [], STREAM_KEY_UNIQUE: []}
+    for check in sorted(keys, key=lambda check: check.asset_key.to_user_string()):
+        by_name[check.name].append(check.asset_key)
+    for key in by_name[STREAM_KEY_UNIQUE]:
+        duplicated_keys = runner.stream_key_unique(key.to_user_string())
+        yield AssetCheckResult(
+            asset_key=key,
+            check_name=STREAM_KEY_UNIQUE,
+            passed=duplicated_keys == 0,
+            metadata={"duplicated keys": duplicated_keys},
+        )
+    for key in by_name[MATCHES_FULL_RECOMPUTE]:
+        for report in runner.verify([key.to_user_string()]):
+            yield AssetCheckResult(
+                asset_key=key,
+                check_name=MATCHES_FULL_RECOMPUTE,
+                passed=report.equal,
+                metadata={
+                    "epoch": report.epoch,
+                    "missing rows": report.missing_rows,
+                    "unexpected rows": report.unexpected_rows,
+                    "seconds": float(report.seconds),
+                },
+            )

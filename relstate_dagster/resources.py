@@ -1,0 +1,60 @@
+"""The two resources of a run: Spark, started when it is first asked for, and the warehouse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dagster import ConfigurableResource
+from pydantic import Field
+
+from jobs.declare import Project
+from jobs.spark import SparkSettings, create_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.api import EpochRunner
+
+
+class SparkResource(ConfigurableResource["SparkSession"]):
+    """A Spark session that starts lazily: on this machine, on a cluster, or as a client of Spark Connect."""
+
+    master: str = Field(
+        default="",
+        description="local[*], a master's URL, or sc://host:port; without one RELSTATE_MASTER decides, else local[*]",
+    )
+    driver_memory: str = Field(default="2g", description="heap of the driver; ignored by Spark Connect")
+    conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
+
+    def session(self) -> SparkSession:
+        """Return the process's session, starting it on the first call."""
+        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf)
+        return create_session(replace(settings, master=self.master) if self.master else settings)
+
+
+class WarehouseResource(ConfigurableResource["EpochRunner"]):
+    """The folder that holds sources, views, state and the catalog."""
+
+    path: str = Field(description="a folder, or the address of an object store")
+    spark: SparkResource
+
+    def runner(self, project: Project) -> EpochRunner:
+        """Start Spark, make the project known to the warehouse, and return its epoch runner."""
+        from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
+
+        session = self.spark.session()
+        warehouse = Warehouse(self.path)
+        sync_project(session, warehouse, project)
+        return EpochRunner(session, warehouse)
+
+    def view_path(self, name: str) -> str:
+        """Return where a view is published."""
+        return f"{self.path.rstrip('/')}/views/{name}"
+
+    def source_path(self, project: Project, name: str) -> str:
+        """Return where a source lies: at its LOCATION, or in the warehouse."""
+        for source in project.sources:
+            if source.name == name and source.location is not None:
+                return source.location
+        return f"{self.path.rstrip('/')}/sources/{name}"

@@ -1,0 +1,173 @@
+"""The multi-asset against a runner that only tells what it was asked: no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from dagster import AssetCheckKey, AssetKey, AssetSelection, DagsterInstance, Definitions, materialize
+
+from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, source_specs, view_specs
+from assets.views import build_views_asset
+from jobs.declare import build_project, parse_text
+from state_lib.errors import DeclarationError
+
+PROJECT = build_project(
+    parse_text(
+        """
+        CREATE TABLE flights (id INT, carrier STRING COMMENT 'code', PRIMARY KEY (id)) COMMENT 'what flew';
+        CREATE MATERIALIZED VIEW per_carrier COMMENT 'Counts.'
+          TBLPROPERTIES ('dagster.group' = 'air', 'dagster.owners' = 'ops@example.com', 'dagster.tags' = 'tier=gold')
+          AS SELECT carrier, count(*) AS flights FROM flights GROUP BY carrier;
+        CREATE VIEW big AS SELECT * FROM per_carrier WHERE flights > 10;
+        CREATE MATERIALIZED VIEW biggest AS SELECT max(flights) AS most FROM big JOIN airlines USING (carrier);
+        """,
+        "p.sql",
+    )
+)
+
+
+@dataclass
+class Report:
+    view: str
+    epoch: int = 7
+    strategy: str = "incremental"
+    reason: str | None = None
+    rows_in: dict[str, tuple[int, int]] = field(default_factory=lambda: {"flights": (5, 2)})
+    rows_inserted: int = 3
+    rows_deleted: int = 1
+    state_rows_written: int = 9
+    seconds: dict[str, float] = field(default_factory=lambda: {"plan": 0.25, "publish": 0.5})
+    source_versions: dict[str, int] = field(default_factory=lambda: {"flights": 4})
+    view_version: int | None = 2
+    plan_text: str = "scan flights"
+    skipped: bool = False
+
+
+@dataclass
+class Verified:
+    view: str
+    equal: bool
+    missing_rows: int = 0
+    unexpected_rows: int = 0
+    epoch: int = 7
+    seconds: float = 0.1
+
+
+class StubRunner:
+    def __init__(self, reports=None, wrong=()):
+        self.reports, self.wrong, self.asked = reports, wrong, []
+
+    def run(self, views, *, full_refresh=(), run_id=None):
+        self.asked.append(list(views))
+        yield from self.reports or [Report(view) for view in views]
+
+    def verify(self, views):
+        return [Verified(view, view not in self.wrong, missing_rows=int(view in self.wrong)) for view in views]
+
+    def stream_key_unique(self, view):
+        return 0
+
+
+class StubWarehouse:
+    def __init__(self, runner):
+        self._runner = runner
+
+    def runner(self, project):
+        return self._runner
+
+    def view_path(self, name):
+        return f"/nowhere/{name}"
+
+
+def run(runner, **kwargs):
+    with DagsterInstance.ephemeral() as instance:
+        return materialize(
+            [build_views_asset(PROJECT), *source_specs(PROJECT)],
+            resources={"warehouse": StubWarehouse(runner)},
+            instance=instance,
+            **kwargs,
+        )
+
+
+def metadata_of(result, view):
+    found = [e for e in result.get_asset_materialization_events() if e.asset_key == AssetKey(view)]
+    return {name: value.value for name, value in found[0].materialization.metadata.items()}
+
+
+def test_specs_carry_what_was_declared():
+    per_carrier, biggest = view_specs(PROJECT)
+    assert per_carrier.group_name == "air"
+    assert list(per_carrier.owners) == ["ops@example.com"]
+    assert per_carrier.tags["tier"] == "gold"
+    assert per_carrier.description == "Counts."
+    assert {dep.asset_key.to_user_string() for dep in biggest.deps} == {"per_carrier", "airlines"}
+    assert {spec.key.to_user_string() for spec in source_specs(PROJECT)} == {"flights", "airlines"}
+    lineage = per_carrier.metadata["dagster/column_lineage"].deps_by_column
+    assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in lineage["carrier"]] == [("flights", "carrier")]
+    (flights, _) = source_specs(PROJECT)
+    assert [column.description for column in flights.metadata["dagster/column_schema"].columns] == [None, "code"]
+    assert len(check_specs(PROJECT)) == 4
+
+
+def test_wrong_tags_are_refused():
+    project = build_project(
+        parse_text("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('dagster.tags' = 'gold') AS SELECT 1 AS a", "p.sql")
+    )
+    with pytest.raises(DeclarationError, match=r"'dagster.tags' holds 'gold'"):
+        view_specs(project)
+
+
+def test_a_run_is_one_epoch_over_all_views_with_its_numbers():
+    runner = StubRunner()
+    result = run(runner)
+    assert result.success
+    assert runner.asked == [["per_carrier", "biggest"]]
+    numbers = metadata_of(result, "per_carrier")
+    assert {name: numbers[name] for name in ("epoch", "rows in +", "rows in −", "rows out +", "rows out −")} == {
+        "epoch": 7,
+        "rows in +": 5,
+        "rows in −": 2,
+        "rows out +": 3,
+        "rows out −": 1,
+    }
+    assert numbers["seconds"] == 0.75
+    assert numbers["source versions"] == {"flights": 4}
+    assert "scan flights" in numbers["plan"]
+    assert len(result.get_asset_check_evaluations()) == 4
+
+
+def test_a_subset_runs_only_the_views_asked_for():
+    runner = StubRunner()
+    result = run(runner, selection=AssetSelection.assets("biggest").without_checks())
+    assert runner.asked == [["biggest"]]
+    assert [e.asset_key.to_user_string() for e in result.get_asset_materialization_events()] == ["biggest"]
+    assert not result.get_asset_check_evaluations()
+
+
+def test_an_epoch_that_another_run_left_is_told_of_too():
+    reports = [Report("per_carrier", epoch=6), Report("biggest", epoch=6), Report("biggest", epoch=7)]
+    result = run(StubRunner(reports), selection=AssetSelection.assets("biggest").without_checks())
+    told = [
+        (e.asset_key.to_user_string(), e.materialization.metadata["epoch"].value)
+        for e in result.get_asset_materialization_events()
+    ]
+    assert sorted(told) == [("biggest", 6), ("biggest", 7), ("per_carrier", 6)]
+
+
+def test_checks_run_alone_and_fail_on_a_difference():
+    runner = StubRunner(wrong=("biggest",))
+    selection = AssetSelection.checks(
+        AssetCheckKey(AssetKey("biggest"), MATCHES_FULL_RECOMPUTE),
+        AssetCheckKey(AssetKey("biggest"), STREAM_KEY_UNIQUE),
+    )
+    result = run(runner, selection=selection)
+    assert runner.asked == []
+    assert {e.check_name: e.passed for e in result.get_asset_check_evaluations()} == {
+        MATCHES_FULL_RECOMPUTE: False,
+        STREAM_KEY_UNIQUE: True,
+    }
+
+
+def test_definitions_of_the_project_are_valid():
+    Definitions.validate_loadable(Definitions(assets=[build_views_asset(PROJECT)], resources={"warehouse": object()}))
