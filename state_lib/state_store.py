@@ -132,7 +132,7 @@ class StateStore:
         version = self.find_commit(user_metadata)
         if version is None:
             raise StateError(
-                f"{self.path}: epoch {epoch} was not written: {txn_app_id} has committed txn version {txn_version} or a "
+                f"{self.path}: epoch {epoch} was not written: {txn_app_id} has committed version {txn_version} or a "
                 "later one with other data; another run computed this epoch, start again from what it committed"
             )
         return version

@@ -216,16 +216,13 @@ def _decimal_hex(column: Column, data_type: T.DecimalType, descending: bool) -> 
         # decimal(p,s) × decimal(s+1,0) is decimal(p+s+2, s): at most 38 digits, so the product is exact.
         factor = F.lit(10**scale).cast(T.DecimalType(scale + 1, 0))
         return _wide_hex((column * factor if scale else column).cast("bigint"), descending)
-    magnitude = F.abs(column)
-    if scale == 0:
-        digits = magnitude.cast("string")
-    elif scale <= _MAX_PLAIN_SCALE:
-        digits = F.replace(magnitude.cast("string"), F.lit("."), F.lit(""))
+    # The sign is taken off the text: Spark's abs of a decimal rounds to 34 digits.
+    if scale <= _MAX_PLAIN_SCALE:
+        text = column.cast("string")
     else:
         # The digit before the point may have no place in the payload: decimal(38,38) has 38 digits after it.
-        pattern = "0" * (precision > scale) + "." + "0" * scale
-        plain = F.call_function("format_number", magnitude, F.lit(pattern))
-        digits = F.replace(plain, F.lit("."), F.lit(""))
+        text = F.call_function("format_number", column, F.lit("0" * (precision > scale) + "." + "0" * scale))
+    digits = F.translate(text, "-.", "")
     padded = F.lpad(digits, bcd_digits(data_type), "0")
     inverted = F.translate(padded, "0123456789", "9876543210")
     # Of the column's own type: compared with an INT, both sides would lose digits (-1e-38 would not be below 0).
