@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLES: Final = ("airlines", "airports", "planes", "flights", "weather")
-_MEASURED: Final = frozenset(
-    {"lat", "lon", "temp", "dewp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib"}
-)
+_MEASURED: Final = frozenset({"lat", "lon", "temp", "dewp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib"})
 _TIMES: Final = frozenset({"time_hour"})
 
 
@@ -35,9 +33,7 @@ class FlightData:
 
         rows = self.tables[table]
         day = pc.add(pc.multiply(rows["month"], 100), rows["day"])
-        within = pc.and_(
-            pc.greater_equal(day, first.month * 100 + first.day), pc.less_equal(day, last.month * 100 + last.day)
-        )
+        within = pc.and_(pc.greater_equal(day, first.month * 100 + first.day), pc.less_equal(day, last.month * 100 + last.day))
         return rows.filter(within)
 
 

@@ -141,9 +141,7 @@ class FlightPlayer:
         # One plane a day, in the order of tail numbers, among those that have not been registered anew.
         tails = self._data.tables["planes"]["tailnum"].to_pylist()
         tail = sorted(tails)[_ordinal(day) % len(tails)]
-        return self._changed(
-            f"UPDATE {self.table('planes')} SET tailnum = '{tail}-{day:%m%d}' WHERE tailnum = '{tail}'"
-        )
+        return self._changed(f"UPDATE {self.table('planes')} SET tailnum = '{tail}-{day:%m%d}' WHERE tailnum = '{tail}'")
 
     def _changed(self, statement: str) -> int:
         counts = self._spark.sql(statement).collect()
@@ -174,8 +172,7 @@ class FlightPlayer:
         properties = {"delta.enableChangeDataFeed": "true", **source.properties}
         listed = ", ".join(f"'{key}' = '{text}'" for key, text in properties.items())
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.table(source.name)} ({source.columns_ddl}) USING delta "
-            f"TBLPROPERTIES ({listed})"
+            f"CREATE TABLE IF NOT EXISTS {self.table(source.name)} ({source.columns_ddl}) USING delta TBLPROPERTIES ({listed})"
         )
 
     def _exists(self, name: str) -> bool:

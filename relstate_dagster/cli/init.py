@@ -1,0 +1,50 @@
+"""``relstate init``: a project to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from relstate_dagster.cli.console import out
+from state_lib.errors import DeclarationError
+
+_FILES: Final = {
+    "sources.sql": """\
+-- An existing Delta table needs no declaration if it lies in the warehouse. For one that lies elsewhere give its folder,
+-- and its key if it has one; its change data feed must be on unless it is only appended to.
+CREATE TABLE IF NOT EXISTS orders (
+  order_id BIGINT NOT NULL,
+  customer STRING,
+  price DECIMAL(12, 2),
+  PRIMARY KEY (order_id)
+) COMMENT 'Orders, managed in the warehouse; add LOCATION ''/data/orders'' to read one of your own';
+""",
+    "views/sales_by_customer.sql": """\
+CREATE MATERIALIZED VIEW sales_by_customer
+COMMENT 'What each customer bought'
+TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = 'sales')
+AS
+SELECT customer, count(*) AS orders, sum(price) AS sales
+FROM orders
+GROUP BY customer;
+""",
+    ".gitignore": "warehouse/\n.dagster-home/\n",
+    "workspace.yaml": """\
+# RELSTATE_PROJECT=. RELSTATE_WAREHOUSE=warehouse dagster dev
+load_from:
+  - python_module: relstate_dagster.definitions
+""",
+}
+
+
+def init(folder: Annotated[Path, typer.Argument(help="a new or empty folder")]) -> None:
+    """Make a project with one source and one view in a new folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DeclarationError(f"{folder} is there and not empty: name a new folder.")
+    for name, text in _FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        out.print(f"made {path}", markup=False, soft_wrap=True)

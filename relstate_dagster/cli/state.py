@@ -1,0 +1,50 @@
+"""``relstate state VIEW [TABLE_ID]``: the state tables of a view, and their rows decoded."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from relstate_dagster.cli.app import WarehouseOption, app, location, output
+from relstate_dagster.cli.start import start_spark
+from state_lib.errors import DeclarationError
+
+
+@app.command()
+def state(
+    view: str,
+    table_id: Annotated[int | None, typer.Argument(help="Show this table's rows.")] = None,
+    warehouse: WarehouseOption = None,
+    limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
+) -> None:
+    """List the state tables of a view; with a table id, show its merged rows as of the last epoch."""
+    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+
+    home = Warehouse(location(None, warehouse).warehouse)
+    catalog = home.read()
+    entry = catalog.views.get(view)
+    if entry is None:
+        raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(catalog.views)) or 'none'}")
+    if table_id is None:
+        listed = Table("table_id", "table", "holds", "storage primary key", "merge", "vnodes", header_style="bold")
+        for desc in entry.tables:
+            key = ", ".join(p.column + (" desc" if p.descending else "") for p in desc.schema.storage_key)
+            row = [str(desc.table_id), desc.schema.label, desc.schema.kind.value, key, desc.schema.merge.value]
+            listed.add_row(*row, str(desc.vnode_count))
+        output.print(listed)
+        return
+    if table_id not in {d.table_id for d in entry.tables}:
+        raise DeclarationError(f"view {view} has no state table {table_id}; it has {[d.table_id for d in entry.tables]}")
+    versions = catalog.versions_at(view)
+    if versions is None:
+        raise DeclarationError(f"view {view} has no epoch yet; run it first")
+    from state_lib.state_store import StateStore  # noqa: PLC0415 - imports PySpark
+
+    store = StateStore(start_spark(), home.state_path(entry), entry.tables)
+    frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
+    rows = Table(*frame.columns, header_style="bold")
+    for found in frame.limit(limit).collect():
+        rows.add_row(*("NULL" if value is None else str(value) for value in found))
+    output.print(rows)
