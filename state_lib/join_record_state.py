@@ -178,9 +178,7 @@ class JoinRecordStateView:
         if stored is not None and (not self._has_unique_key or tuple(record) == stored.record):
             self._replace(record, stored, stored.appear_times - 1, stored.num_associations)
         elif not self._ttl:
-            raise StateError(
-                f"{self._table.place(self._key_of(record))}: record {tuple(record)} is retracted but is not there"
-            )
+            raise StateError(f"{self._table.place(self._key_of(record))}: record {tuple(record)} is retracted but is not there")
 
     def update_num_of_associations(self, record: Sequence[Any], num_of_associations: int) -> None:
         """Set a record's number of associations; where state expires, a record that is gone is there again, once.
@@ -214,9 +212,7 @@ class JoinRecordStateView:
     def _read(self, prefix: Mapping[str, Any]) -> list[OuterRecord]:
         rows = self._table.scan(prefix).collect()
         return [
-            OuterRecord(
-                tuple(row[name] for name in self._names), row[WEIGHT], row[NUM_ASSOCIATIONS] if self._outer else -1
-            )
+            OuterRecord(tuple(row[name] for name in self._names), row[WEIGHT], row[NUM_ASSOCIATIONS] if self._outer else -1)
             for row in rows
         ]
 

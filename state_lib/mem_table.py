@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -72,6 +72,14 @@ class MemTable:
             self._rows[identity] = (row, total)
         else:
             self._rows.pop(identity, None)
+
+    def find(self, key: Sequence[Any]) -> tuple[bool, Row | None]:
+        """Whether a single row of a ``NEWEST`` table was written under a key, and the row (None: its tombstone)."""
+        row, weight = self._rows.get(encode_row(key, self._parts), (None, 0))
+        if row is None:
+            return False, None
+        names = [column.name for column in self.desc.schema.columns]
+        return True, Row(*names)(*row) if weight > 0 else None
 
     def encoded_key(self, row: Sequence[Any]) -> bytes:
         """The encoded storage primary key of a row."""

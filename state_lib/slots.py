@@ -165,9 +165,7 @@ def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> 
     else:
         inner = []
     if isinstance(data_type, T.StringType) and data_type.collation != "UTF8_BINARY":
-        raise PlanError(
-            f"{where}: Delta stores no collation ({data_type.collation}); take it off with COLLATE UTF8_BINARY"
-        )
+        raise PlanError(f"{where}: Delta stores no collation ({data_type.collation}); take it off with COLLATE UTF8_BINARY")
     if nested and isinstance(data_type, (*_INTERVALS, T.NullType)):
         raise PlanError(f"{where}: Delta cannot store {data_type.simpleString()} within another type; cast it")
     for part in inner:

@@ -86,9 +86,7 @@ class StateStore:
 
     def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
         """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
-        return StateTable(
-            self._spark, self.storage_table(table_id, version=version, epoch=epoch - 1), epoch, self.append
-        )
+        return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=epoch - 1), epoch, self.append)
 
     def append(
         self,
@@ -126,9 +124,9 @@ class StateStore:
         # By vnode to one task and in key order: one sorted file for each (table, vnode).
         arranged = union.repartition(partitions, TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
         # As write options: left set in the session they would silently drop later writes.
-        arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id).option(
-            "txnVersion", txn_version
-        ).option("userMetadata", user_metadata).save(self.path)
+        arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id).option("txnVersion", txn_version).option(
+            "userMetadata", user_metadata
+        ).save(self.path)
         version = self.find_commit(user_metadata)
         if version is None:
             raise StateError(

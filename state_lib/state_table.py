@@ -13,6 +13,7 @@ from state_lib.constants import EPOCH, STATE_WEIGHT
 from state_lib.errors import StateError
 from state_lib.literals import literal
 from state_lib.mem_table import MemTable
+from state_lib.merge import merge_runs
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.storage_table import StorageTable, merged_in_order, one_row
 from state_lib.table_schema import MergeRule, StateTableDesc
@@ -56,16 +57,22 @@ class StateTable:
 
     def get_row(self, *key: Any) -> Row | None:
         """The row of a key, uncommitted operations included."""
-        return one_row(self.scan(self.storage.key_prefix(key)).collect(), self.place(key))
+        prefix = self.storage.key_prefix(key)
+        if self.desc.schema.merge is MergeRule.NEWEST:
+            known, row = self.mem_table.find(key)
+            if known:
+                return row
+        runs = self._runs(prefix, self.storage.column_names)
+        return one_row(merge_runs(runs, self.desc.schema).collect(), self.place(key))
 
     def scan(self, prefix: Mapping[str, Any] | None = None, columns: Sequence[str] | None = None) -> DataFrame:
         """The merged rows, uncommitted operations included, in key order; see :meth:`StorageTable.scan`."""
         wanted = self.storage.column_names if columns is None else list(columns)
-        needed = self.storage.needed(wanted)
-        runs = self.storage.prefix_runs(prefix or {}, needed)
-        if not self.mem_table.is_empty:
-            runs = runs.union(self._own_runs(prefix or {}, needed))
-        return merged_in_order(runs, self.desc, wanted)
+        return merged_in_order(self._runs(prefix or {}, self.storage.needed(wanted)), self.desc, wanted)
+
+    def _runs(self, prefix: Mapping[str, Any], columns: Sequence[str]) -> DataFrame:
+        committed = self.storage.prefix_runs(prefix, columns)
+        return committed if self.mem_table.is_empty else committed.union(self._own_runs(prefix, columns))
 
     def _own_runs(self, prefix: Mapping[str, Any], columns: Sequence[str]) -> DataFrame:
         runs = self.mem_table.runs(self._spark, self.epoch)

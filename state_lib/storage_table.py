@@ -163,7 +163,8 @@ class StorageTable:
         StateError
             The table has several rows of this key.
         """
-        return one_row(self.scan(self.key_prefix(key)).collect(), self.place(key))
+        runs = self.prefix_runs(self.key_prefix(key))
+        return one_row(merge_runs(runs, self.desc.schema, self.column_names).collect(), self.place(key))
 
     def needed(self, columns: Sequence[str]) -> list[str]:
         """The columns that must be read so that merged rows have ``columns``."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,7 +33,7 @@ GROUPS = {
 }
 
 _spark_settings = settings(
-    max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+    max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
 )
 
 
@@ -105,7 +107,7 @@ def test_bytes_sort_and_group_as_spark_does(spark: SparkSession, types: list[str
     @given(st.lists(row, min_size=40, max_size=80))
     def check(rows: list[tuple[Any, ...]]) -> None:
         # Twice, so that ties on the first columns are common and groups have more than one row.
-        frame = typed_frame(spark, types, [*rows, *((a, *rest) for (a, *_), (_, *rest) in zip(rows, rows[1:]))])
+        frame = typed_frame(spark, types, [*rows, *((a, *rest) for (a, *_), (_, *rest) in itertools.pairwise(rows))])
         keyed = frame.select("*", encode_storage_key(columns, key).alias("key"))
         keys = [bytes(r["key"]) for r in keyed.orderBy(*key_order(key)).select("key").collect()]
         assert keys == sorted(keys)
@@ -117,8 +119,6 @@ def test_bytes_sort_and_group_as_spark_does(spark: SparkSession, types: list[str
 @pytest.mark.spark
 def test_every_power_of_two_and_its_neighbours_have_exact_bits(spark: SparkSession) -> None:
     """Exponent and mantissa come by arithmetic; `log2` is one off next to some powers of two."""
-    import math
-
     doubles = [s * v for e in range(-1074, 1024) for v in _neighbours(2.0**e) for s in (1, -1) if math.isfinite(v)]
     frame = typed_frame(spark, ["double"], [(v,) for v in doubles])
     keys = frame.select(encode_key([(F.col("c0"), T.DoubleType(), False, False)]).alias("key")).collect()
@@ -127,8 +127,6 @@ def test_every_power_of_two_and_its_neighbours_have_exact_bits(spark: SparkSessi
 
 
 def _neighbours(value: float) -> list[float]:
-    import math
-
     return [math.nextafter(value, 0.0), value, math.nextafter(value, math.inf)]
 
 

@@ -1,0 +1,151 @@
+"""One Delta table a view: appends, versions, lookups, and what is read from disk."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from stores import created, table
+
+from state_lib.commits import latest_commits
+from state_lib.delta_layout import TABLES_PROPERTY
+from state_lib.errors import StateError
+from state_lib.merge import merge_runs
+from state_lib.row_encoding import decode_row, encoded_parts
+from state_lib.state_store import StateStore
+from state_lib.table_catalog import descs_from_json
+from state_lib.table_schema import KeyPart, MergeRule
+
+pytestmark = pytest.mark.spark
+
+LEFT = table(3, "id bigint; name string; weight int", ["id", "name"], MergeRule.SUM, label="left", vnode_count=4)
+TOTALS = table(9, "name string; total bigint", [KeyPart("name", True, True)], label="sum(weight)", vnode_count=2)
+
+
+def write(store: StateStore, epoch: int, **changes: DataFrame) -> int:
+    """Append change sets of tables, named t3, t9, …"""
+    mem_tables = []
+    for name, change_set in changes.items():
+        state_table = store.state_table(int(name[1:]), epoch=epoch)
+        state_table.write(change_set)
+        mem_tables.append(state_table.mem_table)
+    return store.append(epoch, mem_tables, txn_app_id="view", txn_version=epoch, user_metadata=f"epoch {epoch}")
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StateStore:
+    """Two epochs of two tables."""
+    store = created(spark, tmp_path_factory.mktemp("store"), LEFT, TOTALS)
+    rows = spark.range(100).selectExpr("id", "concat('n', id % 5) AS name", "cast(id AS int) AS weight", "1L AS _weight")
+    totals = rows.groupBy("name").agg(F.sum("weight").alias("total"), F.lit(1).cast("bigint").alias("_weight"))
+    write(store, 1, t3=rows, t9=totals)
+    gone = spark.sql("SELECT 7L AS id, 'n2' AS name, 7 AS weight, -1L AS _weight")
+    update = spark.sql("SELECT * FROM VALUES ('n2', 0L, -1L), ('n2', 1L, 1L), (NULL, 8L, 1L) t(name, total, _weight)")
+    write(store, 2, t3=gone, t9=update)
+    return store
+
+
+def test_an_epoch_is_one_commit_of_sorted_files_one_a_table_and_vnode(spark: SparkSession, store: StateStore) -> None:
+    assert [(c.version, c.user_metadata) for c in latest_commits(spark, store.path)] == [
+        (2, "epoch 2"), (1, "epoch 1"), (0, None),
+    ]  # fmt: skip
+    first = store.frame(1)
+    assert len(first.inputFiles()) == 4 + 2
+    files = first.select("table_id", "vnode", "key", "epoch", F.input_file_name().alias("file")).collect()
+    assert {row["epoch"] for row in files} == {1}
+    for name in {row["file"] for row in files}:
+        own = [row for row in files if row["file"] == name]
+        assert [bytes(row["key"]) for row in own] == sorted(bytes(row["key"]) for row in own)
+        assert len({(row["table_id"], row["vnode"]) for row in own}) == 1
+    parts = encoded_parts(LEFT.schema.columns, LEFT.schema.storage_key)
+    decoded = {decode_row(bytes(row["key"]), parts) for row in files if row["table_id"] == 3}
+    assert decoded == {(n, f"n{n % 5}") for n in range(100)}
+
+
+def test_a_table_is_read_as_of_a_version_or_an_epoch(store: StateStore) -> None:
+    assert store.storage_table(3).scan().count() == 99
+    assert store.storage_table(3, version=1).scan().count() == 100
+    assert store.storage_table(3, epoch=1).scan().count() == 100
+    assert store.storage_table(3, version=0).scan().count() == 0
+    # A table open for epoch 2 sees what epochs before it committed.
+    assert store.state_table(9, epoch=2).get_row("n2") == ("n2", sum(range(2, 100, 5)))
+    assert store.state_table(9, epoch=3).get_row("n2") == ("n2", 1)
+
+
+def test_scan_merges_in_key_order(store: StateStore) -> None:
+    assert [row["name"] for row in store.storage_table(9).scan().collect()] == ["n4", "n3", "n2", "n1", "n0", None]
+    rows = store.storage_table(3).scan({"id": 8}).collect()
+    assert [tuple(row) for row in rows] == [(8, "n3", 8, 1)]
+    assert store.storage_table(3).scan({"id": 7}).collect() == []
+    # Asked for fewer columns, rows that are equal in them count as one.
+    assert sorted(map(tuple, store.storage_table(3).scan(columns=["name"]).collect()))[2] == ("n2", 19)
+
+
+def test_merging_can_keep_the_epoch(store: StateStore) -> None:
+    runs = store.storage_table(9).runs()
+    merged = merge_runs(runs, TOTALS.schema, keep_epoch=True).where("name = 'n2'").collect()
+    assert [row.asDict() for row in merged] == [{"name": "n2", "total": 1, "_epoch": 2}]
+
+
+def test_lookup_gives_the_unmerged_runs_of_some_keys(spark: SparkSession, store: StateStore) -> None:
+    left = store.storage_table(3)
+    keys = spark.sql("SELECT * FROM VALUES (7L), (8L), (8L), (1000L), (NULL) t(id)")
+    found = left.lookup(keys, [("id", "id")]).orderBy("id", "_epoch").collect()
+    assert [tuple(row) for row in found] == [(7, "n2", 7, 1, 1), (7, "n2", 7, -1, 2), (8, "n3", 8, 1, 1)]
+
+    totals = store.storage_table(9)
+    nulls = spark.sql("SELECT cast(NULL AS string) AS k, 8L AS n")
+    on = [("name", "k"), ("total", "n")]
+    assert totals.lookup(nulls, on, columns=["total"]).collect() == []
+    assert totals.lookup(nulls, on, [True, False], ["total"], broadcast=False).collect() == [(8, 1, 2)]
+    with pytest.raises(StateError, match="a lookup needs a column"):
+        totals.lookup(nulls, [])
+
+
+def plan_of(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
+    frame.explain()
+    return capsys.readouterr().out
+
+
+def test_reads_prune_partitions_and_columns(spark: SparkSession, store: StateStore, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = spark.range(3).selectExpr("id AS k")
+    plan = plan_of(store.storage_table(3, version=2).lookup(keys, [("id", "k")], columns=["weight"]), capsys)
+    assert re.search(r"PartitionFilters: \[.*table_id#\d+ = 3", plan)
+    assert "ReadSchema: struct<epoch:bigint,weight:bigint,bigint_1:bigint,int_1:int>" in plan
+    assert "BroadcastHashJoin" in plan
+    plan = plan_of(store.storage_table(3).scan({"id": 8}, ["name"]), capsys)
+    assert "EqualNullSafe(bigint_1,8)" in plan or "EqualTo(bigint_1,8)" in plan
+    assert "key:binary" not in plan
+
+
+def test_one_frame_serves_all_reads_of_a_version(store: StateStore) -> None:
+    assert store.frame(1) is store.frame(1)
+
+
+def test_the_delta_table_explains_itself(spark: SparkSession, store: StateStore) -> None:
+    (row,) = spark.sql(f"SHOW TBLPROPERTIES delta.`{store.path}` ('{TABLES_PROPERTY}')").collect()
+    assert descs_from_json(row["value"]) == (LEFT, TOTALS)
+
+
+def test_an_append_is_repeated_without_effect_and_other_data_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    store = StateStore(spark, str(tmp_path / "state"), [TOTALS])
+    assert not store.exists()
+    store.create()
+    assert store.exists()
+    rows = spark.sql("SELECT 'a' AS name, 1L AS total, 1L AS _weight")
+    assert write(store, 1, t9=rows) == 1
+    assert write(store, 1, t9=rows) == 1
+    assert store.storage_table(9).runs().count() == 1
+    mem_table = store.state_table(9, epoch=1).mem_table
+    mem_table.write(rows)
+    with pytest.raises(StateError, match="epoch 1 was not written: view has committed version 1"):
+        store.append(1, [mem_table], txn_app_id="view", txn_version=1, user_metadata="another run")
+    # An epoch in which nothing changed is committed too, so that its txn version is taken.
+    assert store.append(2, [], txn_app_id="view", txn_version=2, user_metadata="empty") == 2
+    assert store.find_commit("epoch 1") == 1
+    assert store.find_commit("never") is None
+    with pytest.raises(StateError, match="no table_id 5"):
+        store.storage_table(5)

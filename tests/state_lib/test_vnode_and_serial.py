@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from state_lib.constants import ROW_ID
+from state_lib.errors import PlanError, StateError
+from state_lib.row_encoding import encode_columns
+from state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
+from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from state_lib.vnode import check_vnode_count, row_vnode, table_vnode, vnode_of, vnode_of_bytes
+
+COUNTS = st.sampled_from([1 << n for n in range(11)])
+
+
+def table(columns: dict[str, str], distribution: tuple[str, ...]) -> StateTableSchema:
+    return StateTableSchema(
+        "t",
+        StateKind.VALUE_STATE,
+        tuple(StateColumn(name, ddl) for name, ddl in columns.items()),
+        tuple(KeyPart(name) for name in columns),
+        len(distribution),
+        distribution,
+        MergeRule.NEWEST,
+    )
+
+
+def test_a_vnode_is_crc32_of_the_encoded_distribution_key() -> None:
+    encoded = bytes.fromhex("0180000001")
+    assert vnode_of_bytes(encoded, 1024) == zlib.crc32(encoded) % 1024
+    assert row_vnode(table({"a": "int"}, ("a",)), 1024, {"a": 1}) == zlib.crc32(encoded) % 1024
+
+
+@given(st.binary(), COUNTS)
+def test_doubling_splits_each_vnode_into_two(encoded: bytes, count: int) -> None:
+    if count < 1024:
+        assert vnode_of_bytes(encoded, 2 * count) in (vnode_of_bytes(encoded, count) + k * count for k in (0, 1))
+
+
+@pytest.mark.parametrize("count", [0, 3, -4, 2048])
+def test_counts_are_powers_of_two_up_to_1024(count: int) -> None:
+    with pytest.raises(PlanError, match="power of two"):
+        check_vnode_count(count)
+
+
+def test_a_singleton_has_one_vnode() -> None:
+    assert row_vnode(table({"a": "int"}, ()), 16, {"a": 5}) == 0
+
+
+@given(st.integers(0, 2**41 - 1), st.integers(0, 1023), st.integers(0, 4095))
+def test_a_row_id_taken_apart_and_put_together_is_the_same(time_ms: int, vnode: int, sequence: int) -> None:
+    serial = Serial(time_ms, vnode, sequence)
+    assert Serial.from_int(int(serial)) == serial
+    assert 0 <= int(serial) < 2**63
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**30))
+def test_an_ordinal_fills_sequence_then_vnode_then_milliseconds(base_ms: int, n: int) -> None:
+    assert Serial.of_ordinal(base_ms, n) == Serial(base_ms + (n >> 22), (n >> 12) & 0x3FF, n & 0xFFF)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**30))
+def test_a_batch_begins_after_every_id_before_it(now_ms: int, last_base_ms: int, last_rows: int) -> None:
+    base_ms = next_base_ms(now_ms, last_base_ms, last_rows)
+    last_id = Serial.of_ordinal(last_base_ms, max(last_rows - 1, 0))
+    assert Serial.of_ordinal(base_ms, 0) > last_id
+    assert base_ms >= now_ms - SERIAL_EPOCH_MS
+
+
+def test_the_first_batch_begins_now() -> None:
+    assert next_base_ms(SERIAL_EPOCH_MS + 5, None, 0) == 5
+
+
+def test_time_runs_out_with_an_error() -> None:
+    with pytest.raises(StateError, match="41 bits"):
+        next_base_ms(SERIAL_EPOCH_MS + 2**41, None, 0)
+    with pytest.raises(StateError, match="does not fit"):
+        Serial(0, 1024, 0)
+
+
+@pytest.mark.spark
+def test_spark_computes_the_same_vnodes_and_row_ids(spark: SparkSession) -> None:
+    by_hash = table({"a": "bigint", "b": "string"}, ("b", "a"))
+    by_row_id = table({ROW_ID: "bigint"}, (ROW_ID,))
+    base_ms = 77_000_000_000
+    ids = row_id_of_ordinal(base_ms, F.col("n")).alias(ROW_ID)
+    rows = (
+        spark.range(200)
+        .select((F.col("id") * F.col("id") * 1000).alias("n"))
+        .withColumns({ROW_ID: ids, "a": F.col("n") - 5_000_000, "b": F.concat(F.lit("x\0"), F.col("n").cast("string"))})
+    )
+    found = rows.select(
+        "*",
+        table_vnode(by_hash, 64).alias("hashed"),
+        vnode_of(encode_columns(by_hash.columns, ("b", "a")), 1024).alias("hashed_wide"),
+        vnode_of_row_id(F.col(ROW_ID)).alias("carried"),
+        table_vnode(by_row_id, 16).alias("of_row_id"),
+        table_vnode(table({"a": "bigint"}, ()), 16).alias("singleton"),
+    ).collect()
+    for row in found:
+        assert row[ROW_ID] == int(Serial.of_ordinal(base_ms, row["n"]))
+        assert row["carried"] == Serial.from_int(row[ROW_ID]).vnode
+        assert row["of_row_id"] == row_vnode(by_row_id, 16, row.asDict()) == row["carried"] % 16
+        assert row["hashed"] == row_vnode(by_hash, 64, row.asDict()) == row["hashed_wide"] % 64
+        assert row["singleton"] == 0
+    assert len({row["hashed"] for row in found}) > 32
