@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from relstate_dagster.settings import Location
 from state_lib.errors import RelstateError
@@ -47,7 +48,9 @@ def main() -> None:
     from relstate_dagster.cli import (  # noqa: F401, PLC0415
         compare,
         demo,
+        doctor,
         explain,
+        init,
         run,
         sql,
         state,
@@ -57,5 +60,5 @@ def main() -> None:
     try:
         app()
     except RelstateError as error:
-        console.print(f"[red]{type(error).__name__}[/]: {error}", highlight=False, soft_wrap=True)
+        console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

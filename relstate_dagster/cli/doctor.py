@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from jobs.spark import SparkSettings, create_session
 from jobs.spark.cache import cache_folder
 from jobs.spark.jars import DELTA_JARS, find_jar, repository_url
 from jobs.spark.java import find_java
-from relstate_dagster.cli.console import out
+from relstate_dagster.cli.app import app, output
 from state_lib.errors import EnvironmentProblem
 
 #: Versions that must be exactly these: newer ones of one do not fit the other.
@@ -35,6 +36,7 @@ class Finding:
     required: bool = True
 
 
+@app.command()
 def doctor(
     start: Annotated[bool, typer.Option(help="also start Spark and write a Delta table (10 to 30 s)")] = False,
 ) -> None:
@@ -45,8 +47,8 @@ def doctor(
     table = Table("", "what", "found", "what to do", box=None, pad_edge=False)
     for finding in findings:
         mark = "[green]✓[/]" if not finding.remedy else "[red]✗[/]" if finding.required else "[yellow]–[/]"
-        table.add_row(mark, finding.what, finding.found, finding.remedy)
-    out.print(table)
+        table.add_row(mark, finding.what, escape(finding.found), escape(finding.remedy))
+    output.print(table)
     if any(finding.remedy and finding.required for finding in findings):
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from relstate_dagster.cli.console import out
+from relstate_dagster.cli.app import app, output
 from state_lib.errors import DeclarationError
 
 _FILES: Final = {
@@ -39,6 +39,7 @@ load_from:
 }
 
 
+@app.command()
 def init(folder: Annotated[Path, typer.Argument(help="a new or empty folder")]) -> None:
     """Make a project with one source and one view in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -47,4 +48,4 @@ def init(folder: Annotated[Path, typer.Argument(help="a new or empty folder")]) 
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        out.print(f"made {path}", markup=False, soft_wrap=True)
+        output.print(f"made {path}", markup=False, soft_wrap=True)
