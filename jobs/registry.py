@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from state_lib.table_catalog import allocate
 
 from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
+from jobs.declare import ViewDeclaration, dependencies
 from jobs.epoch.sessions import meaning_of
 from jobs.planner.catalyst import Catalyst, items, type_ddl
 from jobs.planner.expressions import NotIncremental
@@ -22,30 +22,10 @@ from jobs.relations import source_relation, view_relation
 from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse, check_name
 from state_lib.errors import DeclarationError, PlanError, SourceError
+from state_lib.table_catalog import TableCatalog
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
 _NEVER_FULL = frozenset({"non-deterministic"})
-POLICIES = ("auto", "incremental", "full")
-
-
-@dataclass(frozen=True, slots=True)
-class ViewDefinition:
-    """What a person declares of a view."""
-
-    name: str
-    query: str
-    comment: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def refresh_policy(self) -> str:
-        """``auto``, ``incremental`` or ``full``."""
-        policy = self.properties.get("refresh.policy", "auto")
-        if policy not in POLICIES:
-            raise DeclarationError(
-                f"view {self.name}: refresh.policy is {policy!r}, but must be one of {', '.join(POLICIES)}"
-            )
-        return policy
 
 
 class Registry:
@@ -67,9 +47,9 @@ class Registry:
             return state
         self._check_free(state, entry.name, besides="source")
         if known is not None and state.dependents(entry.name):
+            readers = ", ".join(state.dependents(entry.name))
             raise DeclarationError(
-                f"source {entry.name} is declared otherwise than before ({known}), and {', '.join(state.dependents(entry.name))} "
-                "read it; drop those views first"
+                f"source {entry.name} is declared otherwise than before ({known}), and {readers} read it; drop those first"
             )
         source_relation(entry, table_facts(entry.path))
         return self._warehouse.catalog.write(state.with_source(entry))
@@ -84,7 +64,7 @@ class Registry:
         catalyst.analyse(query)
         return self._warehouse.catalog.write(state.with_plain_view(PlainView(name, query)))
 
-    def plan(self, state: CatalogState, definition: ViewDefinition) -> ViewEntry:
+    def plan(self, state: CatalogState, definition: ViewDeclaration) -> ViewEntry:
         """Plan a view without declaring it: its entry, with table ids as they would be allocated.
 
         Raises
@@ -100,7 +80,7 @@ class Registry:
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
         else:
             try:
-                plan = plan_view(self._spark, definition.query, relations, _queries(others))
+                plan = plan_view(self._spark, definition.sql, relations, _queries(others))
             except NotIncremental as refusal:
                 if policy == "incremental" or refusal.code in _NEVER_FULL:
                     hint = "set TBLPROPERTIES ('refresh.policy' = 'full') to have it recomputed at every epoch"
@@ -110,11 +90,12 @@ class Registry:
                 reason = str(refusal)
                 always = refusal.code == "time-dependent"
                 plan = self._full_plan(definition, relations, others, always=always)
-        tables, _ = allocate([s for node in walk(plan) for s in infer_state_tables(node)], state.next_table_id)
+        schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
+        tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
         is_full = isinstance(plan.child, FullQuery)
         return ViewEntry(
             name=definition.name,
-            query=definition.query,
+            query=definition.sql,
             strategy="full" if is_full else "incremental",
             reason=reason,
             plan=plan,
@@ -125,13 +106,22 @@ class Registry:
             properties=dict(definition.properties),
         )
 
-    def add_view(self, definition: ViewDefinition) -> CatalogState:
+    def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it; it is backfilled by the next run that includes it."""
         state = self._warehouse.read()
         self._check_free(state, definition.name, besides="")
         entry = self.plan(state, definition)
         next_id = max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)])
         return self._warehouse.catalog.write(replace(state.with_view(entry), next_table_id=next_id))
+
+    def replace_view(self, definition: ViewDeclaration) -> CatalogState:
+        """Plan an edited view again; the next run rebuilds it and the views over it."""
+        state = self._warehouse.read()
+        known = state.views[definition.name]
+        entry = replace(self.plan(state, definition), generation=known.generation + 1)
+        next_id = max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)])
+        state = replace(state.with_view(entry), next_table_id=next_id)
+        return self._warehouse.catalog.write(restart(state, state.dependents(definition.name)))
 
     def drop(self, name: str, kind: str) -> CatalogState:
         """Drop a source, view or materialized view, and the files that the warehouse made for it.
@@ -188,23 +178,19 @@ class Registry:
 
     def _full_plan(
         self,
-        definition: ViewDefinition,
+        definition: ViewDeclaration,
         relations: Mapping[str, Relation],
         state: CatalogState,
         *,
         always: bool = False,
     ) -> Materialize:
         catalyst = Catalyst(self._spark, relations, _queries(state))
-        analysed = catalyst.analyse(definition.query)
+        analysed = catalyst.analyse(definition.sql)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
-        reads = tuple(
-            name for name in relations if _mentions(definition.query, name) or _inlined(state, definition, name)
-        )
-        node = FullQuery(definition.query, columns, reads, always)
-        return Materialize(
-            node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True))
-        )
+        reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
+        node = FullQuery(definition.sql, columns, reads, always)
+        return Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
 
     def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:
         for kind, taken in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):
@@ -218,14 +204,12 @@ def _queries(state: CatalogState) -> dict[str, str]:
 
 
 def _mentions(query: str, name: str) -> bool:
-    from jobs.declare import dependencies  # noqa: PLC0415 - sqlglot is only needed here
-
     return name.lower() in {d.lower() for d in dependencies(query)}
 
 
-def _inlined(state: CatalogState, definition: ViewDefinition, name: str) -> bool:
+def _inlined(state: CatalogState, definition: ViewDeclaration, name: str) -> bool:
     """Whether the query reads a relation through plain views."""
-    pending, seen = [definition.query], set()
+    pending, seen = [definition.sql], set()
     while pending:
         query = pending.pop()
         if _mentions(query, name):
@@ -235,3 +219,20 @@ def _inlined(state: CatalogState, definition: ViewDefinition, name: str) -> bool
                 seen.add(plain.name)
                 pending.append(plain.query)
     return False
+
+
+def restart(state: CatalogState, names: Sequence[str]) -> CatalogState:
+    """Send views, and the views over them, back to before their first epoch, in a new generation."""
+    pending = list(names)
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        if name not in state.views:
+            raise DeclarationError(f"no materialized view named {name} to rebuild")
+        seen.add(name)
+        view = state.views[name]
+        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1))
+        pending += state.dependents(name)
+    return state

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from state_lib.table_catalog import desc_from_dict, desc_to_dict
-
 from jobs.planner.nodes import Materialize
 from jobs.planner.serialize import plan_from_dict, plan_to_dict
 from jobs.sources.delta_source import Pin
 from state_lib.constants import FORMAT_VERSION
+from state_lib.table_catalog import desc_from_dict, desc_to_dict
 from state_lib.table_schema import StateTableDesc
 
 

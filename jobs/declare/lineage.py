@@ -45,9 +45,7 @@ def dependencies(query: str, known: Iterable[str] | None = None, where: str = "q
         tree = sqlglot.parse_one(query, dialect="spark")
     except (SqlglotError, RecursionError) as problem:
         if known is None:
-            raise DeclarationError(
-                f"{where}: the query cannot be read as Spark SQL: {_first_line(problem)}"
-            ) from problem
+            raise DeclarationError(f"{where}: the query cannot be read as Spark SQL: {_first_line(problem)}") from problem
         return _known_words(query, known)
     names: dict[str, str] = {}
     for table in tree.find_all(exp.Table, bfs=False):

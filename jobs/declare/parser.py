@@ -229,11 +229,7 @@ def _table_columns(cursor: Cursor, context: str) -> tuple[list[SourceColumn], tu
     key: tuple[str, ...] | None = None
     for part in cursor.group(context):
         found_key: tuple[str, ...] | None = None
-        if (
-            part.at("CONSTRAINT")
-            or (part.at("PRIMARY KEY") and part.tokens[-1].text == ")")
-            or part.at("PRIMARY KEY (")
-        ):
+        if part.at("CONSTRAINT") or (part.at("PRIMARY KEY") and part.tokens[-1].text == ")") or part.at("PRIMARY KEY ("):
             found_key = _primary_key(part, context)
         else:
             column, is_key = _table_column(part, context)
@@ -276,9 +272,7 @@ def _table_column(part: Cursor, context: str) -> tuple[SourceColumn, bool]:
     first = part.current
     assert first is not None
     last = first
-    while not part.at_end and not any(
-        part.at(word) for word in ("NOT NULL", "COMMENT", "PRIMARY KEY", "DEFAULT", "GENERATED")
-    ):
+    while not part.at_end and not any(part.at(word) for word in ("NOT NULL", "COMMENT", "PRIMARY KEY", "DEFAULT", "GENERATED")):
         assert part.current is not None
         last = part.current
         part.index += 1

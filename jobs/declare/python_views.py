@@ -67,9 +67,7 @@ def materialized_view(
     ('carriers', 'Airlines that fly.')
     """
 
-    def declare(
-        found_query: str, found_name: str, found_comment: str | None, path: str | None, line: int
-    ) -> ViewDeclaration:
+    def declare(found_query: str, found_name: str, found_comment: str | None, path: str | None, line: int) -> ViewDeclaration:
         return check_view_properties(
             ViewDeclaration(
                 name=name or found_name,

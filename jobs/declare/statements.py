@@ -156,9 +156,7 @@ class Cursor:
     def identifier(self, context: str) -> str:
         """Step over a name, plain or in backticks, and return it."""
         token = self.current
-        if token is None or not (
-            token.token_type is TokenType.IDENTIFIER or token.text[:1].isalpha() or token.text[:1] == "_"
-        ):
+        if token is None or not (token.token_type is TokenType.IDENTIFIER or token.text[:1].isalpha() or token.text[:1] == "_"):
             raise self.error(f"{context}: expected a name, found {self.found()}.")
         if token.token_type in _LITERALS:
             raise self.error(f"{context}: expected a name, found the string {self.found()}.")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from state_lib.state_store import StateStore
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.planner.nodes import Scan, quoted, walk
@@ -16,6 +15,7 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError, SourceError
+from state_lib.state_store import StateStore
 
 #: Up to this many changed bytes (as files in the log) a change set is sent to every task.
 BROADCAST_BYTES = 64 * 1024 * 1024
@@ -52,9 +52,7 @@ class EpochInputs:
             return None
         entry = self.catalog.epochs.get(last)
         if entry is None:
-            raise EpochError(
-                f"epoch {last} of view {self.view.name} is not in the catalog; rebuild with --full-refresh"
-            )
+            raise EpochError(f"epoch {last} of view {self.view.name} is not in the catalog; rebuild with --full-refresh")
         return entry
 
     def check(self) -> dict[str, ChangeRange]:
@@ -94,11 +92,7 @@ class EpochInputs:
         if versions is None or versions.state_version is None:
             return None
         since = self.view.last_epoch
-        if (
-            since is not None
-            and not any(e > since for e in upstream.epochs)
-            and self.epoch.epoch not in upstream.epochs
-        ):
+        if since is not None and not any(e > since for e in upstream.epochs) and self.epoch.epoch not in upstream.epochs:
             pass  # the upstream view reaches this epoch in this very run
         table_id = upstream.tables[-1].table_id
         store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from state_lib.state_store import StateStore
 
 from jobs import failpoints
 from jobs.catalog.entries import ViewEntry
@@ -22,8 +21,9 @@ from jobs.epoch.view_epoch import app_id, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
 from jobs.sources.delta_log import DeltaLog, rows_changed, table_facts, transaction_version
-from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, VIEW_KEY
+from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.errors import EpochError
+from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
@@ -65,9 +65,7 @@ def published(path: str, view: ViewEntry, epoch: int) -> Published | None:
     return Published(table_facts(path).version, 0, 0)
 
 
-def publish(
-    session: SparkSession, path: str, store: StateStore, view: ViewEntry, epoch: int, state_version: int
-) -> Published:
+def publish(session: SparkSession, path: str, store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> Published:
     """Apply the change set of an epoch to the published table.
 
     Parameters
@@ -98,9 +96,7 @@ def publish(
             _merge(session, path, changes, view, txn_version)
     except PySparkException as error:
         if "ConcurrentTransaction" in str(error):
-            raise EpochError(
-                f"view {view.name}: another run published epoch {epoch} at the same time; run again"
-            ) from error
+            raise EpochError(f"view {view.name}: another run published epoch {epoch} at the same time; run again") from error
         raise
     version = table_facts(path).version
     if transaction_version(path, app_id(view)) != txn_version:
@@ -128,23 +124,29 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
     plan = plan_of(view)
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)
-    runs = table.runs([*names, KEY])
-    now = runs.where(F.col(EPOCH) == epoch)
+    columns = [table.slots.of(name).read() for name in names]
+    stored = table.stored().select(
+        *columns,
+        F.col(KEY).alias(VIEW_KEY),
+        F.col(EPOCH_COLUMN).alias(EPOCH),
+        F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT),
+    )
+    now = stored.where(F.col(EPOCH) == epoch)
     row = F.struct(*columns_of(names))
     output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
     if plan.stream_key is not None:
-        newest = now.groupBy(KEY).agg(F.max(STATE_WEIGHT).alias("_op"), F.max_by(row, STATE_WEIGHT).alias("_row"))
-        return newest.select(*output, F.col(KEY).alias(VIEW_KEY), "_op")
-    changed = now.groupBy(KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
-    before = runs.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(KEY)), KEY, "left_semi")
-    held = before.groupBy(KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
+        newest = now.groupBy(VIEW_KEY).agg(F.max(STATE_WEIGHT).alias("_op"), F.max_by(row, STATE_WEIGHT).alias("_row"))
+        return newest.select(*output, VIEW_KEY, "_op")
+    changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
+    before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
+    held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
     zero = F.lit(0).cast("bigint")
-    counted = changed.where(F.col("_delta") != 0).join(held, KEY, "left").fillna(0, ["_held"])
+    counted = changed.where(F.col("_delta") != 0).join(held, VIEW_KEY, "left").fillna(0, ["_held"])
     after = F.col("_held") + F.col("_delta")
     problem = F.lit(f"view {view.name}, epoch {epoch}: a row is retracted more often than the view holds it")
     low = F.when(after < 0, F.raise_error(problem).cast("bigint")).otherwise(F.least(F.col("_held"), after))
     copies = F.sequence(low + 1, F.greatest(F.col("_held"), after))
-    numbered = counted.select("_row", KEY, "_delta", F.explode(copies).alias("_copy"))
-    copy_key = F.concat(F.col(KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
+    numbered = counted.select("_row", VIEW_KEY, "_delta", F.explode(copies).alias("_copy"))
+    copy_key = F.concat(F.col(VIEW_KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
     op = F.when(F.col("_delta") > zero, F.lit(1)).otherwise(F.lit(-1))
     return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias("_op"))

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
-from state_lib.state_store import StateStore
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
@@ -25,15 +24,17 @@ from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import check_primary_keys
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import session_for
-from jobs.epoch.verify import duplicate_keys, verify_view
+from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import FullQuery, walk
+from jobs.registry import restart
 from jobs.relations import topological
 from jobs.sources.delta_source import Pin
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, EpochError
+from state_lib.state_store import StateStore
 
 
 class EpochRunner:
@@ -48,6 +49,14 @@ class EpochRunner:
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark = spark
         self._warehouse = warehouse
+        self._sessions: dict[tuple[tuple[tuple[str, str], ...], bool], SparkSession] = {}
+
+    def _session(self, view: ViewEntry, *, adaptive: bool) -> SparkSession:
+        """A session with the settings of a view's plan, kept: starting one costs as much as a small job."""
+        place = (tuple(sorted(view.settings.items())), adaptive)
+        if place not in self._sessions:
+            self._sessions[place] = session_for(self._spark, view.settings, adaptive=adaptive)
+        return self._sessions[place]
 
     def run(
         self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
@@ -68,7 +77,8 @@ class EpochRunner:
         run_id = run_id or uuid.uuid4().hex
         wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
         with run_lock(self._warehouse.lock_path, run_id, wait):
-            state = self._warehouse.read()
+            # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
+            state = restart(self._warehouse.read(), full_refresh)
             unfinished = state.running_epoch
             if unfinished is not None:
                 if self._has_commits(state, unfinished):
@@ -78,7 +88,6 @@ class EpochRunner:
                     # Nothing of it was committed: new pins are as good as the old ones, and may be readable.
                     state = _forget(state, unfinished)
             names = self._selected(state, views)
-            state = _restart(state, full_refresh)
             yield from self._new_epoch(state, names, run_id)
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
@@ -87,9 +96,7 @@ class EpochRunner:
             return order
         unknown = [v for v in views if v not in state.views]
         if unknown:
-            raise DeclarationError(
-                f"no materialized view named {', '.join(unknown)}; there are {', '.join(order) or 'none'}"
-            )
+            raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {', '.join(order) or 'none'}")
         return [v for v in order if v in views]
 
     def _has_commits(self, state: CatalogState, epoch: EpochEntry) -> bool:
@@ -102,7 +109,7 @@ class EpochRunner:
     def pins(self, state: CatalogState) -> dict[str, Pin]:
         """Look once at every source, all at the same time, without Spark."""
         last = state.last_pins
-        used = sorted({name for v in state.views.values() for name in v.reads if name in state.sources})
+        used = sorted(state.sources)
         if not used:
             return {}
         with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
@@ -143,7 +150,7 @@ class EpochRunner:
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
-                session = session or session_for(self._spark, view.settings, adaptive=True)
+                session = session or self._session(view, adaptive=True)
                 check_primary_keys(session, self._warehouse, state, inputs, keyed, found)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
@@ -155,13 +162,29 @@ class EpochRunner:
             yield _skipped(state, view)
             return
         target = state.epochs[max(reachable)]
-        entry = replace(target, views=(name,), run_id=run_id, complete=False)
-        yield from self._finish(state, entry)
+        pins = {**target.pins, **self._late_pins(state, view, target)}
+        entry = replace(target, pins=pins, views=(name,), run_id=run_id, complete=False)
+        self._check_inputs(state, entry)
+        yield from self._finish(self._warehouse.catalog.write(state.with_epoch(entry)), entry)
+
+    def _late_pins(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> dict[str, Pin]:
+        """Pins for sources that were registered after an epoch began: no view at that epoch has read them yet.
+
+        They are pinned as the next epoch that knows them has them, so that no pin ever goes back.
+        """
+        pins: dict[str, Pin] = {}
+        for name in view.reads:
+            if name in state.sources and name not in epoch.pins:
+                later = (state.epochs[n].pins.get(name) for n in sorted(state.epochs) if n > epoch.epoch)
+                pins[name] = next((p for p in later if p is not None), None) or self._warehouse.source(
+                    state.sources[name]
+                ).pin(None)
+        return pins
 
     def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
         """Bring every view of an epoch to it, whatever of that has been done before, and complete the epoch."""
         versions: dict[str, ViewVersions] = dict(epoch.versions)
-        for name, view in state.views.items():
+        for name in state.views:
             known = state.versions_at(name)
             if known is not None and name not in epoch.views:
                 versions.setdefault(name, known)
@@ -184,7 +207,7 @@ class EpochRunner:
     ) -> tuple[ViewReport, ViewVersions]:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        session = session_for(self._spark, view.settings, adaptive=view.last_epoch is None)
+        session = self._session(view, adaptive=view.last_epoch is None)
         inputs = EpochInputs(session, self._warehouse, state, view, epoch, versions)
         inputs.check()
         before = None if view.last_epoch is None else state.versions_at(view.name)
@@ -241,6 +264,11 @@ class EpochRunner:
             if state.views[name].last_epoch is not None
         ]
 
+    def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
+        """How long each view's query takes when run in full and written as a new Delta table, for comparison."""
+        state = self._warehouse.read()
+        return {name: recompute_seconds(self._spark, self._warehouse, state, state.views[name]) for name in views}
+
     def stream_key_unique(self, view: str) -> int:
         """How many keys of the published view occur more than once (0 is right)."""
         return duplicate_keys(self._spark, self._warehouse, self._warehouse.read().views[view])
@@ -268,24 +296,10 @@ def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry, warehou
     return False
 
 
-def _restart(state: CatalogState, names: Sequence[str]) -> CatalogState:
-    """Send views, and the views over them, back to before their first epoch, in a new generation."""
-    pending = list(names)
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        if name not in state.views:
-            raise DeclarationError(f"no materialized view named {name} to rebuild")
-        seen.add(name)
-        view = state.views[name]
-        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1))
-        pending += state.dependents(name)
-    return state
-
-
 def _forget(state: CatalogState, epoch: EpochEntry) -> CatalogState:
+    if any(epoch.epoch in view.epochs for view in state.views.values()):
+        # Views that reached it before stay where they are; only the one that was to follow did not come.
+        return state.with_epoch(replace(epoch, complete=True))
     epochs = {n: e for n, e in state.epochs.items() if n != epoch.epoch}
     # Its number is not used again: a dead run may still be writing under it.
     return replace(state, epochs=epochs, next_epoch=max(state.next_epoch, epoch.epoch + 1))

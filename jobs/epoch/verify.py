@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -47,6 +48,20 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     )
 
 
+def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> float:
+    """Run a view's query in full as of its last epoch, write the result as a Delta table, and drop it again."""
+    if view.last_epoch is None:
+        raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
+    session = session_for(spark, view.settings, adaptive=True)
+    epoch = state.epochs[view.last_epoch]
+    inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
+    names = [f"c{n}" for n in range(len(plan_of(view).output))]
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        full_query(inputs, session).toDF(*names).write.format("delta").save(f"{folder}/view")
+        return time.perf_counter() - started
+
+
 def published_rows(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> DataFrame:
     """The view as a reader sees it: as of the last complete epoch, without hidden columns."""
     versions = state.versions_at(view.name)
@@ -80,13 +95,14 @@ def _match_nearly_equal(missing: list[Row], unexpected: list[Row], names: Sequen
     left = [(row, int(row["_n"])) for row in missing]
     right = {n: -int(row["_n"]) for n, row in enumerate(unexpected)}
     remaining = 0
-    for row, wanted in left:
+    for row, count in left:
+        unmatched = count
         for n, available in right.items():
-            if wanted and available and all(_nearly(row[c], unexpected[n][c]) for c in names):
-                taken = min(wanted, available)
-                wanted -= taken
+            if unmatched and available and all(_nearly(row[c], unexpected[n][c]) for c in names):
+                taken = min(unmatched, available)
+                unmatched -= taken
                 right[n] -= taken
-        remaining += wanted
+        remaining += unmatched
     return remaining, sum(right.values())
 
 

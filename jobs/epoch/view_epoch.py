@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from state_lib.state_store import StateStore
 
 from jobs import failpoints
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
@@ -22,6 +21,7 @@ from jobs.planner.state_tables import infer_state_tables
 from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition, table_facts, transaction_version
 from state_lib.constants import TABLE_ID, WEIGHT
 from state_lib.errors import EpochError, RelstateError, SourceError, StateError
+from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable
 from state_lib.table_schema import StateTableDesc
 
@@ -102,8 +102,7 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
     last = view.last_epoch
     descs = tables_by_node(plan, view.tables)
     tables: dict[PlanNode, list[StateTable]] = {
-        node: [store.state_table(d.table_id, epoch=epoch, version=previous, as_of_epoch=last) for d in of_node]
-        for node, of_node in descs.items()
+        node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node] for node, of_node in descs.items()
     }
     context = EpochContext(
         spark=spark,
@@ -115,12 +114,10 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
         broadcast_changes=inputs.changed_bytes <= BROADCAST_BYTES,
     )
     digest = _digest(view, inputs.epoch, last)
-    metadata = json.dumps(
-        {"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest}
-    )
+    metadata = json.dumps({"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest})
     try:
         changes = compute_changes(context, plan)
-        mem_tables = [table for of_node in tables.values() for table in of_node if table.has_changes]
+        mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if changes is None and not mem_tables and not inputs.is_backfill:
             return None
         failpoints.reached("before_state_commit")
@@ -163,9 +160,7 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
     if before is None or before.view_version is None:
         return result
     reader = inputs.spark.read.format("delta").option("versionAsOf", before.view_version)
-    held = reader.load(inputs.warehouse.view_path(view.name)).select(
-        *columns_of([o.name for o in plan_of(view).output])
-    )
+    held = reader.load(inputs.warehouse.view_path(view.name)).select(*columns_of([o.name for o in plan_of(view).output]))
     held = held.toDF(*node.column_names).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
     return result.union(held)
 
@@ -192,8 +187,7 @@ def _explained(view: ViewEntry, epoch: int, error: PySparkException) -> Relstate
         return StateError(f"{where}: {message.split(' SQLSTATE')[0]}; nothing was written")
     if "DELTA_FILE_NOT_FOUND" in text or "FAILED_READ_FILE.FILE_NOT_EXIST" in text:
         return SourceError(
-            f"{where}: a file that holds the changes is gone (vacuumed away); nothing was written; rebuild with "
-            "--full-refresh"
+            f"{where}: a file that holds the changes is gone (vacuumed away); nothing was written; rebuild with --full-refresh"
         )
     line = next((part for part in text.splitlines() if part.strip()), type(error).__name__)
     return EpochError(f"{where}: Spark could not compute the change set: {line}; nothing was written")

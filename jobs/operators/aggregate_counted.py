@@ -60,9 +60,7 @@ def fold(
     now = F.col("_old") + F.col("_delta")
     counts = counts.withColumn("_new", F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now))
     results = [_over(call, values, F.col(f"_{v}") > 0).alias(f"_{v}_{position}") for v in ("old", "new")]
-    frames.add(
-        counts.groupBy(*group).agg(*results), {f"_{v}_{position}": only(f"_{v}_{position}") for v in ("old", "new")}
-    )
+    frames.add(counts.groupBy(*group).agg(*results), {f"_{v}_{position}": only(f"_{v}_{position}") for v in ("old", "new")})
 
 
 def _over(call: AggCall, values: list[str], occurs: Column) -> Column:

@@ -169,8 +169,10 @@ def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame)
     group = columns_of(node.group)
     rows_new, rows_old = F.col(f"_new{GROUP_ROWS}"), F.col(f"_old{GROUP_ROWS}")
     lives = F.lit(True) if not node.group else rows_new > 0
-    problem = F.lit(f"epoch {ctx.epoch}: more rows of a group are retracted than it has (aggregate by "
-                    f"{', '.join(node.group) or 'nothing'}); the input contradicts the state, rebuild with --full-refresh")  # fmt: skip
+    problem = F.lit(
+        f"epoch {ctx.epoch}: more rows of a group are retracted than it has (aggregate by "
+        f"{', '.join(node.group) or 'nothing'}); input and state contradict each other, rebuild with --full-refresh"
+    )
     weight = (
         F.when(rows_new < 0, F.raise_error(problem).cast("bigint"))
         .when(lives, F.lit(1).cast("bigint"))

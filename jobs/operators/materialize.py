@@ -41,9 +41,7 @@ def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFr
         & (F.size(F.array_distinct(weights)) == F.size("_rows"))
     )
     problem = F.concat(
-        F.lit(
-            f"epoch {ctx.epoch}: the change set of the view breaks its stream key ({', '.join(node.stream_key or ())}): "
-        ),
+        F.lit(f"epoch {ctx.epoch}: the change set of the view breaks its stream key ({', '.join(node.stream_key or ())}): "),
         F.to_json(F.struct(*key)) if key else F.lit("{}"),
         F.lit(" has more than one row. A source declared with a PRIMARY KEY probably has duplicates of it"),
     )

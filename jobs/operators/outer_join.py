@@ -96,9 +96,7 @@ def _read_touched(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> N
         on = list(zip(side.key_columns, other.key_columns, strict=True))
         null_safe = [key.null_safe for key in node.keys]
         if on:
-            runs = side.table.storage.lookup(
-                keys, on, null_safe=null_safe, columns=names, broadcast=ctx.broadcast_changes
-            )
+            runs = side.table.storage.lookup(keys, on, null_safe=null_safe, columns=names, broadcast=ctx.broadcast_changes)
         else:
             runs = side.table.storage.runs(names)
         summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
@@ -176,9 +174,7 @@ def _measures(**given: Column) -> list[Column]:
 def _stored(records: DataFrame, side: _Side) -> DataFrame:
     """The state rows: the record retracted under its old count and inserted under its new one."""
     moved = F.col("_n_old") != F.col("_n_new")
-    old = F.struct(
-        F.col("_n_old").alias("n"), F.when(moved, -F.col("_w_old")).otherwise(F.lit(0).cast("bigint")).alias("w")
-    )
+    old = F.struct(F.col("_n_old").alias("n"), F.when(moved, -F.col("_w_old")).otherwise(F.lit(0).cast("bigint")).alias("w"))
     new = F.struct(
         F.col("_n_new").alias("n"),
         F.when(moved, F.col("_w_new")).otherwise(F.col("_w_new") - F.col("_w_old")).alias("w"),
@@ -205,9 +201,7 @@ def _emitted(node: Join, records: DataFrame, side: _Side) -> list[DataFrame]:
         parts = [records.select(*columns, unmatched.alias(WEIGHT))]
     else:
         own = set(side.columns)
-        padded = [
-            F.col(quoted(f.name)) if f.name in own else F.lit(None).cast(f.data_type).alias(f.name) for f in node.schema
-        ]
+        padded = [F.col(quoted(f.name)) if f.name in own else F.lit(None).cast(f.data_type).alias(f.name) for f in node.schema]
         parts = [records.select(*padded, unmatched.alias(WEIGHT))]
     return [part.where(F.col(WEIGHT) != 0) for part in parts]
 

@@ -16,9 +16,7 @@ def change(ctx: EpochContext, node: Values) -> DataFrame | None:
     weight = f"CAST(1 AS BIGINT) AS {quoted(WEIGHT)}"
     selects = []
     for row in node.rows:
-        values = [
-            f"CAST({value} AS {f.data_type}) AS {quoted(f.name)}" for value, f in zip(row, node.columns, strict=True)
-        ]
+        values = [f"CAST({value} AS {f.data_type}) AS {quoted(f.name)}" for value, f in zip(row, node.columns, strict=True)]
         selects.append("SELECT " + ", ".join([*values, weight]))
     if not selects:
         return None

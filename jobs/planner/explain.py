@@ -64,7 +64,7 @@ def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode])
         _describe(child, depth + 1, lines, seen)
 
 
-def headline(node: PlanNode) -> str:  # noqa: PLR0911 - one line a node kind
+def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a node kind
     """The node and what it was asked to do, in one line."""
     match node:
         case Scan():
@@ -88,9 +88,7 @@ def headline(node: PlanNode) -> str:  # noqa: PLR0911 - one line a node kind
             residual = f" where {node.residual}" if node.residual else ""
             return f"Join {node.join_type} on {on}{residual}"
         case Aggregate():
-            calls = ", ".join(
-                f"{c.label} by {call_strategy(c, append_only=node.child.append_only).value}" for c in node.calls
-            )
+            calls = ", ".join(f"{c.label} by {call_strategy(c, append_only=node.child.append_only).value}" for c in node.calls)
             return f"Aggregate by ({', '.join(node.group)})" + (f": {calls}" if calls else ": distinct")
         case Window():
             return "Window " + ", ".join(e.sql for e in node.expressions)

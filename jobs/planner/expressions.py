@@ -62,9 +62,7 @@ class ExpressionWriter:
         if kind == "ScalarSubquery":
             attribute = names.get(expression_id(expression))
             if attribute is None:
-                raise NotIncremental(
-                    "scalar-subquery", str(expression), "this scalar subquery was not turned into a join"
-                )
+                raise NotIncremental("scalar-subquery", str(expression), "this scalar subquery was not turned into a join")
             return self._attribute(attribute, expression.dataType())
         if kind in _REPLACED:
             return self._rename(expression.replacement(), names)

@@ -242,8 +242,7 @@ class Lowering:
             names[expression_id(attribute)] = name
             columns.append(_field(attribute, name))
         projections = tuple(
-            tuple(self._write.sql(e, child.names) for e in items(projection))
-            for projection in items(plan.projections())
+            tuple(self._write.sql(e, child.names) for e in items(projection)) for projection in items(plan.projections())
         )
         return Lowered(Expand(child.node, projections, tuple(columns)), names)
 
@@ -271,9 +270,7 @@ class Lowering:
         condition = plan.condition().get() if plan.condition().isDefined() else None
         parts = conjuncts(condition) if condition is not None else []
         if any(scalar_subqueries(part) for part in parts):
-            raise NotIncremental(
-                "join-subquery", "Join", "a scalar subquery inside a join condition is not supported yet"
-            )
+            raise NotIncremental("join-subquery", "Join", "a scalar subquery inside a join condition is not supported yet")
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
@@ -536,9 +533,7 @@ def _renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
         return side
     space = _NameSpace(taken)
     renamed = {f.name: space.unique(f.name) for f in side.node.schema}
-    expressions = tuple(
-        NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema
-    )
+    expressions = tuple(NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema)
     return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})
 
 

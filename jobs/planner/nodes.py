@@ -138,6 +138,7 @@ class Filter(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -161,6 +162,7 @@ class Project(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -180,13 +182,13 @@ class UnionAll(PlanNode):
             if other.column_names != first.column_names:
                 raise PlanError(f"UNION: branches differ in columns: {first.column_names} and {other.column_names}")
         schema = tuple(
-            Field(f.name, f.data_type, any(i.schema[n].nullable for i in self.inputs))
-            for n, f in enumerate(first.schema)
+            Field(f.name, f.data_type, any(i.schema[n].nullable for i in self.inputs)) for n, f in enumerate(first.schema)
         )
         self._derive(schema, self.key, all(i.append_only for i in self.inputs))
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return self.inputs
 
 
@@ -203,6 +205,7 @@ class Expand(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -220,6 +223,7 @@ class Generate(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -261,6 +265,7 @@ class Join(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.left, self.right)
 
     @property
@@ -352,6 +357,7 @@ class Aggregate(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -369,6 +375,7 @@ class Window(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -386,6 +393,7 @@ class TopN(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 
@@ -410,6 +418,7 @@ class Materialize(PlanNode):
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
         return (self.child,)
 
 

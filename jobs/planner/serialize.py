@@ -9,9 +9,7 @@ from jobs.planner import nodes
 from jobs.planner.nodes import PlanNode
 from state_lib.errors import PlanError
 
-_CLASSES = {
-    cls.__name__: cls for cls in vars(nodes).values() if isinstance(cls, type) and dataclasses.is_dataclass(cls)
-}
+_CLASSES = {cls.__name__: cls for cls in vars(nodes).values() if isinstance(cls, type) and dataclasses.is_dataclass(cls)}
 
 
 def plan_to_dict(value: Any) -> Any:

@@ -134,9 +134,7 @@ class DeltaSource:
             if removes or recorded:
                 only_appends = False
                 if not facts.has_change_feed:
-                    operation = next(
-                        (a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), "a commit"
-                    )
+                    operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), "a commit")
                     raise SourceError(
                         f"{where} has no change data feed, and version {version} ({operation}) updated or deleted rows; "
                         "set TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') and then " + rebuild
@@ -198,9 +196,7 @@ class DeltaSource:
     def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, *, with_row_id: bool) -> DataFrame:
         return self._read_files(spark, until, list(found.appended), with_row_id=with_row_id)
 
-    def _read_files(
-        self, spark: SparkSession, pin: Pin, files: Sequence[tuple[str, int]], *, with_row_id: bool
-    ) -> DataFrame:
+    def _read_files(self, spark: SparkSession, pin: Pin, files: Sequence[tuple[str, int]], *, with_row_id: bool) -> DataFrame:
         """Rows of some data files as insertions, read as Parquet: only there does a row know its place in its file.
 
         Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
@@ -230,9 +226,7 @@ def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:
     ordinal = 0
     for path, rows in files:
         if rows < 0:
-            raise SourceError(
-                f"{path} has no row count in the log; write it with statistics on, or declare a PRIMARY KEY"
-            )
+            raise SourceError(f"{path} has no row count in the log; write it with statistics on, or declare a PRIMARY KEY")
         first += [F.lit(_file_name(path)), F.lit(ordinal).cast("bigint")]
         ordinal += rows
     if not first:

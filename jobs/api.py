@@ -1,0 +1,20 @@
+"""What other houses use of the Spark side."""
+
+from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.epoch.reports import VerifyReport, ViewReport
+from jobs.epoch.runner import EpochRunner
+from jobs.registry import Registry
+from jobs.sync import sync_project
+from jobs.warehouse import Warehouse
+
+__all__ = [
+    "CatalogState",
+    "EpochRunner",
+    "Registry",
+    "SourceEntry",
+    "VerifyReport",
+    "ViewEntry",
+    "ViewReport",
+    "Warehouse",
+    "sync_project",
+]

@@ -1,0 +1,5 @@
+"""SQL scripts over a warehouse: what ``relstate sql`` runs."""
+
+from jobs.script.session import Result, ScriptSession
+
+__all__ = ["Result", "ScriptSession"]

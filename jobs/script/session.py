@@ -1,0 +1,244 @@
+"""Runs a script of statements against a warehouse, in one Spark session.
+
+Sources are ordinary Delta tables of the session, so INSERT, UPDATE, DELETE and MERGE are Spark's own. A view is a
+temporary view over its published table, as of the last complete epoch and without hidden columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.catalog.entries import CatalogState
+from jobs.declare import (
+    Declaration,
+    DropStatement,
+    ExplainCreateStatement,
+    ExplainStatement,
+    OtherStatement,
+    PlainView,
+    RefreshStatement,
+    SourceDeclaration,
+    Statement,
+    VerifyStatement,
+    ViewDeclaration,
+    parse_statement,
+    split_statements,
+)
+from jobs.epoch.reports import ViewReport
+from jobs.epoch.runner import EpochRunner
+from jobs.epoch.verify import published_rows
+from jobs.epoch.view_epoch import plan_of
+from jobs.planner.explain import explain_plan
+from jobs.registry import Registry
+from jobs.script.strategy import strategy_line
+from jobs.sync import declare_source
+from jobs.warehouse import Warehouse, check_name
+from state_lib.errors import DeclarationError, RelstateError
+
+_CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
+_KINDS = {"table": "source", "view": "plain view", "materialized view": "view"}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a statement gave: rows with column names, or nothing (``columns`` is then ``None``)."""
+
+    statement: int
+    columns: tuple[str, ...] | None = None
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    is_query: bool = False
+
+
+class ScriptSession:
+    """Executes statements, one after the other.
+
+    Parameters
+    ----------
+    spark : a session with Delta; sources and views are registered in it by their plain names.
+    warehouse : where they lie.
+    on_report : told of each view as it is brought up to date.
+    """
+
+    def __init__(
+        self, spark: SparkSession, warehouse: Warehouse, on_report: Callable[[ViewReport], None] = lambda _report: None
+    ) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._registry = Registry(spark, warehouse)
+        self._runner = EpochRunner(spark, warehouse)
+        self._on_report = on_report
+        self._known: CatalogState | None = None
+        self._tables: dict[str, str] = {}
+
+    def run(self, text: str, path: str | None = None) -> Iterator[Result | tuple[int, Exception]]:
+        """Run a script; an error is yielded as (statement number, error), and the caller decides whether to go on."""
+        for number, statement in enumerate(split_statements(text, path), start=1):
+            try:
+                yield self.execute(statement, number)
+            except (RelstateError, PySparkException) as error:
+                yield number, error
+
+    def execute(self, statement: Statement, number: int = 1) -> Result:
+        """Run one statement."""
+        parsed = parse_statement(statement)
+        handlers: dict[type[Any], Callable[[Any, int], Result]] = {
+            SourceDeclaration: self._create_table,
+            ViewDeclaration: self._create_view,
+            PlainView: self._create_plain_view,
+            DropStatement: self._drop,
+            RefreshStatement: self._refresh,
+            ExplainStatement: self._explain,
+            ExplainCreateStatement: self._explain_create,
+            VerifyStatement: self._verify,
+            OtherStatement: self._other,
+        }
+        return handlers[type(parsed)](parsed, number)
+
+    # -- declarations ---------------------------------------------------------------------------------------------
+
+    def _create_table(self, source: SourceDeclaration, number: int) -> Result:
+        check_name(source.name, "table")
+        state = self._state()
+        if self._exists(state, source.name):
+            if source.if_not_exists:
+                return Result(number)
+            raise DeclarationError(f"there is a table or view named {source.name} already; drop it first")
+        if source.location is None and not source.columns:
+            raise DeclarationError(f"table {source.name} has no columns")
+        declare_source(self._spark, self._warehouse, self._registry, source)
+        return Result(number)
+
+    def _create_view(self, view: ViewDeclaration, number: int) -> Result:
+        if view.if_not_exists and self._exists(self._state(), view.name):
+            return Result(number)
+        self._registry.add_view(view)
+        try:
+            self._run_views([view.name])
+        except Exception:
+            # A view that could not be backfilled was never there.
+            self._registry.drop(view.name, "view")
+            raise
+        return Result(number)
+
+    def _create_plain_view(self, view: PlainView, number: int) -> Result:
+        if view.if_not_exists and self._exists(self._state(), view.name):
+            return Result(number)
+        self._registry.add_plain_view(view.name, _named_query(view), replace_existing=view.or_replace)
+        return Result(number)
+
+    def _drop(self, drop: DropStatement, number: int) -> Result:
+        kind = _KINDS[drop.kind]
+        state = self._state()
+        there = {"source": state.sources, "plain view": state.plain_views, "view": state.views}[kind]
+        if drop.if_exists and drop.name not in there:
+            return Result(number)
+        self._registry.drop(drop.name, kind)
+        self._spark.catalog.dropTempView(drop.name)
+        if self._tables.pop(drop.name, None) is not None:
+            self._spark.sql(f"DROP TABLE IF EXISTS `{drop.name}`")
+        return Result(number)
+
+    # -- epochs ---------------------------------------------------------------------------------------------------
+
+    def _refresh(self, refresh: RefreshStatement, number: int) -> Result:
+        self._run_views(list(refresh.views) or None)
+        return Result(number)
+
+    def _run_views(self, views: list[str] | None) -> None:
+        for report in self._runner.run(views):
+            self._on_report(report)
+
+    def _verify(self, verify: VerifyStatement, number: int) -> Result:
+        reports = self._runner.verify(list(verify.views) or None)
+        rows = [(r.view, r.equal, r.missing_rows, r.unexpected_rows, r.epoch) for r in reports]
+        different = [r.view for r in reports if not r.equal]
+        result = Result(number, ("view", "equal", "missing_rows", "unexpected_rows", "epoch"), list(rows), is_query=True)
+        if different:
+            raise VerificationFailed(
+                f"{', '.join(different)} differ from a full recompute: "
+                + "; ".join(
+                    f"{r.view} misses {r.missing_rows}, has {r.unexpected_rows} too many" for r in reports if not r.equal
+                )
+            )
+        return result
+
+    # -- explain --------------------------------------------------------------------------------------------------
+
+    def _explain(self, explain: ExplainStatement, number: int) -> Result:
+        state = self._state()
+        view = state.views.get(explain.name)
+        if view is None:
+            raise DeclarationError(f"there is no materialized view named {explain.name}")
+        text = f"{strategy_line(view)}\n{explain_plan(plan_of(view), view.tables)}"
+        return Result(number, ("plan",), [(text,)], is_query=True)
+
+    def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:
+        entry = self._registry.plan(self._state(), explain.view)
+        text = f"{strategy_line(entry)}\n{explain_plan(plan_of(entry))}"
+        return Result(number, ("plan",), [(text,)], is_query=True)
+
+    # -- everything else is Spark's -------------------------------------------------------------------------------
+
+    def _other(self, other: OtherStatement, number: int) -> Result:
+        state = self._state()
+        if other.keyword in _CHANGES_SOURCES:
+            self._refuse_writes_to_views(state, other)
+        self._register(state)
+        frame = self._spark.sql(other.text)
+        if not other.is_query and not frame.columns:
+            return Result(number)
+        rows = [tuple(row) for row in frame.collect()]
+        if other.keyword in _CHANGES_SOURCES:
+            return Result(number)
+        return Result(number, tuple(frame.columns), rows, is_query=True)
+
+    def _refuse_writes_to_views(self, state: CatalogState, other: OtherStatement) -> None:
+        words = [word.strip("`").lower() for word in other.text.replace("(", " ").split()[:4]]
+        for name in (*state.views, *state.plain_views):
+            if name.lower() in words[1:]:
+                raise DeclarationError(f"{name} is a view: its rows follow from its query; change its sources instead")
+
+    def _register(self, state: CatalogState) -> None:
+        """Make sources and views known to the session under their plain names."""
+        for source in state.sources.values():
+            if self._tables.get(source.name) != source.path:
+                self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
+                self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION '{source.path}'")
+                self._tables[source.name] = source.path
+        if self._known is not None and self._known.version == state.version:
+            return
+        for view in state.views.values():
+            if state.versions_at(view.name) is not None:
+                self._frame(state, view.name).createOrReplaceTempView(view.name)
+        for plain in state.plain_views.values():
+            self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
+        self._known = state
+
+    def _frame(self, state: CatalogState, name: str) -> DataFrame:
+        return published_rows(self._spark, self._warehouse, state, state.views[name])
+
+    def _state(self) -> CatalogState:
+        return self._warehouse.read()
+
+    @staticmethod
+    def _exists(state: CatalogState, name: str) -> bool:
+        taken = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
+        return name.lower() in taken
+
+
+class VerificationFailed(RelstateError):
+    """A view is not what its query gives when run in full."""
+
+
+def _named_query(view: PlainView) -> str:
+    from jobs.declare.model import rename_columns  # noqa: PLC0415 - a detail of the column list
+
+    return rename_columns(view.query, view.column_names)
+
+
+__all__ = ["Declaration", "Result", "ScriptSession", "VerificationFailed"]

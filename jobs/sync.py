@@ -1,0 +1,111 @@
+"""Makes a project's declarations known to a warehouse: sources registered, views planned, edited views planned again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import CatalogState, SourceEntry
+from jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from jobs.registry import Registry
+from jobs.sources.delta_log import table_facts
+from jobs.warehouse import Warehouse, check_name
+from state_lib.errors import DeclarationError, SourceError
+
+
+def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:
+    """Bring the catalog in line with a project.
+
+    A view whose query or refresh policy was edited is planned again and rebuilt by the next run, with the views over
+    it. Views that the project no longer declares stay until they are dropped.
+
+    Raises
+    ------
+    DeclarationError : a table that a view reads is not to be found.
+    PlanError : Spark refuses a query, or its refresh policy cannot be kept.
+    """
+    registry = Registry(spark, warehouse)
+    for source in project.sources:
+        declare_source(spark, warehouse, registry, source)
+    state = warehouse.read()
+    for name in project.undeclared:
+        if name not in state.sources:
+            registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
+    for plain in project.plain_views:
+        known = warehouse.read().plain_views.get(plain.name)
+        if known is None or known.query != plain.query:
+            registry.add_plain_view(plain.name, plain.query, replace_existing=True)
+    for view in project.views:
+        _declare_view(registry, warehouse, view)
+    return warehouse.read()
+
+
+def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
+    """Create a managed source's Delta table where it does not exist, and register the source."""
+    check_name(source.name, "source")
+    path = source.location or warehouse.source_path(source.name)
+    managed = source.location is None
+    try:
+        table_facts(path)
+        exists = True
+    except SourceError:
+        exists = False
+    if not exists:
+        if not source.columns:
+            raise DeclarationError(
+                f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
+            )
+        create_source_table(spark, path, source)
+    entry = SourceEntry(source.name, path, source.primary_key, source.append_only, managed)
+    return registry.add_source(entry)
+
+
+def create_source_table(spark: SparkSession, path: str, source: SourceDeclaration) -> None:
+    """Create the Delta table of a managed source, change data feed on. The key is recorded by us, not by Delta."""
+    missing = [c for c in source.primary_key if c.lower() not in {column.name.lower() for column in source.columns}]
+    if missing:
+        raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
+    properties = {"delta.enableChangeDataFeed": "true", **source.properties}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
+    partitioned = f" PARTITIONED BY ({', '.join(source.partitioned_by)})" if source.partitioned_by else ""
+    clustered = f" CLUSTER BY ({', '.join(source.cluster_by)})" if source.cluster_by else ""
+    try:
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` ({source.columns_ddl}) USING delta{partitioned}{clustered} TBLPROPERTIES ({listed})"
+        )
+    except PySparkException as error:
+        raise DeclarationError(f"source {source.name}: Spark refuses its definition: {str(error).splitlines()[0]}") from error
+
+
+def _declare_view(registry: Registry, warehouse: Warehouse, view: ViewDeclaration) -> None:
+    state = warehouse.read()
+    known = state.views.get(view.name)
+    if known is None:
+        registry.add_view(view)
+        return
+    if known.query == view.sql and known.properties.get("refresh.policy", "auto") == view.refresh_policy:
+        if (known.comment, dict(known.properties)) != (view.comment, dict(view.properties)):
+            warehouse.catalog.write(state.with_view(replace(known, comment=view.comment, properties=dict(view.properties))))
+        return
+    registry.replace_view(view)
+
+
+def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
+    """Where a table lies that no one declared: in the warehouse's sources, or in Spark's catalog."""
+    try:
+        table_facts(warehouse.source_path(name))
+    except SourceError:
+        pass
+    else:
+        return warehouse.source_path(name)
+    if spark.catalog.tableExists(name):
+        detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first()
+        if detail is not None and detail["format"] == "delta":
+            return str(detail["location"]).removeprefix("file:")
+        raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
+    raise DeclarationError(
+        f"table {name} is neither declared, nor in {warehouse.root}/sources, nor in Spark's catalog; declare it with "
+        f"CREATE TABLE {name} USING delta LOCATION '…'"
+    )

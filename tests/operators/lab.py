@@ -1,0 +1,137 @@
+"""A view's operators over change sets made of Python rows, with real state and no publishing: the oracle is the query."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.epoch.sessions import meaning_of, session_for
+from jobs.epoch.verify import bag_difference
+from jobs.epoch.view_epoch import tables_by_node
+from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.routing import compute_changes
+from jobs.planner.nodes import Field, walk
+from jobs.planner.planning import plan_view
+from jobs.planner.relations import Relation
+from jobs.planner.state_tables import infer_state_tables
+from state_lib.constants import ROW_ID, WEIGHT
+from state_lib.state_store import StateStore
+from state_lib.table_catalog import TableCatalog
+
+Row = tuple[Any, ...]
+Bag = dict[Row, int]
+
+#: Relations that the tests' queries read: two keyed, one multiset, one append-only without a key.
+RELATIONS = {
+    "t": Relation(
+        "t",
+        (Field("k", "int", False), Field("g", "int"), Field("s", "string"), Field("v", "decimal(10,2)")),
+        ("k",),
+    ),
+    "r": Relation("r", (Field("k", "int", False), Field("g", "int"), Field("w", "bigint")), ("k",)),
+    "m": Relation("m", (Field("g", "int"), Field("s", "string"))),
+    "e": Relation(
+        "e", (Field("g", "int"), Field("s", "string")), (ROW_ID,), True, (Field(ROW_ID, "bigint", False),)
+    ),
+}
+
+
+def decimal(value: int | None) -> Decimal | None:
+    """A number of hundredths."""
+    return None if value is None else Decimal(value) / 100
+
+
+@dataclass
+class Lab:
+    """One view, its state, and the bags its relations hold."""
+
+    spark: SparkSession
+    query: str
+    relations: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
+    bags: dict[str, Bag] = field(default_factory=dict)
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.plan = plan_view(self.spark, self.query, self.relations)
+        schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
+        self.descs, _ = TableCatalog(1).allocate(schemas)
+        self._session = session_for(self.spark, meaning_of(self.spark), adaptive=False)
+        self._store = StateStore(self._session, f"{self._folder.name}/state", self.descs)
+        self._store.create()
+        self._version = 0
+        self.bags = {name: {} for name in self.relations}
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def step(self, changes: Mapping[str, list[tuple[Row, int]]]) -> None:
+        """One epoch: changes by relation, as (row, weight)."""
+        self.epoch += 1
+        first = self.epoch == 1
+        descs = tables_by_node(self.plan, self.descs)
+        tables = {
+            node: [self._store.state_table(d.table_id, epoch=self.epoch, version=self._version) for d in of_node]
+            for node, of_node in descs.items()
+        }
+
+        def scan(name: str) -> DataFrame | None:
+            rows = changes.get(name, [])
+            return self._frame(name, rows) if rows or first else None
+
+        context = EpochContext(
+            spark=self._session, epoch=self.epoch, is_backfill=first, scan=scan, tables=tables, full_query=lambda _n: None
+        )
+        compute_changes(context, self.plan)
+        mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
+        if mem_tables:
+            self._version = self._store.append(
+                self.epoch, mem_tables, txn_app_id="lab", txn_version=self.epoch, user_metadata=f"e{self.epoch}", partitions=2
+            )
+        for name, rows in changes.items():
+            for row, weight in rows:
+                self.bags[name][row] = self.bags[name].get(row, 0) + weight
+                assert self.bags[name][row] >= 0, f"the test itself retracts {row} of {name} too often"
+
+    def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
+        relation = self.relations[name]
+        fields = [*relation.columns, *relation.hidden_columns]
+        schema = ", ".join(f"`{f.name}` {f.data_type}" for f in fields)
+        return self._session.createDataFrame([(*row, w) for row, w in rows], f"{schema}, `{WEIGHT}` bigint")
+
+    def view(self) -> DataFrame:
+        """The view's merged rows as its reader sees them, duplicates as often as they occur."""
+        merged = self._store.storage_table(self.descs[-1].table_id, version=self._version).scan()
+        repeated = merged.withColumn("_copy", F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(WEIGHT))))
+        return repeated.select(*columns_of([o.column for o in self.plan.output]))
+
+    def expected(self) -> DataFrame:
+        """The query run in full by Spark on what the relations hold now."""
+        session = self._session
+        for name, relation in self.relations.items():
+            rows = [(row, 1) for row, n in self.bags[name].items() for _ in range(n)]
+            visible = columns_of([f.name for f in relation.columns])
+            self._frame(name, rows).select(*visible).createOrReplaceTempView(name)
+        return session.sql(self.query)
+
+    def check(self) -> None:
+        """View = query, as bags, both ways."""
+        names = [o.name for o in self.plan.output]
+        missing, unexpected = bag_difference(self.expected().toDF(*names), self.view().toDF(*names))
+        if missing or unexpected:
+            raise AssertionError(
+                f"epoch {self.epoch}: {missing} rows missing, {unexpected} unexpected\nquery: {self.query}\n"
+                f"expected {sorted(map(str, self.expected().collect()))}\nview     {sorted(map(str, self.view().collect()))}"
+            )

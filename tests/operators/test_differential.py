@@ -1,0 +1,87 @@
+"""After every epoch of a random history, every operator's view equals its query run in full by Spark."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from pyspark.sql import SparkSession
+
+from tests.operators.histories import Source, epochs_of, histories
+from tests.operators.lab import Lab, decimal
+
+#: One query for each operator, or form of one.
+QUERIES = {
+    "scan": "SELECT * FROM t",
+    "scan of a multiset": "SELECT g, s FROM m",
+    "scan of an append-only source": "SELECT s FROM e",
+    "filter": "SELECT k, s FROM t WHERE v > 0 OR s IS NULL",
+    "project": "SELECT k + 1 AS k1, upper(s) AS u, v * 2 AS vv FROM t",
+    "union all": "SELECT g, s FROM t UNION ALL SELECT g, s FROM m UNION ALL SELECT g, 'e' FROM e",
+    "inner join": "SELECT t.k, t.s, r.w FROM t JOIN r ON t.g = r.g AND t.v > r.w",
+    "inner join on the key": "SELECT t.s, r.w FROM t JOIN r ON t.k = r.k",
+    "inner join without a key": "SELECT m.s, e.s AS es FROM m JOIN e ON m.g <=> e.g",
+    "cross join": "SELECT t.k, r.w FROM t CROSS JOIN r WHERE t.k < r.k",
+    "left outer join": "SELECT t.k, t.g, r.k AS rk, r.w FROM t LEFT JOIN r ON t.g = r.g AND r.w > 3",
+    "right outer join": "SELECT m.s, r.k, r.w FROM m RIGHT JOIN r ON m.g = r.g",
+    "full outer join": "SELECT t.k, m.s, t.g FROM t FULL JOIN m ON t.g = m.g",
+    "semi join": "SELECT k, s FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g AND r.w < t.v)",
+    "anti join": "SELECT g, s FROM m WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.g = m.g)",
+    "not in": "SELECT k FROM t WHERE g NOT IN (SELECT g FROM r WHERE w > 2)",
+    "existence join": "SELECT k, g IN (SELECT g FROM r) OR s = 'a' AS f FROM t WHERE g IN (SELECT g FROM r) OR v > 0",
+    "aggregate": "SELECT g, sum(v) AS sv, count(*) AS n, count(s) AS ns, avg(v) AS av FROM t GROUP BY g",
+    "aggregate of a multiset": "SELECT s, sum(g) AS sg, count(*) AS n FROM m GROUP BY s",
+    "min and max": "SELECT g, min(v) AS lo, max(s) AS hi FROM t GROUP BY g",
+    "min and max, append-only": "SELECT g, min(s) AS lo, max(s) AS hi, count(*) AS n FROM e GROUP BY g",
+    "distinct calls": "SELECT g, count(DISTINCT s) AS ns, sum(DISTINCT v) AS sv, count(DISTINCT s, v) AS nsv FROM t GROUP BY g",
+    "global aggregate": "SELECT count(*) AS n, sum(v) AS sv, min(k) AS lo, count(DISTINCT g) AS ng FROM t WHERE k > 2",
+    "having": "SELECT g FROM t GROUP BY g HAVING count(*) > 1 AND max(v) > 0",
+    "materialized input": "SELECT g, sort_array(collect_list(s)) AS l, stddev(k) AS sd FROM t GROUP BY g",
+    "distinct": "SELECT DISTINCT g, s FROM t",
+    "rollup": "SELECT g, s, count(*) AS n FROM t GROUP BY ROLLUP (g, s)",
+    "window": "SELECT k, g, row_number() OVER (PARTITION BY g ORDER BY v DESC, k) AS place FROM t",
+    "top n": "SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k LIMIT 2",
+    "scalar subquery": "SELECT k FROM t WHERE v >= (SELECT avg(v) FROM t)",
+    "join over aggregate": "SELECT t.k, a.n FROM t JOIN (SELECT g, count(*) AS n FROM r GROUP BY g) a ON t.g = a.g",
+    "three-way join": "SELECT t.k, r.w, m.s FROM t JOIN r ON t.g = r.g LEFT JOIN m ON m.g = r.g AND m.s = t.s",
+}
+
+_UPDATES = [
+    [("t", 1, (1, "a", decimal(150))), ("t", 2, (1, "b", None)), ("r", 1, (1, 1)), ("m", False, (1, "a")), ("e", None, (1, "a"))],
+    # The same key twice within an epoch, a row that moves to another group, a duplicate, a NULL group.
+    [("t", 1, (2, "a", decimal(1))), ("t", 1, (0, "z", decimal(700))), ("m", False, (1, "a")), ("r", 2, (None, 5)), ("r", 3, (0, 4))],
+    [],
+    [("t", 1, None), ("t", 2, None), ("r", 1, None), ("m", True, (1, "a")), ("t", 3, (0, None, decimal(-5)))],
+]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(history=histories)
+@example(history=_UPDATES)
+def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str, history: list) -> None:
+    with Lab(spark, QUERIES[name]) as lab:
+        for changes in epochs_of(history):
+            lab.step(changes)
+            lab.check()
+
+
+_SINGLES = [
+    "inner join", "left outer join", "full outer join", "anti join", "aggregate", "min and max", "distinct calls", "window",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _SINGLES)
+def test_a_batch_equals_its_changes_one_by_one(spark: SparkSession, name: str) -> None:
+    start, *rest = _UPDATES
+    operations = [operation for epoch in rest for operation in epoch]
+    with Lab(spark, QUERIES[name]) as batch, Lab(spark, QUERIES[name]) as singles:
+        source = Source()
+        first = source.epoch(start)
+        batch.step(first)
+        batch.step(source.epoch(operations))
+        source = Source()
+        singles.step(source.epoch(start))
+        for operation in operations:
+            singles.step(source.epoch([operation]))
+        assert sorted(map(str, batch.view().collect())) == sorted(map(str, singles.view().collect()))
+        singles.check()
