@@ -25,6 +25,8 @@ from state_lib.vnode import check_vnode_count, table_vnode
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10
 _CACHED_VERSIONS: Final = 4
+#: What Spark and Delta raise for a path without a table.
+_NO_TABLE: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 
 
 class StateStore:
@@ -52,10 +54,12 @@ class StateStore:
         self._spark.sql(create_table_sql(self.path, self.layout, self.descs))
 
     def exists(self) -> bool:
-        """Whether the Delta table is there."""
+        """Whether the Delta table is there; a damaged one is, and raises Spark's error."""
         try:
             self._spark.read.format("delta").load(self.path).schema  # noqa: B018 - Connect resolves on first use
-        except AnalysisException:
+        except AnalysisException as error:
+            if error.getCondition() not in _NO_TABLE:
+                raise
             return False
         return True
 
