@@ -72,8 +72,10 @@ class Registry:
         PlanError : Spark refuses the query, or the refresh policy asks for what is not possible.
         """
         check_name(definition.name, "view")
-        policy = definition.refresh_policy
         others = state.without(definition.name)
+        if _inlined(others, definition, definition.name):
+            raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
+        policy = definition.refresh_policy
         relations = self.relations(others)
         reason: str | None = None
         if policy == "full":
@@ -155,15 +157,11 @@ class Registry:
         """Materialized and plain views that read a name."""
         found = state.dependents(name)
         for plain in state.plain_views.values():
-            if plain.name != name and self._reads(state, plain, name):
+            if plain.name != name and _mentions(plain.query, name):
                 found.append(plain.name)
         if name in state.plain_views:
             found += [v.name for v in state.views.values() if _mentions(v.query, name)]
         return sorted(set(found))
-
-    def _reads(self, state: CatalogState, plain: PlainView, name: str) -> bool:
-        _ = state
-        return _mentions(plain.query, name)
 
     def relations(self, state: CatalogState) -> dict[str, Relation]:
         """Every source and view that a query may name."""

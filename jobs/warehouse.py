@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
@@ -58,8 +59,13 @@ class Warehouse:
         return Path(self.root) / "_relstate" / "run.lock" if self.is_local else None
 
     def read(self) -> CatalogState:
-        """The catalog's newest state."""
-        return self.catalog.read()
+        """The catalog's newest state. Managed sources lie where the warehouse lies now, so that it can be moved."""
+        state = self.catalog.read()
+        moved = {
+            name: replace(source, path=self.source_path(name)) if source.managed else source
+            for name, source in state.sources.items()
+        }
+        return replace(state, sources=moved)
 
     def source_path(self, name: str) -> str:
         """Where a managed source lies."""

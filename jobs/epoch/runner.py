@@ -176,9 +176,9 @@ class EpochRunner:
         for name in view.reads:
             if name in state.sources and name not in epoch.pins:
                 later = (state.epochs[n].pins.get(name) for n in sorted(state.epochs) if n > epoch.epoch)
-                pins[name] = next((p for p in later if p is not None), None) or self._warehouse.source(
-                    state.sources[name]
-                ).pin(None)
+                pins[name] = next((p for p in later if p is not None), None) or self._warehouse.source(state.sources[name]).pin(
+                    None
+                )
         return pins
 
     def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:

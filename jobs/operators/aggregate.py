@@ -33,8 +33,10 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
         if node.group or not ctx.is_backfill:
             return None
         child = _no_rows(ctx, node)
-    delta = ctx.share(child)
     tables = _tables_by_role(ctx, node)
+    # Value states fold the change once; every other table reads it again.
+    readers = 1 + len(tables.by_call) - len(tables.value_tables) + (tables.input is not None)
+    delta = ctx.share(child) if readers > 1 or tables.group_rows is not None else child
     frames = GroupFrames(node.group)
     affected = aggregate_value.fold(ctx, node, delta, tables, frames)
     for position, call in enumerate(node.calls):

@@ -106,13 +106,15 @@ def weighted_value(call: AggCall) -> Column:
         many = value * times
     else:
         # The product would lose digits to keep its precision at 38: add the value as often as it occurs instead.
-        one = value.cast(f"decimal(38,{scale})")
+        kept = f"decimal(38,{scale})"
+        one = value.cast(kept)
         many = F.aggregate(
-            F.array_repeat(F.when(weight < 0, -one).otherwise(one), F.abs(weight).cast("int")),
-            F.lit(0).cast(f"decimal(38,{scale})"),
-            lambda total, x: (total + x).cast(f"decimal(38,{scale})"),
+            F.array_repeat(F.when(weight < 0, F.lit(0).cast(kept) - one).otherwise(one), F.abs(weight).cast("int")),
+            F.lit(0).cast(kept),
+            lambda total, x: (total + x).cast(kept),
         )
-    return F.when(weight == 1, value).when(weight == -1, -value).otherwise(many)
+    # Spark's unary minus keeps 34 digits of a decimal only; a subtraction keeps them all.
+    return F.when(weight == 1, value).when(weight == -1, F.lit(0).cast(data_type) - value).otherwise(many)
 
 
 def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:

@@ -2,7 +2,8 @@
 
 State: both sides, each under its join key, in one of the three forms of join record state. The runs of a state table
 are joined unmerged: weights multiply and add up, so a record and its later tombstone cancel in the output. A change set
-is the broadcast side, so the state is read where it lies and nothing of it is shuffled.
+is the broadcast side, so the state is read where it lies and nothing of it is shuffled. For the same reason the change
+sets are not consolidated first: that would cost a shuffle for each side, and rows that cancel do so in the output too.
 
 Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the state that files and pages cannot skip.
 """
@@ -14,7 +15,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Join
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
@@ -28,10 +29,10 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     left_table, right_table = ctx.tables[node]
     pairs = []
     if left is not None:
-        left = ctx.share(consolidate(left, node.left.column_names))
+        left = ctx.share(left)
         left_table.write(left)
     if right is not None:
-        right = ctx.share(consolidate(right, node.right.column_names))
+        right = ctx.share(right)
         right_table.write(right)
     if left is not None and not ctx.is_backfill:
         pairs.append(match(node, weighted_runs(right_table, RIGHT_WEIGHT), ctx.small(weighted(left, LEFT_WEIGHT))))

@@ -20,6 +20,9 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
     if child is None:
         return None
     (table,) = ctx.tables[node]
+    if node.stream_key:
+        # Spread by key, both groupings (by row, then by key) find their rows together: one shuffle and not two.
+        child = child.repartition(*columns_of(node.stream_key))
     changes = consolidate(child, node.column_names)
     if node.stream_key is not None:
         changes = _checked(ctx, node, changes)

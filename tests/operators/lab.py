@@ -36,9 +36,7 @@ RELATIONS = {
     ),
     "r": Relation("r", (Field("k", "int", False), Field("g", "int"), Field("w", "bigint")), ("k",)),
     "m": Relation("m", (Field("g", "int"), Field("s", "string"))),
-    "e": Relation(
-        "e", (Field("g", "int"), Field("s", "string")), (ROW_ID,), True, (Field(ROW_ID, "bigint", False),)
-    ),
+    "e": Relation("e", (Field("g", "int"), Field("s", "string")), (ROW_ID,), True, (Field(ROW_ID, "bigint", False),)),
 }
 
 

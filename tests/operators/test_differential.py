@@ -46,16 +46,28 @@ QUERIES = {
 }
 
 _UPDATES = [
-    [("t", 1, (1, "a", decimal(150))), ("t", 2, (1, "b", None)), ("r", 1, (1, 1)), ("m", False, (1, "a")), ("e", None, (1, "a"))],
+    [
+        ("t", 1, (1, "a", decimal(150))),
+        ("t", 2, (1, "b", None)),
+        ("r", 1, (1, 1)),
+        ("m", False, (1, "a")),
+        ("e", None, (1, "a")),
+    ],
     # The same key twice within an epoch, a row that moves to another group, a duplicate, a NULL group.
-    [("t", 1, (2, "a", decimal(1))), ("t", 1, (0, "z", decimal(700))), ("m", False, (1, "a")), ("r", 2, (None, 5)), ("r", 3, (0, 4))],
+    [
+        ("t", 1, (2, "a", decimal(1))),
+        ("t", 1, (0, "z", decimal(700))),
+        ("m", False, (1, "a")),
+        ("r", 2, (None, 5)),
+        ("r", 3, (0, 4)),
+    ],
     [],
     [("t", 1, None), ("t", 2, None), ("r", 1, None), ("m", True, (1, "a")), ("t", 3, (0, None, decimal(-5)))],
 ]
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(history=histories)
 @example(history=_UPDATES)
 def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str, history: list) -> None:

@@ -1,0 +1,47 @@
+"""One epoch over a warehouse in a process of its own, which a failpoint may kill: ``python epoch_process.py WAREHOUSE``.
+
+``RELSTATE_FAILPOINT=inside_publish`` kills it as soon as publishing has written a data file, before that is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from jobs import failpoints
+from jobs.epoch.runner import EpochRunner
+from jobs.spark import SparkSettings, create_session
+from jobs.warehouse import Warehouse
+from state_lib.errors import RelstateError
+
+
+def main() -> int:
+    warehouse = Warehouse(sys.argv[1])
+    if os.environ.get(failpoints.VARIABLE) == "inside_publish":
+        failpoints.reached = lambda place: _watch(Path(warehouse.root) / "views") if place == "before_publish" else None
+    spark = create_session(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2))
+    try:
+        for report in EpochRunner(spark, warehouse).run():
+            sys.stdout.write(f"{report.view} {report.epoch} {'skipped' if report.skipped else 'done'}\n")
+    except RelstateError as error:
+        sys.stdout.write(f"{type(error).__name__}: {error}\n")
+        return 3
+    return 0
+
+
+def _watch(folder: Path) -> None:
+    before = set(folder.rglob("*.parquet"))
+
+    def look() -> None:
+        while True:
+            if set(folder.rglob("*.parquet")) - before:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

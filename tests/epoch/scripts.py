@@ -1,0 +1,46 @@
+"""Running SQL scripts against a warehouse inside the suite's session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.script import Result, ScriptSession
+from jobs.warehouse import Warehouse
+
+
+class Script:
+    """A warehouse and one script session over it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.warehouse = Warehouse(folder)
+        # A session of its own: tables and views of one test are not those of the next.
+        self.session = ScriptSession(spark.newSession(), self.warehouse)
+
+    def run(self, text: str) -> list[Result]:
+        """Run statements that must all work."""
+        results = []
+        for result in self.session.run(text):
+            if isinstance(result, tuple):
+                raise result[1]
+            results.append(result)
+        return results
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of one query, in a fixed order."""
+        (result,) = self.run(query)
+        return sorted(result.rows, key=str)
+
+    def error(self, text: str) -> Exception:
+        """The error that the last of some statements gives; the others must work."""
+        results = list(self.session.run(text))
+        assert all(not isinstance(r, tuple) for r in results[:-1]), results
+        last = results[-1]
+        assert isinstance(last, tuple), f"no error, but {last}"
+        return last[1]
+
+    def verify(self) -> None:
+        """Every view equals its query run in full."""
+        self.run("VERIFY")

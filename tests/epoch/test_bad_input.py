@@ -1,0 +1,192 @@
+"""Bad input gets a clear error that says what, where and what to do, and nothing is written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.api import EpochRunner, Registry, SourceEntry
+from jobs.declare import ViewDeclaration
+from state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError, WarehouseError
+from tests.epoch.scripts import Script
+
+_TABLES = "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1), (2, 1);"
+
+
+def _files(folder: str) -> set[str]:
+    return {str(p) for p in Path(folder).rglob("*") if "run.lock" not in p.name}
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "says"),
+    [
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM nowhere", PlanError, "`nowhere` cannot be found"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM t", PlanError, "`nope` cannot be resolved"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT g, k FROM t GROUP BY g", PlanError, "Spark refuses the query"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT rand() AS r FROM t", PlanError, "non-deterministic"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT uuid() AS r FROM t", PlanError, "non-deterministic"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM v", DeclarationError, "reads itself"),
+        ("CREATE MATERIALIZED VIEW t AS SELECT 1 AS one", DeclarationError, "there is a source named t already"),
+        ("CREATE MATERIALIZED VIEW `a.b` AS SELECT 1 AS one", DeclarationError, "a.b"),
+        ("CREATE MATERIALIZED VIEW `../v` AS SELECT 1 AS one", DeclarationError, r"\.\./v"),
+        ("CREATE MATERIALIZED VIEW `имя` AS SELECT 1 AS one", DeclarationError, "имя"),
+        ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1 AS one", DeclarationError, "OR REPLACE"),
+        (
+            "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.policy' = 'sometimes') AS SELECT 1 AS one",
+            DeclarationError,
+            "refresh.policy",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.policy' = 'incremental') AS SELECT current_date() AS d",
+            PlanError,
+            "time-dependent",
+        ),
+        ("DROP TABLE nothing", DeclarationError, "no source named nothing"),
+        ("REFRESH VIEW nothing", DeclarationError, "no materialized view named nothing"),
+        ("EXPLAIN MATERIALIZED VIEW nothing", DeclarationError, "no materialized view named nothing"),
+    ],
+)
+def test_a_bad_statement_changes_nothing(script: Script, statement: str, error: type[RelstateError], says: str) -> None:
+    script.run(_TABLES)
+    before = _files(script.warehouse.root)
+    with pytest.raises(error, match=says):
+        raise script.error(statement)
+    assert _files(script.warehouse.root) == before
+
+
+def test_a_cycle_through_plain_views_is_refused(script: Script) -> None:
+    script.run(_TABLES + "CREATE VIEW p AS SELECT * FROM t")
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT * FROM p")
+    with pytest.raises(DeclarationError, match=r"p cannot be dropped: v depend"):
+        raise script.error("DROP VIEW p")
+    with pytest.raises(DeclarationError, match="t cannot be dropped: p, v depend"):
+        raise script.error("DROP TABLE t")
+
+
+def test_writing_to_a_view_is_refused(script: Script) -> None:
+    script.run(_TABLES + "CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+    with pytest.raises(DeclarationError, match="v is a view"):
+        raise script.error("INSERT INTO v VALUES (1)")
+
+
+def _external(spark: SparkSession, script: Script, path: Path, key: tuple[str, ...] = ()) -> Registry:
+    """Register a Delta table that is not managed by the warehouse, and a view over it."""
+    registry = Registry(spark, script.warehouse)
+    registry.add_source(SourceEntry("x", str(path), key))
+    registry.add_view(ViewDeclaration("v", "SELECT a, count(*) AS n FROM x GROUP BY a"))
+    list(EpochRunner(spark, script.warehouse).run())
+    return registry
+
+
+def _create(spark: SparkSession, path: Path, *, feed: bool) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (a INT, b STRING) USING delta "
+        f"TBLPROPERTIES ('delta.enableChangeDataFeed' = '{str(feed).lower()}')"
+    )
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'a'), (2, 'b')")
+
+
+def _refused(spark: SparkSession, script: Script, says: str) -> None:
+    before = _files(script.warehouse.root)
+    with pytest.raises(SourceError, match=says):
+        list(EpochRunner(spark, script.warehouse).run())
+    assert _files(script.warehouse.root) == before
+
+
+def test_a_source_without_change_feed_may_append_but_not_update(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=False)
+    _external(spark, script, path)
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (2, 'c')")
+    list(EpochRunner(spark, script.warehouse).run())
+    script.verify()
+    spark.sql(f"UPDATE delta.`{path}` SET a = 9 WHERE b = 'c'")
+    _refused(spark, script, r"no change data feed, and version 3 \(UPDATE\).*--full-refresh")
+    list(EpochRunner(spark, script.warehouse).run(full_refresh=["v"]))
+    script.verify()
+
+
+def test_a_vacuumed_change_feed(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    spark.sql(f"UPDATE delta.`{path}` SET b = 'z' WHERE a = 1")
+    shutil.rmtree(path / "_change_data")
+    _refused(spark, script, "vacuumed away.*--full-refresh")
+
+
+def test_a_version_whose_log_entry_is_gone(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    for n in range(11):
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES ({n}, 'n')")
+    for version in range(5):
+        (path / f"_delta_log/{version:020d}.json").unlink()
+    _refused(spark, script, "no longer in the log")
+
+
+def test_a_source_whose_schema_changed(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMN c INT")
+    _refused(spark, script, "changed its schema.*added c")
+
+
+def test_a_source_that_was_replaced(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    shutil.rmtree(path)
+    _create(spark, path, feed=True)
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (3, 'c')")
+    _refused(spark, script, "is another table than at version 1")
+
+
+def test_an_overwrite_with_a_change_feed_is_exact(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    spark.sql(f"INSERT OVERWRITE delta.`{path}` VALUES (2, 'b'), (2, 'c'), (5, 'e')")
+    list(EpochRunner(spark, script.warehouse).run())
+    script.verify()
+
+
+def test_a_duplicate_primary_key_at_the_backfill(script: Script) -> None:
+    script.run("CREATE TABLE d (k INT, PRIMARY KEY (k)); INSERT INTO d VALUES (1), (1)")
+    with pytest.raises(SourceError, match=r"PRIMARY KEY \(k\).*2 rows have k = 1"):
+        raise script.error("CREATE MATERIALIZED VIEW v AS SELECT * FROM d")
+    assert script.warehouse.read().views == {}
+
+
+def test_a_duplicate_primary_key_that_comes_in_later(script: Script) -> None:
+    script.run(_TABLES + "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    script.run("INSERT INTO t VALUES (2, 7)")
+    with pytest.raises(SourceError, match="2 rows have k = 2"):
+        raise script.error("REFRESH")
+    script.run("DELETE FROM t WHERE g = 7; REFRESH")
+    script.verify()
+
+
+def test_a_warehouse_of_a_newer_format(script: Script) -> None:
+    script.run(_TABLES)
+    from dataclasses import replace
+
+    script.warehouse.catalog.write(replace(script.warehouse.read(), format_version=2))
+    with pytest.raises(WarehouseError, match="format version 2"):
+        raise script.error("REFRESH")
+
+
+def test_a_damaged_log_is_not_read_over(spark: SparkSession, script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    _create(spark, path, feed=True)
+    _external(spark, script, path)
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (3, 'c')")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (4, 'd')")
+    (path / f"_delta_log/{2:020d}.json").write_text("")
+    with pytest.raises(RelstateError, match=r"empty|damaged|cannot be opened"):
+        list(EpochRunner(spark, script.warehouse).run())

@@ -1,0 +1,116 @@
+"""A run killed for real at any point is repaired by the next one, which gives what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.epoch.runner import EpochRunner
+from jobs.failpoints import VARIABLE
+from jobs.locking import run_lock
+from jobs.warehouse import Warehouse
+from state_lib.errors import EpochError
+from tests.epoch.scripts import Script
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+CREATE TABLE m (g INT, s STRING);
+INSERT INTO t SELECT id, id % 3, id FROM range(12);
+INSERT INTO m VALUES (0, 'a'), (0, 'a'), (1, 'b');
+CREATE MATERIALIZED VIEW a AS SELECT g, count(*) AS n, min(v) AS lo FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW b AS SELECT a.n, m.s FROM a LEFT JOIN m ON a.g = m.g;
+"""
+_CHANGES = """
+UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4;
+DELETE FROM t WHERE k = 11;
+INSERT INTO m VALUES (0, 'a'), (3, 'd');
+DELETE FROM m WHERE g = 1;
+"""
+_VIEWS = {"a": "SELECT g, n, lo FROM a", "b": "SELECT n, s FROM b"}
+
+
+@pytest.fixture(scope="module")
+def before_the_crash(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("before")
+    Script(spark, folder / "warehouse").run(_SETUP + _CHANGES)
+    return folder / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, before_the_crash: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    copy = tmp_path_factory.mktemp("undisturbed") / "warehouse"
+    shutil.copytree(before_the_crash, copy)
+    script = Script(spark, copy)
+    script.run("REFRESH")
+    script.verify()
+    return {name: script.rows(query) for name, query in _VIEWS.items()}
+
+
+def _run_in_process(folder: Path, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), **({VARIABLE: failpoint} if failpoint else {})}
+    return subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    ["after_begin", "before_state_commit", "after_state_commit", "inside_publish", "before_complete"],
+)
+def test_the_next_run_repairs_a_killed_one(
+    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path, failpoint: str
+) -> None:
+    folder = tmp_path / "warehouse"
+    shutil.copytree(before_the_crash, folder)
+    killed = _run_in_process(folder, failpoint)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+
+    script = Script(spark, folder)
+    # A reader sees the last complete epoch until the next run has completed one.
+    assert script.rows("SELECT count(*) FROM a") == [(3,)]
+    script.run("REFRESH")
+    assert {name: script.rows(query) for name, query in _VIEWS.items()} == undisturbed
+    script.verify()
+    # Nothing is left over: the next run has nothing to do.
+    assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())
+
+
+def test_of_two_runs_at_once_one_goes_on_and_neither_loses_anything(
+    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path
+) -> None:
+    folder = tmp_path / "warehouse"
+    shutil.copytree(before_the_crash, folder)
+    command = [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [run.communicate(timeout=300)[0] for run in runs]
+    assert {run.returncode for run in runs} <= {0, 3}, outputs
+    assert any(run.returncode == 0 for run in runs), outputs
+    for run, output in zip(runs, outputs, strict=True):
+        if run.returncode == 3:
+            assert "is running an epoch of this warehouse" in output
+    script = Script(spark, folder)
+    assert {name: script.rows(query) for name, query in _VIEWS.items()} == undisturbed
+
+
+def test_a_warehouse_that_is_held_says_by_whom(spark: SparkSession, before_the_crash: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "warehouse"
+    shutil.copytree(before_the_crash, folder)
+    warehouse = Warehouse(folder)
+    with (
+        run_lock(warehouse.lock_path, "the-other-run"),
+        pytest.raises(EpochError, match=r"process \d+ \(run the-other-run\) is running an epoch"),
+    ):
+        list(EpochRunner(spark, warehouse).run())
