@@ -18,9 +18,7 @@ Metadata = dict[str, Any]
 
 def source_metadata(source: SourceDeclaration) -> Metadata:
     """Return what a declaration says of a source: its columns and its key."""
-    columns = [
-        TableColumn(column.name, column.type_text.lower(), description=column.comment) for column in source.columns
-    ]
+    columns = [TableColumn(column.name, column.type_text.lower(), description=column.comment) for column in source.columns]
     return {
         "dagster/column_schema": TableSchema(columns=columns),
         "primary key": ", ".join(source.primary_key) or "none",
@@ -86,10 +84,7 @@ def column_lineage(project: Project, name: str) -> TableColumnLineage | None:
     if not found:
         return None
     return TableColumnLineage(
-        {
-            column: [TableColumnDep(AssetKey(table), origin) for table, origin in origins]
-            for column, origins in found.items()
-        }
+        {column: [TableColumnDep(AssetKey(table), origin) for table, origin in origins] for column, origins in found.items()}
     )
 
 

@@ -83,9 +83,7 @@ def _run(
         )
         if key in pending:
             pending.remove(key)
-            yield MaterializeResult(
-                asset_key=key, metadata=metadata, data_version=DataVersion(str(report.view_version))
-            )
+            yield MaterializeResult(asset_key=key, metadata=metadata, data_version=DataVersion(str(report.view_version)))
         else:
             context.log_event(AssetMaterialization(asset_key=key, metadata=metadata))
 

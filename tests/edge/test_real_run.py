@@ -29,9 +29,7 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
             result = repository.get_job(job).execute_in_process(instance=instance)
             assert result.success
             return {
-                event.asset_key.to_user_string(): {
-                    name: value.value for name, value in event.materialization.metadata.items()
-                }
+                event.asset_key.to_user_string(): {name: value.value for name, value in event.materialization.metadata.items()}
                 for event in result.get_asset_materialization_events()
             }
 
