@@ -16,13 +16,10 @@ from state_lib.errors import EnvironmentProblem
 
 def test_session_writes_and_merges_delta(spark, tmp_path):
     path = tmp_path / "table"
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` (a INT, b STRING) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed'='true')"
-    )
+    spark.sql(f"CREATE TABLE delta.`{path}` (a INT, b STRING) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
     spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'x'), (2, 'y')")
     spark.sql(
-        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS a, 'z' AS b) s ON t.a = s.a "
-        "WHEN MATCHED THEN UPDATE SET b = s.b"
+        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS a, 'z' AS b) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = s.b"
     )
     assert sorted(map(tuple, spark.read.format("delta").load(str(path)).collect())) == [(1, "x"), (2, "z")]
     changes = spark.read.option("readChangeFeed", "true").option("startingVersion", 2).format("delta").load(str(path))

@@ -112,12 +112,8 @@ def test_wrong_views(text, message):
         parse(text)
 
 
-@pytest.mark.parametrize(
-    "name", ["a.b", "`a.b`", "продажи", "`..`", "..", "../x", "`a/b`", "1a", "a-b", "x" * 129, "'a'"]
-)
-@pytest.mark.parametrize(
-    "form", ["CREATE MATERIALIZED VIEW {} AS SELECT 1", "CREATE TABLE {} (a INT)", "DROP TABLE {}"]
-)
+@pytest.mark.parametrize("name", ["a.b", "`a.b`", "продажи", "`..`", "..", "../x", "`a/b`", "1a", "a-b", "x" * 129, "'a'"])
+@pytest.mark.parametrize("form", ["CREATE MATERIALIZED VIEW {} AS SELECT 1", "CREATE TABLE {} (a INT)", "DROP TABLE {}"])
 def test_names_are_plain_identifiers(name, form):
     with pytest.raises(DeclarationError, match=r"plain identifier|characters|expected a name"):
         parse(form.format(name))

@@ -171,9 +171,7 @@ def test_python_declares_the_same():
     assert [v.name for v in build_project([counted, direct]).views] == ["v", "counted"]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"name": "a b"}, {"name": "v", "properties": {"refresh.policy": "never"}}, {"name": ""}]
-)
+@pytest.mark.parametrize("wrong", [{"name": "a b"}, {"name": "v", "properties": {"refresh.policy": "never"}}, {"name": ""}])
 def test_python_declarations_are_checked(wrong):
     with pytest.raises(DeclarationError):
         materialized_view(query="SELECT 1", **wrong)

@@ -15,9 +15,7 @@ def texts(script):
 
 
 def test_text_is_kept_as_written_without_outer_comments():
-    script = (
-        "-- first; really\n  SELECT 'a;b',\n  `c;d` /* ; */ FROM t -- last;\n;\n;; /* nested /* ; */ */ DROP\tTABLE x;"
-    )
+    script = "-- first; really\n  SELECT 'a;b',\n  `c;d` /* ; */ FROM t -- last;\n;\n;; /* nested /* ; */ */ DROP\tTABLE x;"
     assert texts(script) == ["SELECT 'a;b',\n  `c;d` /* ; */ FROM t", "DROP\tTABLE x"]
 
 
