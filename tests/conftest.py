@@ -19,9 +19,7 @@ def spark() -> Iterator[SparkSession]:
     from jobs.spark import SparkSettings, create_session
 
     session = create_session(
-        SparkSettings(
-            master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", conf=_CONF
-        )
+        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", conf=_CONF)
     )
     yield session
     session.stop()
