@@ -46,3 +46,5 @@ clean:
 .venv/bin/python:
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 or newer is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+# The pip that comes with Python 3.10 searches for versions that fit for ten minutes; a current one takes seconds.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
