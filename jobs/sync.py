@@ -35,8 +35,8 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
     for plain in project.plain_views:
         known = warehouse.read().plain_views.get(plain.name)
-        if known is None or known.query != plain.query:
-            registry.add_plain_view(plain.name, plain.query, replace_existing=True)
+        if known is None or known.query != plain.sql:
+            registry.add_plain_view(plain.name, plain.sql, replace_existing=True)
     for view in project.views:
         _declare_view(registry, warehouse, view)
     return warehouse.read()

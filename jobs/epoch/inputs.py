@@ -92,8 +92,10 @@ class EpochInputs:
         if versions is None or versions.state_version is None:
             return None
         since = self.view.last_epoch
-        if since is not None and not any(e > since for e in upstream.epochs) and self.epoch.epoch not in upstream.epochs:
-            pass  # the upstream view reaches this epoch in this very run
+        if since is not None:
+            before = self.catalog.epochs[since].versions.get(name)
+            if before is not None and before.state_version == versions.state_version:
+                return None
         table_id = upstream.tables[-1].table_id
         store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)
         table = store.storage_table(table_id, version=versions.state_version, epoch=self.epoch.epoch)

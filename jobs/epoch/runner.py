@@ -9,10 +9,11 @@ same pins, from what is committed, before it begins one of its own.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from jobs.epoch import publish as publishing
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import check_primary_keys
 from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.sessions import session_for
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.locking import run_lock
@@ -31,10 +32,14 @@ from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import FullQuery, walk
 from jobs.registry import restart
 from jobs.relations import topological
+from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import Pin
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
+
+#: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
+SMALL_BYTES = 64 * 1024 * 1024
 
 
 class EpochRunner:
@@ -44,18 +49,23 @@ class EpochRunner:
     ----------
     spark : any session with Delta; work is done in sessions of its own on the same Spark.
     warehouse : where sources, views and state lie.
+    parallel_views : how many views are computed at the same time.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, parallel_views: int = 3) -> None:
         self._spark = spark
         self._warehouse = warehouse
-        self._sessions: dict[tuple[tuple[tuple[str, str], ...], bool], SparkSession] = {}
+        self._parallel_views = parallel_views
+        self._sessions: dict[tuple[object, ...], SparkSession] = {}
 
-    def _session(self, view: ViewEntry, *, adaptive: bool) -> SparkSession:
-        """A session with the settings of a view's plan, kept: starting one costs as much as a small job."""
-        place = (tuple(sorted(view.settings.items())), adaptive)
+    def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
+        """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
+
+        Each thread has its own: while a view is published, its session carries that commit's transaction id.
+        """
+        place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
         if place not in self._sessions:
-            self._sessions[place] = session_for(self._spark, view.settings, adaptive=adaptive)
+            self._sessions[place] = session_for(self._spark, view.settings, workload)
         return self._sessions[place]
 
     def run(
@@ -150,7 +160,7 @@ class EpochRunner:
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
-                session = session or self._session(view, adaptive=True)
+                session = session or self._session(view, Workload.FULL)
                 check_primary_keys(session, self._warehouse, state, inputs, keyed, found)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
@@ -189,12 +199,10 @@ class EpochRunner:
             if known is not None and name not in epoch.views:
                 versions.setdefault(name, known)
         entries: dict[str, ViewEntry] = {}
-        for name in epoch.views:
-            view = state.views.get(name)
-            if view is None or epoch.epoch in view.epochs:
-                continue
-            report, versions[name] = self._view(state, view, epoch, versions)
-            entries[name] = view.reached(epoch.epoch)
+        views = [state.views[n] for n in epoch.views if n in state.views and epoch.epoch not in state.views[n].epochs]
+        for name, report, reached in self._side_by_side(state, views, epoch, versions):
+            versions[name] = reached
+            entries[name] = state.views[name].reached(epoch.epoch)
             yield report
         failpoints.reached("before_complete")
         finished = replace(state, views={**state.views, **entries})
@@ -202,14 +210,44 @@ class EpochRunner:
         completed = replace(epoch, versions=kept, complete=True, views=state.epochs.get(epoch.epoch, epoch).views)
         self._warehouse.catalog.write(finished.with_epoch(completed))
 
+    def _side_by_side(
+        self, state: CatalogState, views: Sequence[ViewEntry], epoch: EpochEntry, versions: dict[str, ViewVersions]
+    ) -> Iterator[tuple[str, ViewReport, ViewVersions]]:
+        """Run views as soon as those they read are done, several at a time: most of a small epoch is planning.
+
+        An error ends the epoch once the views that are under way have ended; the next run finishes it.
+        """
+        pending = {view.name: view for view in views}
+        running: dict[Future[tuple[ViewReport, ViewVersions]], str] = {}
+        failed: BaseException | None = None
+        with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
+            while running or (pending and failed is None):
+                unfinished = {*pending, *running.values()}
+                for name, view in list(pending.items()):
+                    if failed is None and not unfinished & (set(view.reads) - {name}):
+                        running[pool.submit(self._view, state, view, epoch, dict(versions))] = name
+                        del pending[name]
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    name = running.pop(future)
+                    error = future.exception()
+                    if error is not None:
+                        failed = failed or error
+                        continue
+                    report, reached = future.result()
+                    versions[name] = reached
+                    yield name, report, reached
+        if failed is not None:
+            raise failed
+
     def _view(
         self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions]
     ) -> tuple[ViewReport, ViewVersions]:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        session = self._session(view, adaptive=view.last_epoch is None)
-        inputs = EpochInputs(session, self._warehouse, state, view, epoch, versions)
+        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions)
         inputs.check()
+        session = self._session(view, self._workload(view, inputs))
+        inputs.spark = session
         before = None if view.last_epoch is None else state.versions_at(view.name)
         path = self._warehouse.state_path(view)
         seconds["plan"] = time.perf_counter() - started
@@ -237,6 +275,12 @@ class EpochRunner:
             skipped=commit is None,
         )
         return report, ViewVersions(state_version, view_version)
+
+    def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
+        if inputs.is_backfill or view.strategy == "full":
+            return Workload.FULL
+        state_bytes = table_bytes(self._warehouse.state_path(view))
+        return Workload.SMALL if inputs.changed_bytes + state_bytes <= SMALL_BYTES else Workload.LARGE
 
     def _publish(
         self,

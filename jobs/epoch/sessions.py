@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,16 +17,34 @@ def meaning_of(spark: SparkSession) -> dict[str, str]:
     return {key: str(spark.conf.get(key)) for key in MEANING}
 
 
-def session_for(spark: SparkSession, settings: Mapping[str, str], *, adaptive: bool) -> SparkSession:
-    """A session of its own on the same Spark.
+class Workload(enum.Enum):
+    """What a session is set up for.
 
-    ``adaptive`` is off for small epochs: adaptive execution runs every stage as a job of its own and plans again in
-    between, which costs more than it can save there; and it would run a lazily shared change set at once.
+    ``SMALL``: an epoch whose change and state are small. Nearly all of its cost is fixed, so adaptive execution is off
+    (it runs every stage as a job of its own and plans again in between), and expressions are interpreted: generating
+    and compiling code for each stage took half of such an epoch (docs/performance.md).
+
+    ``LARGE``: an epoch over a large change or state. Code is generated, plans are not adapted.
+
+    ``FULL``: a backfill or a query run in full, as Spark does it by default.
     """
+
+    SMALL = "small"
+    LARGE = "large"
+    FULL = "full"
+
+
+def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Workload) -> SparkSession:
+    """A session of its own on the same Spark, with the settings of a plan, for one kind of work."""
     session = spark.newSession()
     for key, value in settings.items():
         session.conf.set(key, value)
-    session.conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+    session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
+    if workload is Workload.SMALL:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
+    session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # Silently skipped files would be silently wrong views.
     session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")

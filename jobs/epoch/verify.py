@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.reports import VerifyReport
-from jobs.epoch.sessions import session_for
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.view_epoch import full_query, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
@@ -36,7 +36,7 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     started = time.perf_counter()
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to verify yet; run it first")
-    session = session_for(spark, view.settings, adaptive=True)
+    session = session_for(spark, view.settings, Workload.FULL)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
     expected = full_query(inputs, session)
@@ -52,7 +52,7 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
     """Run a view's query in full as of its last epoch, write the result as a Delta table, and drop it again."""
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
-    session = session_for(spark, view.settings, adaptive=True)
+    session = session_for(spark, view.settings, Workload.FULL)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
     names = [f"c{n}" for n in range(len(plan_of(view).output))]

@@ -128,7 +128,7 @@ class ScriptSession:
     def _create_plain_view(self, view: PlainView, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
-        self._registry.add_plain_view(view.name, _named_query(view), replace_existing=view.or_replace)
+        self._registry.add_plain_view(view.name, view.sql, replace_existing=view.or_replace)
         return Result(number)
 
     def _drop(self, drop: DropStatement, number: int) -> Result:
@@ -233,12 +233,6 @@ class ScriptSession:
 
 class VerificationFailed(RelstateError):
     """A view is not what its query gives when run in full."""
-
-
-def _named_query(view: PlainView) -> str:
-    from jobs.declare.model import rename_columns  # noqa: PLC0415 - a detail of the column list
-
-    return rename_columns(view.query, view.column_names)
 
 
 __all__ = ["Declaration", "Result", "ScriptSession", "VerificationFailed"]

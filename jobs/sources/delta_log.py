@@ -71,6 +71,12 @@ def transaction_version(path: str, app_id: str) -> int | None:
     return None if version is None else int(version)
 
 
+def table_bytes(path: str) -> int:
+    """Bytes of the data files of a table's newest version."""
+    actions = DeltaTable(path).get_add_actions(flatten=True)
+    return sum(int(size) for size in actions.column("size_bytes").to_pylist())
+
+
 class DeltaLog:
     """The log of one table, read commit by commit."""
 

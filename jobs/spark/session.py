@@ -84,6 +84,8 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",
         # Reads back every file's statistics after a commit, only to log them.
         "spark.databricks.delta.commitStats.collect": "false",
+        # PySpark would note the line of our code for every column expression: half of the calls into the JVM.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     partitions = settings.shuffle_partitions
     if partitions is None and settings.local_cores is not None:

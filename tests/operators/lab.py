@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.epoch.sessions import meaning_of, session_for
+from jobs.epoch.sessions import Workload, meaning_of, session_for
 from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
 from jobs.operators.context import EpochContext, columns_of
@@ -60,7 +60,7 @@ class Lab:
         self.plan = plan_view(self.spark, self.query, self.relations)
         schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
         self.descs, _ = TableCatalog(1).allocate(schemas)
-        self._session = session_for(self.spark, meaning_of(self.spark), adaptive=False)
+        self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
         self._store = StateStore(self._session, f"{self._folder.name}/state", self.descs)
         self._store.create()
         self._version = 0
