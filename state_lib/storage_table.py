@@ -58,7 +58,12 @@ class StorageTable:
 
     def stored(self) -> DataFrame:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""
-        rows = self._state(self.version).where(F.col(TABLE_ID) == F.lit(self.desc.table_id))
+        return self.stored_of([self.desc.table_id])
+
+    def stored_of(self, table_ids: Sequence[int]) -> DataFrame:
+        """The stored rows of several tables of the same Delta table, as of the same version and epoch."""
+        mine = F.col(TABLE_ID) == F.lit(table_ids[0]) if len(table_ids) == 1 else F.col(TABLE_ID).isin(*table_ids)
+        rows = self._state(self.version).where(mine)
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
     def runs(self, columns: Sequence[str] | None = None) -> DataFrame:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow import fs
 
 from jobs.catalog.entries import CatalogState, from_rows, to_rows
 from state_lib.constants import FORMAT_VERSION
@@ -25,6 +27,17 @@ _CHECKPOINT_EVERY = 100
 
 class ConcurrentCatalogChange(EpochError):
     """Another run changed the catalog between a read and a write."""
+
+
+def _read_rows(uri: str) -> list[dict[str, str]]:
+    """The rows of one small Parquet file, read in this thread: Arrow's pools have more threads than it has rows."""
+    if "://" in uri:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    else:
+        filesystem, path = fs.LocalFileSystem(), uri
+    with filesystem.open_input_file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        rows: list[dict[str, str]] = parquet.read(use_threads=False).to_pylist()
+    return rows
 
 
 class CatalogStore:
@@ -46,7 +59,7 @@ class CatalogStore:
             return CatalogState()
         except DeltaError as error:
             raise WarehouseError(f"the catalog at {self._path} cannot be opened: {error}") from error
-        rows = pa.table(table.to_pyarrow_table()).to_pylist()
+        rows = [row for uri in table.file_uris() for row in _read_rows(uri)]
         kinds = [(r["kind"], r["name"], json.loads(r["payload"])) for r in rows]
         written_by = next((p["format_version"] for kind, _, p in kinds if kind == "warehouse"), None)
         if written_by is None:

@@ -26,6 +26,7 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, decimal_parts, sum_type
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
 
@@ -44,32 +45,20 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     folded = ctx.share(delta.groupBy(*group).agg(*folds))
     frames.add(folded, picks)
     affected = folded.select(*group)
-    for position, table in tables.value_tables.items():
-        old = f"_old_state_{position}"
-        if ctx.is_backfill:
+    if ctx.is_backfill:
+        for position, table in tables.value_tables.items():
             names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
             fields = [F.lit(None).cast(_type_of(table, n)).alias(n) for n in names]
-            frames.measures[old] = F.first(F.struct(*fields))
-            continue
-        runs = _runs_of_groups(ctx, table, node, affected)
-        state = F.struct(*(quoted(c.name) for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT)
-        frame = runs.select(*group, F.col(EPOCH).alias(f"_epoch_{position}"), state.alias(old))
-        frames.add(frame, {old: F.max_by(old, f"_epoch_{position}")})
+            frames.measures[f"_old_state_{position}"] = F.first(F.struct(*fields))
+        return affected
+    stored = [table.storage for table in tables.value_tables.values()]
+    old = lookup_several(stored, affected, node.group, broadcast=ctx.broadcast_changes)
+    newest = {
+        f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}")
+        for n, position in enumerate(tables.value_tables)
+    }
+    frames.add(old, newest)
     return affected
-
-
-def _runs_of_groups(ctx: EpochContext, table: StateTable, node: Aggregate, affected: DataFrame) -> DataFrame:
-    names = [c.name for c in table.desc.schema.columns]
-    if not node.group:
-        return table.storage.runs(names)
-    on = [(name, name) for name in node.group]
-    return table.storage.lookup(
-        affected,
-        on,
-        null_safe=[True] * len(on),
-        columns=names,
-        broadcast=ctx.broadcast_changes,
-    )
 
 
 def _type_of(table: StateTable, name: str) -> str:

@@ -91,12 +91,11 @@ class DeltaSource:
         if previous is not None and latest == previous.version:
             return previous
         facts = self.facts()
-        now_ms = time.time_ns() // 1_000_000
-        if previous is None:
-            base = next_base_ms(now_ms, None, 0)
-        else:
-            # The rows of one epoch are at most those of its version; ids of the next epoch lie above all of them.
-            base = next_base_ms(now_ms, previous.serial_base_ms, self._rows_at(previous.version))
+        base = 0
+        if not self.key:
+            # A keyless source only appends, or gets no ids: an epoch before had at most the rows that are there now.
+            last = None if previous is None else previous.serial_base_ms
+            base = next_base_ms(time.time_ns() // 1_000_000, last, self._rows_at(facts.version))
         return Pin(facts.version, facts.table_uuid, facts.schema_json, base)
 
     def _rows_at(self, version: int) -> int:

@@ -1,0 +1,59 @@
+"""Looks the same keys up in several state tables of one Delta table, in one pass over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, TABLE_ID, WEIGHT_COLUMN
+from state_lib.errors import StateError
+from state_lib.row_encoding.spark_codec import quoted
+from state_lib.storage_table import StorageTable
+
+_LOOKUP = "_lookup_"
+
+
+def lookup_several(
+    tables: Sequence[StorageTable], keys: DataFrame, key_columns: Sequence[str], *, broadcast: bool = True
+) -> DataFrame:
+    """The unmerged rows of several tables that start with the same key columns, where those equal one of the keys.
+
+    Parameters
+    ----------
+    tables : tables of one store at one version, whose first columns are ``key_columns``: those then lie in the same slots.
+    keys : frame with the key columns; NULL equals NULL. Ignored where there are no key columns.
+    broadcast : send the keys to every task.
+
+    Returns
+    -------
+    DataFrame
+        The key columns, and for the table at position *n* ``_epoch_n`` and ``_state_n`` (a struct of its other columns
+        and ``_state_weight``); both are NULL in the rows of other tables.
+
+    Raises
+    ------
+    StateError
+        The tables do not start with the key columns.
+    """
+    first = tables[0]
+    for table in tables:
+        if table.column_names[: len(key_columns)] != list(key_columns):
+            raise StateError(f"{table.place()}: its columns do not start with {list(key_columns)}")
+    rows = first.stored_of([table.desc.table_id for table in tables])
+    if key_columns:
+        wanted = keys.select(*[F.col(quoted(name)).alias(f"{_LOOKUP}{n}") for n, name in enumerate(key_columns)])
+        condition: Column | None = None
+        for n, name in enumerate(key_columns):
+            equal = first.slots.of(name).read().eqNullSafe(F.col(f"{_LOOKUP}{n}"))
+            condition = equal if condition is None else condition & equal
+        rows = rows.join(F.broadcast(wanted) if broadcast else wanted, condition, "left_semi")
+    columns = [first.slots.of(name).read() for name in key_columns]
+    for n, table in enumerate(tables):
+        mine = F.col(TABLE_ID) == F.lit(table.desc.table_id)
+        others = [table.slots.of(name).read() for name in table.column_names if name not in key_columns]
+        state = F.struct(*others, F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT))
+        columns.append(F.when(mine, F.col(EPOCH_COLUMN)).alias(f"{EPOCH}_{n}"))
+        columns.append(F.when(mine, state).alias(f"_state_{n}"))
+    return rows.select(*columns)
