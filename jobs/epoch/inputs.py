@@ -28,6 +28,7 @@ class EpochInputs:
     Parameters
     ----------
     versions : what the upstream views have come to in this epoch, and in the epochs before.
+    ranges : what was found to have changed in a source between two versions, shared by the views of a run.
     """
 
     spark: SparkSession
@@ -38,6 +39,7 @@ class EpochInputs:
     versions: Mapping[str, ViewVersions]
     rows_in: dict[str, tuple[int, int]] = field(default_factory=dict)
     changed_bytes: int = 0
+    ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
 
     @property
     def is_backfill(self) -> bool:
@@ -62,11 +64,10 @@ class EpochInputs:
         for name in self.view.reads:
             if name in self.catalog.views:
                 continue
-            source = self._source(name)
             if since is None:
+                self._source(name)
                 continue
-            found[name] = source.check_range(self._pin(since, name), self._pin(self.epoch, name),
-                                             append_only=self._reads_append_only(name))  # fmt: skip
+            found[name] = self._range(name, self._pin(since, name), self._pin(self.epoch, name))
             self.rows_in[name] = (found[name].rows_inserted, found[name].rows_deleted)
             self.changed_bytes += found[name].changed_bytes
         return found
@@ -83,8 +84,15 @@ class EpochInputs:
         before = self._pin(since, name)
         if before.version == until.version:
             return None
-        found = source.check_range(before, until, append_only=self._reads_append_only(name))
+        found = self._range(name, before, until)
         return source.changes(self.spark, before, until, found, with_row_id=with_row_id)
+
+    def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
+        place = (name, since.version, until.version)
+        if place not in self.ranges:
+            append_only = self._reads_append_only(name)
+            self.ranges[place] = self._source(name).check_range(since, until, append_only=append_only)
+        return self.ranges[place]
 
     def _view_changes(self, name: str) -> DataFrame | None:
         upstream = self.catalog.views[name]

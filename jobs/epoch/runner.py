@@ -33,7 +33,7 @@ from jobs.planner.nodes import FullQuery, walk
 from jobs.registry import restart
 from jobs.relations import topological
 from jobs.sources.delta_log import table_bytes
-from jobs.sources.delta_source import Pin
+from jobs.sources.delta_source import ChangeRange, Pin
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
@@ -57,6 +57,7 @@ class EpochRunner:
         self._warehouse = warehouse
         self._parallel_views = parallel_views
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
+        self._ranges: dict[tuple[str, int, int], ChangeRange] = {}
 
     def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
         """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
@@ -85,6 +86,7 @@ class EpochRunner:
         SourceError : a source cannot give its changes; raised before anything is written.
         """
         run_id = run_id or uuid.uuid4().hex
+        self._ranges.clear()
         wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
         with run_lock(self._warehouse.lock_path, run_id, wait):
             # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
@@ -156,7 +158,7 @@ class EpochRunner:
         session = None
         for name in epoch.views:
             view = state.views[name]
-            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {})
+            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
@@ -244,7 +246,7 @@ class EpochRunner:
     ) -> tuple[ViewReport, ViewVersions]:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions)
+        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges)
         inputs.check()
         session = self._session(view, self._workload(view, inputs))
         inputs.spark = session

@@ -54,8 +54,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected, node.group, broadcast=ctx.broadcast_changes)
     newest = {
-        f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}")
-        for n, position in enumerate(tables.value_tables)
+        f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}") for n, position in enumerate(tables.value_tables)
     }
     frames.add(old, newest)
     return affected

@@ -63,6 +63,7 @@ class ChangeRange:
     changed_bytes: int
     appended: tuple[tuple[str, int], ...]
     only_appends: bool
+    has_change_feed: bool
 
 
 class DeltaSource:
@@ -154,7 +155,7 @@ class DeltaSource:
                 f"gone (vacuumed away), the first is {gone[0]}; {rebuild}, and keep files longer than the time between "
                 "two runs (delta.deletedFileRetentionDuration)"
             )
-        return ChangeRange(inserted, deleted, changed_bytes, tuple(appended), only_appends)
+        return ChangeRange(inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed)
 
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The table as of a pin, without weights and hidden columns."""
@@ -172,7 +173,7 @@ class DeltaSource:
         """The change set between two pins: the columns of the table and the weight; ``None`` if there is none."""
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
-        if found.only_appends and (with_row_id or not self.facts(until.version).has_change_feed):
+        if found.only_appends and (with_row_id or not found.has_change_feed):
             return self._appended(spark, until, found, with_row_id=with_row_id)
         try:
             feed = (
