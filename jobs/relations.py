@@ -96,3 +96,15 @@ def topological(state: CatalogState) -> list[str]:
     for name in sorted(state.views):
         visit(name)
     return done
+
+
+def with_upstream_views(state: CatalogState, name: str) -> list[str]:
+    """A view and all views below it, each after the views it reads."""
+    wanted: set[str] = set()
+    pending = [name]
+    while pending:
+        current = pending.pop()
+        if current in state.views and current not in wanted:
+            wanted.add(current)
+            pending += state.views[current].reads
+    return [view for view in topological(state) if view in wanted]

@@ -31,7 +31,7 @@ from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import FullQuery, walk
 from jobs.registry import restart
-from jobs.relations import topological
+from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, Pin
 from jobs.warehouse import Warehouse
@@ -170,6 +170,10 @@ class EpochRunner:
         upstream = [state.views[n] for n in view.reads if n in state.views]
         common = set.intersection(*(set(u.epochs) for u in upstream))
         reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
+        if not reachable and view.last_epoch is None:
+            # The views it reads have reached no epoch together: the first epoch of this one is their next.
+            yield from self._new_epoch(state, with_upstream_views(state, name), run_id)
+            return
         if not reachable:
             yield _skipped(state, view)
             return
@@ -221,13 +225,15 @@ class EpochRunner:
         """
         pending = {view.name: view for view in views}
         running: dict[Future[tuple[ViewReport, ViewVersions]], str] = {}
+        moved: dict[str, tuple[int, int]] = {}
         failed: BaseException | None = None
         with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
             while running or (pending and failed is None):
                 unfinished = {*pending, *running.values()}
                 for name, view in list(pending.items()):
                     if failed is None and not unfinished & (set(view.reads) - {name}):
-                        running[pool.submit(self._view, state, view, epoch, dict(versions))] = name
+                        upstream = {n: moved[n] for n in view.reads if n in moved}
+                        running[pool.submit(self._view, state, view, epoch, dict(versions), upstream)] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)
@@ -237,17 +243,27 @@ class EpochRunner:
                         continue
                     report, reached = future.result()
                     versions[name] = reached
+                    moved[name] = (report.rows_inserted, report.rows_deleted)
                     yield name, report, reached
         if failed is not None:
             raise failed
 
     def _view(
-        self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions]
+        self,
+        state: CatalogState,
+        view: ViewEntry,
+        epoch: EpochEntry,
+        versions: Mapping[str, ViewVersions],
+        upstream: Mapping[str, tuple[int, int]],
     ) -> tuple[ViewReport, ViewVersions]:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges)
         inputs.check()
+        # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
+        in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
+        if view.last_epoch is not None:
+            inputs.rows_in.update(in_step)
         session = self._session(view, self._workload(view, inputs))
         inputs.spark = session
         before = None if view.last_epoch is None else state.versions_at(view.name)
