@@ -1,5 +1,5 @@
 """The command ``relstate``: one file a verb."""
 
-from relstate_dagster.cli.app import app, main
+from relstate_dagster.cli.app import app, console_script, main
 
-__all__ = ["app", "main"]
+__all__ = ["app", "console_script", "main"]

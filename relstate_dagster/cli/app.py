@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NoReturn, TypeAlias
 
 import typer
 from rich.console import Console
@@ -62,3 +63,24 @@ def main() -> None:
     except RelstateError as error:
         console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
+
+
+def console_script() -> NoReturn:
+    """The installed command: :func:`main` in a process of its own."""
+    code: int | str | None = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    leave(code if isinstance(code, int) else int(code is not None))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this code, without tearing the interpreter down.
+
+    Native threads (Arrow's, the JVM gateway's) may still be there; a teardown that meets one of them aborts, and a run
+    whose work is committed would then be reported as failed. The JVM ends by itself when its parent is gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

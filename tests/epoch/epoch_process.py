@@ -15,6 +15,7 @@ from jobs import failpoints
 from jobs.epoch.runner import EpochRunner
 from jobs.spark import SparkSettings, create_session
 from jobs.warehouse import Warehouse
+from relstate_dagster.cli.app import leave
 from state_lib.errors import RelstateError
 
 
@@ -44,4 +45,4 @@ def _watch(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
