@@ -98,6 +98,10 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
 def _start(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - importing PySpark takes 0.5 s, which definitions must not
 
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        # Joined as it is: asking the builder for it would set this call's settings on a session that others use.
+        return running
     java_home = spark_java_home(find_java())
     scratch = Path(tempfile.gettempdir()) / f"relstate-{os.getuid() if hasattr(os, 'getuid') else 0}"
     conf = {
