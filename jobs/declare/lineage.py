@@ -97,7 +97,8 @@ def _leaves(root: Node) -> tuple[tuple[str, str], ...]:
     for node in root.walk():
         if not node.downstream and isinstance(node.expression, exp.Table) and "." in node.name:
             leaves[node.expression.name, node.name.rsplit(".", 1)[1].strip('`"')] = None
-    return tuple(leaves)
+    # Sorted: sqlglot walks a set, whose order is another one in each process.
+    return tuple(sorted(leaves))
 
 
 def _is_cte(table: exp.Table) -> bool:

@@ -86,7 +86,7 @@ class Project:
                 declared = self._declared_name(table)
                 through = self.lineage(declared).get(origin, ()) if declared in plain else ((declared, origin),)
                 found |= dict.fromkeys(through)
-            lineage[column] = tuple(found)
+            lineage[column] = tuple(sorted(found))
         return lineage
 
     @property
