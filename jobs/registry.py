@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
-from jobs.declare import ViewDeclaration, dependencies
+from jobs.declare import ViewDeclaration, check_name, dependencies
 from jobs.epoch.sessions import meaning_of
 from jobs.planner.catalyst import Catalyst, items, type_ddl
 from jobs.planner.expressions import NotIncremental
@@ -20,7 +20,7 @@ from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.relations import source_relation, view_relation
 from jobs.sources.delta_log import table_facts
-from jobs.warehouse import Warehouse, check_name
+from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, PlanError, SourceError
 from state_lib.table_catalog import TableCatalog
 

@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, SourceEntry
-from jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from jobs.declare import Project, SourceDeclaration, ViewDeclaration, check_name
 from jobs.registry import Registry
 from jobs.sources.delta_log import table_facts
-from jobs.warehouse import Warehouse, check_name
+from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
 
 

@@ -12,31 +12,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 from jobs.catalog.store import CatalogStore
+from jobs.declare import check_name
 from jobs.sources.delta_source import DeltaSource
-from state_lib.errors import DeclarationError
-
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-
-
-def check_name(name: str, what: str = "name") -> str:
-    """Refuse a name that is not a plain identifier, before anything touches the disk.
-
-    Raises
-    ------
-    DeclarationError : the name has another character, is too long, or is empty.
-    """
-    if not _IDENTIFIER.fullmatch(name):
-        raise DeclarationError(
-            f"{what} {name!r} is not a plain identifier: use letters, digits and underscores, starting with a letter or "
-            "underscore, at most 128 characters"
-        )
-    return name
 
 
 class Warehouse:

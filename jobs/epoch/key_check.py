@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +16,8 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 
-_checked: dict[tuple[str, int, int | None], None] = {}
+#: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
+CheckedKey: TypeAlias = tuple[str, int, int | None]
 
 
 def check_primary_keys(
@@ -25,8 +27,11 @@ def check_primary_keys(
     inputs: EpochInputs,
     names: Sequence[str],
     found: Mapping[str, ChangeRange],
+    checked: set[CheckedKey],
 ) -> None:
     """Check keyed sources: all rows before a backfill, later only the keys of rows that came in.
+
+    ``checked`` remembers, within one run, what another view has had checked already.
 
     Raises
     ------
@@ -37,9 +42,9 @@ def check_primary_keys(
         entry = state.sources[name]
         until = inputs.epoch.pins[name]
         before = None if since is None else since.pins.get(name)
-        place = (entry.path, until.version, None if before is None else before.version)
+        place = (name, until.version, None if before is None else before.version)
         changed = found.get(name)
-        if place in _checked or (before is not None and before.version == until.version):
+        if place in checked or (before is not None and before.version == until.version):
             continue
         source = warehouse.source(entry)
         rows = source.snapshot(session, until).select(*columns_of(entry.primary_key))
@@ -57,7 +62,7 @@ def check_primary_keys(
                 f"source {name} ({entry.path}) is declared with PRIMARY KEY ({', '.join(entry.primary_key)}), but at version "
                 f"{until.version} {problem}; remove the duplicates or declare it without a key"
             )
-        _checked[place] = None
+        checked.add(place)
 
 
 def _first_problem(rows: DataFrame, key: Sequence[str]) -> str | None:

@@ -22,7 +22,7 @@ from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch import publish as publishing
 from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.key_check import check_primary_keys
+from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
@@ -58,6 +58,7 @@ class EpochRunner:
         self._parallel_views = parallel_views
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
         self._ranges: dict[tuple[str, int, int], ChangeRange] = {}
+        self._checked_keys: set[CheckedKey] = set()
 
     def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
         """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
@@ -87,6 +88,7 @@ class EpochRunner:
         """
         run_id = run_id or uuid.uuid4().hex
         self._ranges.clear()
+        self._checked_keys.clear()
         wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
         with run_lock(self._warehouse.lock_path, run_id, wait):
             # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
@@ -133,7 +135,7 @@ class EpochRunner:
         number = state.next_epoch
         with_upstream = {v for v in names if not _outside_upstream(state, v, names)}
         epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id)
-        stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch, self._warehouse)]
+        stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
         # A view over views that change in this epoch takes part as well.
         for view in epoch.views:
             if view not in stale and any(up in stale for up in state.views[view].reads):
@@ -163,7 +165,7 @@ class EpochRunner:
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
                 session = session or self._session(view, Workload.FULL)
-                check_primary_keys(session, self._warehouse, state, inputs, keyed, found)
+                check_primary_keys(session, self._warehouse, state, inputs, keyed, found, self._checked_keys)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
         view = state.views[name]
@@ -273,7 +275,7 @@ class EpochRunner:
         commit = committed(path, view, epoch.epoch) or compute_and_commit(inputs, path, before)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, state, view, epoch, commit, before)
+        done = self._publish(session, view, epoch, commit, before)
         seconds["publish"] = time.perf_counter() - started
         state_version = commit.version if commit else (before.state_version if before else None)
         view_version = done.version if done else (before.view_version if before else None)
@@ -303,7 +305,6 @@ class EpochRunner:
     def _publish(
         self,
         session: SparkSession,
-        state: CatalogState,
         view: ViewEntry,
         epoch: EpochEntry,
         commit: StateCommit | None,
@@ -314,7 +315,6 @@ class EpochRunner:
             return None
         store = StateStore(session, self._warehouse.state_path(view), view.tables)
         path = self._warehouse.view_path(view.name)
-        _ = state
         return publishing.publish(session, path, store, view, epoch.epoch, commit.version)
 
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
@@ -340,9 +340,8 @@ def _outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -
     return [n for n in state.views[view].reads if n in state.views and n not in selected]
 
 
-def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry, warehouse: Warehouse) -> bool:
+def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
     """Whether a view can differ from its last epoch: it has none, a source moved, or an upstream view did."""
-    _ = warehouse
     if view.last_epoch is None:
         return True
     if any(isinstance(n, FullQuery) and n.always for n in walk(plan_of(view))):

@@ -26,6 +26,7 @@ from jobs.declare import (
     Statement,
     VerifyStatement,
     ViewDeclaration,
+    check_name,
     parse_statement,
     split_statements,
 )
@@ -37,7 +38,7 @@ from jobs.planner.explain import explain_plan
 from jobs.registry import Registry
 from jobs.script.strategy import strategy_line
 from jobs.sync import declare_source
-from jobs.warehouse import Warehouse, check_name
+from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
