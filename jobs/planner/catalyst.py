@@ -22,9 +22,14 @@ _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 
 #: Rules in the order they are applied. Each only rewrites towards fewer kinds of nodes or pushes filters down; none
 #: introduces an expression that has no SQL text.
-_RULES = (
+_PREPARE = (
     "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
     _OPTIMIZER + "InlineCTE",
+    "org.apache.spark.sql.catalyst.analysis.EliminateView",
+)
+#: Repeated until nothing changes: turning a subquery into a join brings its own set operations and subqueries to light.
+_REWRITE = (
+    "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
     _OPTIMIZER + "ReplaceIntersectWithSemiJoin",
     _OPTIMIZER + "ReplaceExceptWithAntiJoin",
@@ -34,8 +39,10 @@ _RULES = (
     _OPTIMIZER + "PullupCorrelatedPredicates",
     _OPTIMIZER + "RewritePredicateSubquery",
     _OPTIMIZER + "RewriteCorrelatedScalarSubquery",
-    "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
-    "org.apache.spark.sql.catalyst.analysis.EliminateView",
+    _OPTIMIZER + "RewriteLateralSubquery",
+)
+_MOST_REWRITES = 20
+_FINISH = (
     _OPTIMIZER + "PushDownPredicates",
     _OPTIMIZER + "PushPredicateThroughNonJoin",
     _OPTIMIZER + "CombineFilters",
@@ -83,7 +90,16 @@ class Catalyst:
 
     def simplify(self, plan: Any) -> Any:
         """Apply the chosen rules, one after the other, to a JVM plan."""
-        for name in _RULES:
+        plan = self._apply(_PREPARE, plan)
+        for _ in range(_MOST_REWRITES):
+            rewritten = self._apply(_REWRITE, plan)
+            if rewritten.fastEquals(plan):
+                break
+            plan = rewritten
+        return self._apply(_FINISH, plan)
+
+    def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:
+        for name in rules:
             plan = self._rule(name).apply(plan)
         return plan
 

@@ -199,18 +199,10 @@ class Lowering:
                 if number in names:
                     continue
                 inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
-                if inner.node.stream_key != ():
-                    raise NotIncremental(
-                        "scalar-subquery",
-                        "scalar subquery",
-                        "nothing in it guarantees at most one row (use an aggregate)",
-                    )
                 value = inner.names[expression_id(subquery.plan().output().apply(0))]
                 name = _NameSpace(node.column_names).unique("_subquery")
-                field = inner.node.field_named(value)
-                one_row = Project(inner.node, (NamedExpr(quoted(value), Field(name, field.data_type, True)),))
                 # A global aggregate always gives its row, but a filter above it (HAVING) may take the row away.
-                node = Join(node, one_row, "left outer", ())
+                node = Join(node, _one_row(inner.node, value, name), "left outer", ())
                 names[number] = name
         return child if node is child.node else Lowered(node, names)
 
@@ -266,11 +258,12 @@ class Lowering:
             raise NotIncremental("unknown-join", str(joined), "this join type has no incremental form here")
         one_sided = join_type in ("left semi", "left anti", "existence")
         left = self._lower(plan.left(), need_key=need_key)
-        right = _renamed_apart(self._lower(plan.right(), need_key=need_key and not one_sided), left.node.column_names)
+        right = self._lower(plan.right(), need_key=need_key and not one_sided)
         condition = plan.condition().get() if plan.condition().isDefined() else None
         parts = conjuncts(condition) if condition is not None else []
-        if any(scalar_subqueries(part) for part in parts):
-            raise NotIncremental("join-subquery", "Join", "a scalar subquery inside a join condition is not supported yet")
+        # The value of a scalar subquery goes along with every left row: it is one row, so no row is lost or doubled.
+        left = self._with_subqueries(left, parts)
+        right = _renamed_apart(right, left.node.column_names)
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
@@ -379,7 +372,8 @@ class Lowering:
     # -- windows and limits ---------------------------------------------------------------------------------------
 
     def _window(self, plan: Any, need_key: bool) -> Lowered:
-        child = self._lower(plan.child(), need_key=need_key)
+        read = [*items(plan.windowExpressions()), *items(plan.partitionSpec()), *items(plan.orderSpec())]
+        child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), read)
         space = _NameSpace(child.node.column_names)
         inputs = _AggregateInput(self._write, child, keep_all=True)
         partition = tuple(dict.fromkeys(inputs.column(e, "_partition") for e in items(plan.partitionSpec())))
@@ -432,6 +426,9 @@ class Lowering:
         # An ORDER BY below the root orders nothing that a reader could see.
         return self._lower(plan.child(), need_key=need_key)
 
+
+#: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
+_TOO_MANY_ROWS = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
 
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})
 
@@ -521,6 +518,25 @@ def _select(node: PlanNode, columns: list[str]) -> PlanNode:
     if list(node.column_names) == columns:
         return node
     return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
+
+
+def _one_row(node: PlanNode, value: str, name: str) -> PlanNode:
+    """The value of a scalar subquery as a relation of at most one row, in one column of the given name.
+
+    Where nothing in the subquery guarantees at most one row, its rows are counted, and more than one raise what Spark
+    raises; no row at all gives NULL, as Spark does.
+    """
+    field = node.field_named(value)
+    column = Field(name, field.data_type, True)
+    if node.stream_key == ():
+        return Project(node, (NamedExpr(quoted(value), column),))
+    only = Project(node, (NamedExpr(quoted(value), Field("_value", field.data_type, True)),))
+    calls = (
+        AggCall("count", (), False, "count(1)", Field("_rows", "bigint", False)),
+        AggCall("first", ("_value",), False, "first(`_value`)", Field("_only", field.data_type, True), (field.data_type,)),
+    )
+    checked = f"CASE WHEN `_rows` > 1 THEN raise_error({_TOO_MANY_ROWS}) ELSE `_only` END"
+    return Project(Aggregate(only, (), calls), (NamedExpr(checked, column),))
 
 
 def _with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:

@@ -26,18 +26,20 @@ FETCH_TIMEOUT_SECONDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One artifact of a Maven repository and the SHA-256 digest its file must have."""
+    """One artifact of a Maven repository and the SHA-256 digest its file must have; ``classifier`` as Maven means it."""
 
     group: str
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def repository_path(self) -> str:
         """Path of the jar below the root of any Maven repository."""
         folder = f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}"
-        return f"{folder}/{self.artifact}-{self.version}.jar"
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{folder}/{self.artifact}-{self.version}{suffix}.jar"
 
 
 DELTA_JARS: Final = (
