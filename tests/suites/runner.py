@@ -1,0 +1,177 @@
+"""Runs queries of a suite as views over its epochs, one after the other in one Spark session, and keeps what came out."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.planner.catalyst import Catalyst
+from jobs.planner.expressions import NotIncremental
+from jobs.planner.lowering import Lowering
+from jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
+from jobs.planner.state_tables import call_strategy, infer_state_tables
+from jobs.spark.cache import cache_folder
+from tests.suites import tpcds_data, tpch_data
+from tests.suites.changes import history
+from tests.suites.files import EpochFiles, write_epochs
+from tests.suites.suite import Suite
+from tests.suites.view_lab import EpochResult, ViewLab
+
+_SEED = 20
+#: A new number makes the files of the epochs anew.
+_DATA_VERSION = 1
+_TPCH_SCALE = 0.01
+
+
+@dataclass(slots=True)
+class QueryReport:
+    """What is known of one query.
+
+    Parameters
+    ----------
+    suite, query : which one.
+    incremental : whether every node of its plan is maintained incrementally.
+    reason : the reason code of the node that is not.
+    nodes : how many nodes of each kind and strategy the plan has.
+    state_tables : how many state tables they need, the view's own included.
+    epochs : what came out of each epoch.
+    error : what ended the run before its last epoch.
+    """
+
+    suite: str
+    query: str
+    incremental: bool = True
+    reason: str = ""
+    nodes: dict[str, int] = field(default_factory=dict)
+    state_tables: int = 0
+    epochs: list[EpochResult] = field(default_factory=list)
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the view equalled its query in every epoch."""
+        return not self.error and bool(self.epochs) and all(e.missing == e.unexpected == 0 for e in self.epochs)
+
+    @property
+    def changed(self) -> int:
+        """In how many epochs after the first the result changed."""
+        return sum(e.changed_rows > 0 for e in self.epochs[1:])
+
+
+def epoch_files(suite: Suite) -> EpochFiles:
+    """The files of a suite's epochs, made on the first call on a machine."""
+    folder = cache_folder() / "suites" / f"{suite.name}-{_DATA_VERSION}"
+    if suite.name == "tpch":
+        made = lambda: history(suite.tables, tpch_data.rows(suite.tables, _TPCH_SCALE), seed=_SEED, churn=0.02)  # noqa: E731
+    else:
+        made = lambda: history(suite.tables, tpcds_data.rows(suite.tables), seed=_SEED, churn=0.06)  # noqa: E731
+    return write_epochs(folder, suite.tables, made)
+
+
+class SuiteRunner:
+    """Plans and runs the queries of one suite."""
+
+    def __init__(self, spark: SparkSession, suite: Suite) -> None:
+        self._spark = spark
+        self.suite = suite
+        self._catalyst = Catalyst(spark, suite.tables, {})
+        self._lowering = Lowering(self._catalyst, suite.tables)
+
+    def plan(self, query: str) -> Materialize:
+        """The plan of a query as a materialized view.
+
+        Raises
+        ------
+        PlanError : as ``plan_view`` does.
+        """
+        return self._lowering.view(self.suite.definition(query, self._catalyst))
+
+    def run(self, query: str, files: EpochFiles, epochs: int) -> QueryReport:
+        """Plan a query, run it over the first epochs, and compare it after each; an error ends it and is reported."""
+        report = QueryReport(self.suite.name, query)
+        started = time.perf_counter()
+        try:
+            plan = self.plan(query)
+        except NotIncremental as refusal:
+            report.incremental, report.reason, report.error = False, refusal.code, str(refusal)
+            return report
+        report.nodes = strategies(plan)
+        report.state_tables = sum(len(infer_state_tables(n)) for n in walk(plan))
+        lab = ViewLab(self._spark, plan, self.suite.queries[query], self.suite.reads(query), files)
+        try:
+            for epoch in range(1, epochs + 1):
+                result = lab.run(epoch)
+                report.epochs.append(result)
+                if result.missing or result.unexpected:
+                    report.error = f"epoch {epoch}: {result.missing} rows missing, {result.unexpected} unexpected"
+                    break
+        except Exception as error:
+            text = next((line for line in str(error).splitlines() if line.strip()), "")
+            report.error = f"epoch {len(report.epochs) + 1}: {type(error).__name__}: {text[:500]}"
+        finally:
+            lab.close()
+        report.seconds = round(time.perf_counter() - started, 1)
+        return report
+
+
+def strategies(plan: Materialize) -> dict[str, int]:
+    """How many nodes of each kind a plan has: joins by type, aggregate calls by the state that keeps them."""
+    counts: Counter[str] = Counter()
+    for node in walk(plan):
+        if isinstance(node, Join):
+            counts[f"{node.join_type} join"] += 1
+        elif isinstance(node, Aggregate):
+            counts["aggregate"] += 1
+            for call in node.calls:
+                counts[f"call by {call_strategy(call, append_only=node.child.append_only).value}"] += 1
+        elif not isinstance(node, (Scan, Project, Materialize)):
+            counts[type(node).__name__] += 1
+    return dict(counts)
+
+
+class Reports:
+    """The reports of finished queries in one JSON file; each is written as it is made, so a run can be taken up again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        self.reports = {(r["suite"], r["query"]): _report(r) for r in found}
+
+    def add(self, report: QueryReport) -> None:
+        """Keep a report, in place of an older one of that query."""
+        self.reports[report.suite, report.query] = report
+        with tempfile.NamedTemporaryFile("w", dir=self._path.parent, suffix=".part", delete=False) as part:
+            json.dump([asdict(r) for r in self.reports.values()], part, indent=1)
+        Path(part.name).replace(self._path)
+
+
+def _report(found: Mapping[str, Any]) -> QueryReport:
+    return QueryReport(**{**found, "epochs": [EpochResult(**e) for e in found["epochs"]]})
+
+
+def run_queries(
+    runner: SuiteRunner, names: Sequence[str], epochs: int, reports: Reports, progress: Callable[[str], None]
+) -> list[QueryReport]:
+    """Run those of the queries whose last run over so many epochs did not come out equal."""
+    files = epoch_files(runner.suite)
+    made = []
+    for name in names:
+        known = reports.reports.get((runner.suite.name, name))
+        if known is not None and known.equal and len(known.epochs) >= epochs:
+            continue
+        report = runner.run(name, files, epochs)
+        reports.add(report)
+        made.append(report)
+        verdict = f"equal in {len(report.epochs)} epochs" if report.equal else f"FAILED: {report.error}"
+        rows = " ".join(str(e.changed_rows) for e in report.epochs)
+        progress(f"{runner.suite.name} {name}: {verdict}; changed rows {rows}; {report.seconds} s")
+    return made

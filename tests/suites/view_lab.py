@@ -1,0 +1,115 @@
+"""One query as a view over the epochs of a suite: real operators over real state tables, compared with Spark each time."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.epoch.sessions import Workload, meaning_of, session_for
+from jobs.epoch.verify import bag_difference
+from jobs.epoch.view_epoch import tables_by_node
+from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.routing import compute_changes
+from jobs.planner.nodes import Materialize, walk
+from jobs.planner.relations import Relation
+from jobs.planner.state_tables import infer_state_tables
+from jobs.sources.delta_log import DeltaLog, rows_by_partition
+from state_lib.constants import TABLE_ID, WEIGHT
+from state_lib.state_store import StateStore
+from state_lib.table_catalog import TableCatalog
+from tests.suites.files import EpochFiles
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResult:
+    """One epoch of a view: rows its change set has, rows missing from and unexpected in the view, and what it took."""
+
+    epoch: int
+    changed_rows: int
+    missing: int
+    unexpected: int
+    jobs: int
+    seconds: float
+    check_seconds: float
+
+
+class ViewLab:
+    """A view's plan, its state in a folder of its own, and the files of the tables it reads.
+
+    Parameters
+    ----------
+    spark : a session with Delta; the view works in sessions of its own.
+    plan, query : the view as it is maintained, and the text that Spark runs in full.
+    relations : the tables that the query reads.
+    files : their epochs.
+    """
+
+    def __init__(
+        self, spark: SparkSession, plan: Materialize, query: str, relations: Mapping[str, Relation], files: EpochFiles
+    ) -> None:
+        self.plan, self.query, self.relations, self.files = plan, query, relations, files
+        self._session = session_for(spark, meaning_of(spark), Workload.SMALL)
+        self._folder = Path(tempfile.mkdtemp(prefix="relstate-suite-"))
+        self.descs, _ = TableCatalog(1).allocate([s for node in walk(plan) for s in infer_state_tables(node)])
+        self._store = StateStore(self._session, str(self._folder / "state"), self.descs)
+        self._store.create()
+        self._version = 0
+
+    def close(self) -> None:
+        """Delete the state."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self, epoch: int) -> EpochResult:
+        """Bring the view to an epoch, and compare it with its query run in full."""
+        group = f"{self._folder.name}-{epoch}"
+        context = self._session.sparkContext
+        context.setJobGroup(group, f"epoch {epoch}")
+        started = time.perf_counter()
+        changed = self._step(epoch)
+        stepped = time.perf_counter()
+        jobs = len(context.statusTracker().getJobIdsForGroup(group))
+        context.setJobGroup("check", "check")
+        missing, unexpected = self._compare(epoch)
+        return EpochResult(
+            epoch, changed, missing, unexpected, jobs, round(stepped - started, 2), round(time.perf_counter() - stepped, 2)
+        )
+
+    def _step(self, epoch: int) -> int:
+        descs = tables_by_node(self.plan, self.descs)
+        tables = {
+            node: [self._store.state_table(d.table_id, epoch=epoch, version=self._version) for d in of_node]
+            for node, of_node in descs.items()
+        }
+
+        def scan(name: str) -> DataFrame | None:
+            path = self.files.change(epoch, name)
+            return None if path is None else self._session.read.parquet(str(path))
+
+        context = EpochContext(
+            spark=self._session, epoch=epoch, is_backfill=epoch == 1, scan=scan, tables=tables, full_query=lambda _n: None
+        )
+        compute_changes(context, self.plan)
+        mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
+        if not mem_tables:
+            return 0
+        self._version = self._store.append(
+            epoch, mem_tables, txn_app_id="suite", txn_version=epoch, user_metadata=f"e{epoch}", partitions=2
+        )
+        written = rows_by_partition(DeltaLog(str(self._folder / "state")).commit(self._version), TABLE_ID)
+        return {int(k): n for k, n in written.items()}.get(self.descs[-1].table_id, 0)
+
+    def _compare(self, epoch: int) -> tuple[int, int]:
+        merged = self._store.storage_table(self.descs[-1].table_id, version=self._version).scan()
+        repeated = merged.withColumn("_copy", F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(WEIGHT))))
+        for name in self.relations:
+            self._session.read.parquet(str(self.files.full(epoch, name))).createOrReplaceTempView(name)
+        names = [f"c{n}" for n in range(len(self.plan.output))]
+        actual = repeated.select(*columns_of([o.column for o in self.plan.output])).toDF(*names)
+        return bag_difference(self._session.sql(self.query).toDF(*names), actual)
