@@ -43,6 +43,7 @@ class _Table:
     relation: Relation
     random: random.Random
     churn: float
+    fixed: frozenset[str] = frozenset()
     rows: dict[Row, Row] = field(default_factory=dict)
     reserve: list[Row] = field(default_factory=list)
     vanished: list[Row] = field(default_factory=list)
@@ -52,7 +53,7 @@ class _Table:
     def __post_init__(self) -> None:
         names = [c.name for c in self.relation.columns]
         self._key = [names.index(k) for k in self.relation.key or ()]
-        self._free = [n for n, c in enumerate(self.relation.columns) if n not in self._key]
+        self._free = [n for n, c in enumerate(names) if n not in self._key and c not in self.fixed]
 
     def key(self, row: Row) -> Row:
         return tuple(row[n] for n in self._key)
@@ -113,7 +114,14 @@ class _Table:
         return self.random.sample(keys, min(count, len(keys)))
 
 
-def history(relations: Mapping[str, Relation], rows: Mapping[str, Sequence[Row]], *, seed: int, churn: float) -> list[Changes]:
+def history(
+    relations: Mapping[str, Relation],
+    rows: Mapping[str, Sequence[Row]],
+    *,
+    seed: int,
+    churn: float,
+    fixed: frozenset[str] = frozenset(),
+) -> list[Changes]:
     """The epochs of all tables.
 
     Parameters
@@ -122,8 +130,9 @@ def history(relations: Mapping[str, Relation], rows: Mapping[str, Sequence[Row]]
     rows : all rows of each table, those that arrive late included.
     seed : of everything random.
     churn : the fraction of a table's rows that an epoch updates; half as many are deleted.
+    fixed : columns that no update changes.
     """
-    tables = {name: _Table(relation, random.Random(f"{seed} {name}"), churn) for name, relation in relations.items()}
+    tables = {name: _Table(relation, random.Random(f"{seed} {name}"), churn, fixed) for name, relation in relations.items()}
     epochs: list[Changes] = []
     for epoch in range(1, EPOCHS + 1):
         changes: Changes = {}

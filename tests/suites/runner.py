@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
 from jobs.planner.state_tables import call_strategy, infer_state_tables
 from jobs.spark.cache import cache_folder
 from tests.suites import tpcds_data, tpch_data
-from tests.suites.changes import history
+from tests.suites.changes import Changes, history
 from tests.suites.files import EpochFiles, write_epochs
 from tests.suites.suite import Suite
 from tests.suites.view_lab import EpochResult, ViewLab
@@ -70,11 +72,13 @@ class QueryReport:
 def epoch_files(suite: Suite) -> EpochFiles:
     """The files of a suite's epochs, made on the first call on a machine."""
     folder = cache_folder() / "suites" / f"{suite.name}-{_DATA_VERSION}"
+    return write_epochs(folder, suite.tables, lambda: _epochs(suite))
+
+
+def _epochs(suite: Suite) -> list[Changes]:
     if suite.name == "tpch":
-        made = lambda: history(suite.tables, tpch_data.rows(suite.tables, _TPCH_SCALE), seed=_SEED, churn=0.02)  # noqa: E731
-    else:
-        made = lambda: history(suite.tables, tpcds_data.rows(suite.tables), seed=_SEED, churn=0.06)  # noqa: E731
-    return write_epochs(folder, suite.tables, made)
+        return history(suite.tables, tpch_data.rows(suite.tables, _TPCH_SCALE), seed=_SEED, churn=0.02)
+    return history(suite.tables, tpcds_data.rows(suite.tables), seed=_SEED, churn=0.06, fixed=tpcds_data.FIXED)
 
 
 class SuiteRunner:
@@ -85,6 +89,7 @@ class SuiteRunner:
         self.suite = suite
         self._catalyst = Catalyst(spark, suite.tables, {})
         self._lowering = Lowering(self._catalyst, suite.tables)
+        self._planning = threading.Lock()
 
     def plan(self, query: str) -> Materialize:
         """The plan of a query as a materialized view.
@@ -100,7 +105,8 @@ class SuiteRunner:
         report = QueryReport(self.suite.name, query)
         started = time.perf_counter()
         try:
-            plan = self.plan(query)
+            with self._planning:
+                plan = self.plan(query)
         except NotIncremental as refusal:
             report.incremental, report.reason, report.error = False, refusal.code, str(refusal)
             return report
@@ -159,19 +165,24 @@ def _report(found: Mapping[str, Any]) -> QueryReport:
 
 
 def run_queries(
-    runner: SuiteRunner, names: Sequence[str], epochs: int, reports: Reports, progress: Callable[[str], None]
+    runner: SuiteRunner,
+    names: Sequence[str],
+    epochs: int,
+    reports: Reports,
+    progress: Callable[[str], None],
+    parallel: int = 1,
 ) -> list[QueryReport]:
-    """Run those of the queries whose last run over so many epochs did not come out equal."""
+    """Run those of the queries whose last run over so many epochs did not come out equal, some side by side."""
     files = epoch_files(runner.suite)
+    known = {n: reports.reports.get((runner.suite.name, n)) for n in names}
+    wanted = [n for n, r in known.items() if r is None or not r.equal or len(r.epochs) < epochs]
     made = []
-    for name in names:
-        known = reports.reports.get((runner.suite.name, name))
-        if known is not None and known.equal and len(known.epochs) >= epochs:
-            continue
-        report = runner.run(name, files, epochs)
-        reports.add(report)
-        made.append(report)
-        verdict = f"equal in {len(report.epochs)} epochs" if report.equal else f"FAILED: {report.error}"
-        rows = " ".join(str(e.changed_rows) for e in report.epochs)
-        progress(f"{runner.suite.name} {name}: {verdict}; changed rows {rows}; {report.seconds} s")
+    with ThreadPoolExecutor(max_workers=parallel) as pool:
+        for future in as_completed([pool.submit(runner.run, name, files, epochs) for name in wanted]):
+            report = future.result()
+            reports.add(report)
+            made.append(report)
+            verdict = f"equal in {len(report.epochs)} epochs" if report.equal else f"FAILED: {report.error}"
+            rows = " ".join(str(e.changed_rows) for e in report.epochs)
+            progress(f"{report.suite} {report.query}: {verdict}; changed rows {rows}; {report.seconds} s")
     return made
