@@ -27,7 +27,9 @@ _PREPARE = (
     _OPTIMIZER + "InlineCTE",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
 )
+_PULL_UP = _OPTIMIZER + "PullupCorrelatedPredicates"
 #: Repeated until nothing changes: turning a subquery into a join brings its own set operations and subqueries to light.
+#: What came to light must be pulled up before the next rule, which would take its outer references for columns.
 _REWRITE = (
     "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
@@ -36,13 +38,17 @@ _REWRITE = (
     _OPTIMIZER + "ReplaceDistinctWithAggregate",
     _OPTIMIZER + "RewriteExceptAll",
     _OPTIMIZER + "RewriteIntersectAll",
-    _OPTIMIZER + "PullupCorrelatedPredicates",
+    _PULL_UP,
     _OPTIMIZER + "RewritePredicateSubquery",
+    _PULL_UP,
     _OPTIMIZER + "RewriteCorrelatedScalarSubquery",
+    _PULL_UP,
     _OPTIMIZER + "RewriteLateralSubquery",
 )
 _MOST_REWRITES = 20
 _FINISH = (
+    # (a AND b) OR (a AND c) hides the equality a of a join.
+    _OPTIMIZER + "BooleanSimplification",
     _OPTIMIZER + "PushDownPredicates",
     _OPTIMIZER + "PushPredicateThroughNonJoin",
     _OPTIMIZER + "CombineFilters",
@@ -62,10 +68,10 @@ class Catalyst:
                 "planning needs a classic Spark session; with Spark Connect, plan in a local session first "
                 "(plans are stored, so epochs need no planner)"
             )
-        self._session = spark.newSession()
+        self.session = spark.newSession()
         for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive"):
-            self._session.conf.set(key, spark.conf.get(key) or "")
-        self.jvm: Any = self._session._jvm
+            self.session.conf.set(key, spark.conf.get(key) or "")
+        self.jvm: Any = self.session._jvm
         for relation in relations.values():
             self._register(relation)
         for name, query in views.items():
@@ -74,13 +80,13 @@ class Catalyst:
     def _register(self, relation: Relation) -> None:
         schema = StructType()
         for column in relation.columns:
-            data_type = self._session.sql(f"SELECT CAST(NULL AS {column.data_type})").schema[0].dataType
+            data_type = self.session.sql(f"SELECT CAST(NULL AS {column.data_type})").schema[0].dataType
             schema.add(StructField(column.name, data_type, column.nullable, {_RELATION: relation.name}))
-        self._session.createDataFrame([], schema).createOrReplaceTempView(relation.name)
+        self.session.createDataFrame([], schema).createOrReplaceTempView(relation.name)
 
     def _run(self, text: str) -> Any:
         try:
-            return self._session.sql(text)
+            return self.session.sql(text)
         except PySparkException as error:
             raise PlanError(f"Spark refuses the query: {first_line(error)}") from error
 

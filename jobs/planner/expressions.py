@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from jobs.planner.catalyst import Catalyst, class_name, items
+from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
 from jobs.planner.nodes import quoted
 from state_lib.errors import PlanError
 
@@ -86,27 +86,47 @@ class ExpressionWriter:
         children = list(items(expression.children()))
         if not children:
             return expression
-        folded = self._folded(expression)
+        folded = self._folded(expression, texts)
         if folded is not None:
             return folded
         if kind in _REPLACED:
             return self._rename(expression.replacement(), names, texts)
         if self._keeps_arguments(expression):
-            return self._standing_for(self._with_arguments(expression, kind, names), texts)
+            replacement = children[0]
+            current = _current_names(expression, replacement, names)
+            if current is None:
+                return self._rename(replacement, names, texts)
+            return self._standing_for(self._with_arguments(expression, kind, current), texts)
+        if kind == "With":
+            # Common parts are written as often as they are used.
+            shared = {str(d.id()): self._rename(d.child(), names, texts) for d in items(expression.defs())}
+            return self._inlined(expression.child(), shared, names, texts)
         if kind == "SpecifiedWindowFrame":
             return expression  # its bounds are constants, and it tells PRECEDING by their sign's own node
         return expression.withNewChildren(self._catalyst.seq([self._rename(child, names, texts) for child in children]))
 
-    def _folded(self, expression: Any) -> Any | None:
+    def _inlined(self, expression: Any, shared: Mapping[str, Any], names: Mapping[int, str], texts: dict[str, str]) -> Any:
+        if class_name(expression) == "CommonExpressionRef":
+            return shared[str(expression.id())]
+        if not _refers(expression):
+            return self._rename(expression, names, texts)
+        children = [self._inlined(child, shared, names, texts) for child in items(expression.children())]
+        return expression.withNewChildren(self._catalyst.seq(children))
+
+    def _folded(self, expression: Any, texts: dict[str, str]) -> Any | None:
         """The literal that a constant expression is; ``None`` for any other, and where it has no value but an error."""
         if not expression.foldable() or not expression.resolved():
             return None
         _check_below(expression)
         literal = self._catalyst.companion(_LITERAL)
         try:
-            return literal.create(expression.eval(None), expression.dataType())
+            value = literal.create(expression.eval(None), expression.dataType())
         except (PySparkException, Py4JJavaError):
             return None
+        data_type = type_ddl(value.dataType())
+        if data_type.startswith("decimal") and data_type != _written_decimal(str(value.sql())):
+            return self._standing_for(f"CAST({value.sql()} AS {data_type})", texts)
+        return value
 
     def _keeps_arguments(self, expression: Any) -> bool:
         return bool(self._catalyst.jvm.java.lang.Class.forName(_KEEPS_ARGUMENTS).isInstance(expression))
@@ -143,6 +163,43 @@ def check_deterministic(expression: Any, kind: str) -> None:
         raise NotIncremental(
             "non-deterministic", str(expression), "a non-deterministic function gives other rows when read again"
         )
+
+
+def _written_decimal(text: str) -> str:
+    """The type that Spark gives a decimal literal: as many digits as are written."""
+    whole, _, fraction = text.removesuffix("BD").lstrip("-").partition(".")
+    digits = len(whole.lstrip("0")) + len(fraction)
+    return f"decimal({max(digits, len(fraction), 1)},{len(fraction)})"
+
+
+def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) -> Mapping[int, str] | None:
+    """The columns that the arguments of an expression stand for; ``None`` where that cannot be told.
+
+    Rules give columns new ids, as on one side of a self join, and do so in the replacement only: the arguments keep the
+    old ids, which may be those of the other side. An argument's column that the replacement does not read is the one
+    of the same name that it reads and the other arguments do not.
+    """
+    read = {expression_id(a): str(a.name()) for a in _attributes(replacement)}
+    kept = {expression_id(a): str(a.name()) for p in items(expression.parameters()) for a in _attributes(p)}
+    stale = {number: name for number, name in kept.items() if number not in read}
+    current = {number: names[number] for number in kept if number in read and number in names}
+    for number, name in stale.items():
+        same = [n for n, other in read.items() if other == name and n not in kept and n in names]
+        if len(same) != 1:
+            return None
+        current[number] = names[same[0]]
+    subqueries = {n: column for n, column in names.items() if n not in kept}
+    return {**subqueries, **current}
+
+
+def _refers(expression: Any) -> bool:
+    return class_name(expression) == "CommonExpressionRef" or any(_refers(child) for child in items(expression.children()))
+
+
+def _attributes(expression: Any) -> list[Any]:
+    if class_name(expression) == "AttributeReference":
+        return [expression]
+    return [found for child in items(expression.children()) for found in _attributes(child)]
 
 
 def _check_below(expression: Any) -> None:

@@ -247,6 +247,8 @@ class Lowering:
             names[expression_id(attribute)] = name
             generated.append(_field(attribute, name))
         text = self._write.sql(plan.generator(), child.names)
+        if bool(plan.outer()) and text.partition("(")[0].removesuffix("_outer") not in _WITH_OUTER_FORM:
+            raise NotIncremental("outer-generator", text, "this generator has no outer form")
         return Lowered(Generate(child.node, text, bool(plan.outer()), tuple(generated)), names)
 
     # -- joins ----------------------------------------------------------------------------------------------------
@@ -429,6 +431,9 @@ class Lowering:
 
 #: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
 _TOO_MANY_ROWS = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
+
+#: Generators that give a row of NULLs for a row they generate nothing for.
+_WITH_OUTER_FORM = frozenset({"explode", "posexplode", "inline", "variant_explode"})
 
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})
 

@@ -10,6 +10,7 @@ from jobs.planner.catalyst import Catalyst
 from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Materialize
 from jobs.planner.relations import Relation
+from jobs.planner.text_check import check_texts
 
 
 def plan_view(
@@ -29,4 +30,6 @@ def plan_view(
     PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
     """
     catalyst = Catalyst(spark, relations, views or {})
-    return Lowering(catalyst, relations).view(query)
+    plan = Lowering(catalyst, relations).view(query)
+    check_texts(catalyst.session, plan)
+    return plan

@@ -19,6 +19,7 @@ from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
+from jobs.planner.text_check import check_texts
 from jobs.planner.state_tables import call_strategy, infer_state_tables
 from jobs.spark.cache import cache_folder
 from tests.suites import tpcds_data, tpch_data
@@ -98,7 +99,9 @@ class SuiteRunner:
         ------
         PlanError : as ``plan_view`` does.
         """
-        return self._lowering.view(self.suite.definition(query, self._catalyst))
+        plan = self._lowering.view(self.suite.definition(query, self._catalyst))
+        check_texts(self._catalyst.session, plan)
+        return plan
 
     def run(self, query: str, files: EpochFiles, epochs: int) -> QueryReport:
         """Plan a query, run it over the first epochs, and compare it after each; an error ends it and is reported."""

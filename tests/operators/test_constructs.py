@@ -1,0 +1,96 @@
+"""Constructs of SQL that become several operators: after every epoch the view equals its query run in full by Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.operators.histories import Source, epochs_of
+from tests.operators.lab import Lab, decimal
+
+QUERIES = {
+    "scalar subquery without a guarantee": "SELECT k, (SELECT DISTINCT g FROM r WHERE k = 1) AS rg FROM t",
+    "scalar subquery of no row": "SELECT k FROM t WHERE v > (SELECT w FROM r WHERE k = 77) OR s = 'a'",
+    "scalar subquery in a join condition": "SELECT t.k, r.w FROM t JOIN r ON t.g = r.g AND r.w > (SELECT min(g) FROM r)",
+    "scalar subquery in an outer join": "SELECT t.k, r.w FROM t LEFT JOIN r ON t.g = r.g AND r.w < (SELECT max(w) FROM r)",
+    "scalar subquery in HAVING": "SELECT g FROM t GROUP BY g HAVING count(*) >= (SELECT min(g) FROM r)",
+    "scalar subquery in a window": "SELECT k, sum((SELECT max(w) FROM r)) OVER (PARTITION BY g ORDER BY k) AS n FROM t",
+    "correlated scalar subqueries": "SELECT k, (SELECT sum(w) FROM r WHERE r.g = t.g) AS sw, "
+    "(SELECT count(*) FROM r WHERE r.g = t.g) AS n FROM t",
+    "set operation below a subquery": "SELECT k FROM t WHERE g IN (SELECT g FROM r INTERSECT SELECT g FROM m)",
+    "DISTINCT below a subquery": "SELECT k FROM t WHERE g IN (SELECT DISTINCT g FROM r WHERE EXISTS "
+    "(SELECT 1 FROM m WHERE m.g = r.g))",
+    "subqueries under OR": "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g) OR g NOT IN (SELECT g FROM m)",
+    "intersect": "SELECT g FROM t INTERSECT SELECT g FROM r",
+    "except": "SELECT g, s FROM t EXCEPT SELECT g, s FROM m",
+    "intersect all": "SELECT g FROM t INTERSECT ALL SELECT g FROM m",
+    "except all": "SELECT g FROM t EXCEPT ALL SELECT g FROM m",
+    "lateral join": "SELECT t.k, x.n FROM t, LATERAL (SELECT count(*) AS n FROM r WHERE r.g = t.g) x",
+    "left lateral join": "SELECT t.k, x.w FROM t LEFT JOIN LATERAL (SELECT w FROM r WHERE r.k = t.k) x",
+    "pivot": "SELECT * FROM (SELECT g, s, v FROM t) PIVOT (sum(v) AS sv FOR s IN ('a' AS a, 'b' AS b))",
+    "unpivot": "SELECT * FROM (SELECT k, g, CAST(v AS INT) AS v FROM t) UNPIVOT (x FOR name IN (g, v))",
+    "cube": "SELECT g, s, grouping(g) AS gg, grouping_id(g, s) AS gi, sum(v) AS sv FROM t GROUP BY CUBE (g, s)",
+    "rank over a rollup": "SELECT g, s, sum(v) AS sv, rank() OVER (PARTITION BY grouping(g) + grouping(s) ORDER BY sum(v) "
+    "DESC) AS place FROM t GROUP BY ROLLUP (g, s)",
+    "share of the whole": "SELECT g, sum(v) AS sv, sum(v) * 100 / sum(sum(v)) OVER () AS share FROM t GROUP BY g",
+    "frames": "SELECT k, sum(v) OVER (PARTITION BY g ORDER BY k ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS around, "
+    "lag(v, 2) OVER (PARTITION BY g ORDER BY k) AS before, count(*) OVER (ORDER BY k ROWS UNBOUNDED PRECEDING) AS n FROM t",
+    "arguments under other names": "SELECT a.k, nvl(b.s, a.s) AS s, left(b.s, 1) AS l FROM t a JOIN t b ON a.g = b.g "
+    "WHERE b.v BETWEEN a.v - 1 AND 300 AND nvl(a.s, 'x') <> 'b'",
+    "constants": "SELECT k, DATE '2024-02-01' - INTERVAL '3' DAY AS d, date_add(DATE '2024-01-01', k) AS e, "
+    "make_date(2024, 1, k + 1) + INTERVAL 1 MONTH AS f FROM t",
+    "conditional aggregates": "SELECT g, count_if(v > 0) AS n, bool_and(v > 0) AS b, max_by(s, k) AS m, "
+    "sum(v) FILTER (WHERE s = 'a') AS sa, count(DISTINCT s) FILTER (WHERE v > 0) AS ns FROM t GROUP BY g",
+    "ordered aggregates": "SELECT g, percentile(v, 0.5) AS p, var_pop(k) AS vp, array_sort(collect_set(s)) AS l FROM t GROUP BY g",
+    "outer generator": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
+    "generator with positions": "SELECT k, p, e FROM t LATERAL VIEW posexplode(array(g, k)) x AS p, e",
+    "limit below a join": "SELECT r.k, x.v FROM r JOIN (SELECT g, v, k FROM t ORDER BY v DESC, k LIMIT 2) x ON r.g = x.g",
+    "limit and offset": "SELECT k, s FROM t ORDER BY s NULLS FIRST, k LIMIT 2 OFFSET 1",
+    "order by what is not selected": "SELECT s FROM t ORDER BY v + k DESC, k LIMIT 3",
+    "common table twice": "WITH c AS (SELECT g, count(*) AS n FROM t GROUP BY g) SELECT a.g, b.n FROM c a JOIN c b ON a.n = b.n",
+    "join with constants": "SELECT t.k, x.b FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ON t.g = x.a",
+}
+
+_HISTORY: list[list[Any]] = [
+    [
+        ("t", 1, (1, "a", decimal(150))),
+        ("t", 2, (1, "b", None)),
+        ("t", 4, (2, "ab", decimal(90))),
+        ("r", 1, (1, 1)),
+        ("r", 4, (2, 7)),
+        ("m", False, (1, "a")),
+    ],
+    [
+        ("t", 1, (2, "a", decimal(1))),
+        ("t", 1, (0, "b", decimal(700))),
+        ("t", 5, (1, None, decimal(150))),
+        ("m", False, (1, "a")),
+        ("m", False, (2, "ab")),
+        ("r", 2, (None, 5)),
+        ("r", 3, (0, 4)),
+    ],
+    [],
+    [("t", 1, None), ("t", 2, None), ("r", 1, None), ("m", True, (1, "a")), ("t", 3, (0, None, decimal(-5)))],
+]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str) -> None:
+    with Lab(spark, QUERIES[name]) as lab:
+        for changes in epochs_of(_HISTORY):
+            lab.step(changes)
+            lab.check()
+
+
+def test_a_scalar_subquery_of_two_rows_is_an_error_as_in_spark(spark: SparkSession) -> None:
+    with Lab(spark, "SELECT k, (SELECT w FROM r WHERE g = 1) AS w FROM t") as lab:
+        source = Source()
+        lab.step(source.epoch([("t", 1, (1, "a", None)), ("r", 1, (1, 3))]))
+        lab.check()
+        lab.step(source.epoch([("r", 1, (2, 3)), ("r", 2, (1, 4))]))
+        lab.check()
+        with pytest.raises(PySparkException, match="SCALAR_SUBQUERY_TOO_MANY_ROWS"):
+            lab.step(source.epoch([("r", 1, (1, 3))]))
