@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
 from state_lib.errors import StateError
 from state_lib.row_encoding import parse_type
 from state_lib.slots import SlotLayout
+from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.table_catalog import descs_to_json
 from state_lib.table_schema import StateTableDesc
 
@@ -35,15 +37,15 @@ _INDEXABLE: Final = (
 )
 
 
-def create_table_sql(path: str, layout: SlotLayout, descs: Sequence[StateTableDesc]) -> str:
-    """The ``CREATE TABLE`` of a Delta state table."""
+def create_state_table(spark: SparkSession, path: str, layout: SlotLayout, descs: Sequence[StateTableDesc]) -> None:
+    """Create the empty Delta table of a view's state (version 0), partitioned by table and vnode."""
     columns = [
-        f"{TABLE_ID} INT NOT NULL",
-        f"{VNODE} INT NOT NULL",
-        f"{KEY} BINARY",
-        f"{EPOCH_COLUMN} BIGINT",
-        f"{WEIGHT_COLUMN} BIGINT",
-        *(f"{slot.name} {slot.data_type}" for slot in layout.slots),
+        (TABLE_ID, "int"),
+        (VNODE, "int"),
+        (KEY, "binary"),
+        (EPOCH_COLUMN, "bigint"),
+        (WEIGHT_COLUMN, "bigint"),
+        *((slot.name, slot.data_type) for slot in layout.slots),
     ]
     properties = {
         "delta.dataSkippingStatsColumns": ",".join(indexed_columns(layout, descs)),
@@ -51,11 +53,20 @@ def create_table_sql(path: str, layout: SlotLayout, descs: Sequence[StateTableDe
         "delta.enableDeletionVectors": "false",
         TABLES_PROPERTY: descs_to_json(descs),
     }
+    if is_plain_layout(layout):
+        schema = T.StructType([T.StructField(name, parse_type(ddl)) for name, ddl in columns])
+        create_plain_table(path, schema, properties, partition_by=[TABLE_ID, VNODE])
+        return
     listed = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
-    return (
-        f"CREATE TABLE {table_reference(path)} ({', '.join(columns)}) USING delta "
+    spark.sql(
+        f"CREATE TABLE {table_reference(path)} ({', '.join(f'{name} {ddl}' for name, ddl in columns)}) USING delta "
         f"PARTITIONED BY ({TABLE_ID}, {VNODE}) TBLPROPERTIES ({listed})"
     )
+
+
+def is_plain_layout(layout: SlotLayout) -> bool:
+    """Whether every slot can be written from Arrow."""
+    return all(is_plain(parse_type(slot.data_type)) for slot in layout.slots)
 
 
 def indexed_columns(layout: SlotLayout, descs: Sequence[StateTableDesc]) -> list[str]:

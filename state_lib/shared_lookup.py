@@ -11,12 +11,18 @@ from state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, TABLE_ID, WEI
 from state_lib.errors import StateError
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.storage_table import StorageTable
+from state_lib.within import Within
 
 _LOOKUP = "_lookup_"
 
 
 def lookup_several(
-    tables: Sequence[StorageTable], keys: DataFrame, key_columns: Sequence[str], *, broadcast: bool = True
+    tables: Sequence[StorageTable],
+    keys: DataFrame,
+    key_columns: Sequence[str],
+    *,
+    broadcast: bool = True,
+    within: Within | None = None,
 ) -> DataFrame:
     """The unmerged rows of several tables that start with the same key columns, where those equal one of the keys.
 
@@ -25,6 +31,7 @@ def lookup_several(
     tables : tables of one store at one version, whose first columns are ``key_columns``: those then lie in the same slots.
     keys : frame with the key columns; NULL equals NULL. Ignored where there are no key columns.
     broadcast : send the keys to every task.
+    within : the values of one of the key columns, where they are known.
 
     Returns
     -------
@@ -41,7 +48,7 @@ def lookup_several(
     for table in tables:
         if table.column_names[: len(key_columns)] != list(key_columns):
             raise StateError(f"{table.place()}: its columns do not start with {list(key_columns)}")
-    rows = first.stored_of([table.desc.table_id for table in tables])
+    rows = first.stored_of([table.desc.table_id for table in tables], within)
     if key_columns:
         wanted = keys.select(*[F.col(quoted(name)).alias(f"{_LOOKUP}{n}") for n, name in enumerate(key_columns)])
         condition: Column | None = None

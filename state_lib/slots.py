@@ -54,6 +54,12 @@ class StoredColumn:
     data_type: str
     slot: Slot | None
 
+    @property
+    def plain_slot(self) -> str | None:
+        """The slot that holds the column's values as they are; ``None`` where they have to be converted."""
+        converted = isinstance(parse_type(self.data_type), _INTERVALS)
+        return None if self.slot is None or converted else self.slot.name
+
     def read(self) -> Column:
         """The column under its own name, from a frame of slots."""
         return self.typed(None if self.slot is None else F.col(self.slot.name)).alias(self.name)

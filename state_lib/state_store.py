@@ -6,27 +6,28 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
-from pyspark.errors import AnalysisException
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from state_lib.commits import latest_commits
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
-from state_lib.delta_layout import create_table_sql
+from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
 from state_lib.slots import TableSlots, assign_slots
+from state_lib.small_commits import append_rows
+from state_lib.state_files import StateFiles
 from state_lib.state_table import StateTable
 from state_lib.storage_table import StorageTable
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import check_vnode_count, table_vnode
+from state_lib.within import Within
 
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10
-_CACHED_VERSIONS: Final = 4
-#: What Spark and Delta raise for a path without a table.
-_NO_TABLE: Final = frozenset({"PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 
 
 class StateStore:
@@ -47,35 +48,48 @@ class StateStore:
         self.layout = assign_slots([desc.schema for desc in descs])
         self._spark = spark
         self._by_id = {d.table_id: (d, slots) for d, slots in zip(self.descs, self.layout.tables, strict=True)}
-        self._frames: dict[int, DataFrame] = {}
+        self.files = StateFiles(path)
+        fields = [f"{KEY} BINARY", f"{EPOCH_COLUMN} BIGINT", f"{WEIGHT_COLUMN} BIGINT"]
+        fields += [f"{slot.name} {slot.data_type}" for slot in self.layout.slots]
+        self._stored_schema = ", ".join([*fields, f"{TABLE_ID} INT", f"{VNODE} INT"])
 
     def create(self) -> None:
         """Create the Delta table, empty (version 0)."""
-        self._spark.sql(create_table_sql(self.path, self.layout, self.descs))
+        create_state_table(self._spark, self.path, self.layout, self.descs)
 
     def exists(self) -> bool:
-        """Whether the Delta table is there; a damaged one is, and raises Spark's error."""
-        try:
-            self._spark.read.format("delta").load(self.path).schema  # noqa: B018 - Connect resolves on first use
-        except AnalysisException as error:
-            if error.getCondition() not in _NO_TABLE:
-                raise
-            return False
-        return True
+        """Whether the Delta table is there; a damaged one is."""
+        return DeltaTable.is_deltatable(self.path)
 
-    def frame(self, version: int | None = None) -> DataFrame:
-        """The whole Delta table at a version (the newest without one).
+    def stored(
+        self,
+        table_ids: Sequence[int],
+        version: int | None = None,
+        within: Within | None = None,
+        slot: str | None = None,
+    ) -> DataFrame:
+        """The stored rows of some tables at a version (the newest without one); no Spark job.
 
-        A version's frame is kept and reused: its snapshot is then parsed once, however many tables an epoch reads.
+        Parameters
+        ----------
+        within, slot : the values that a slot has in the rows that matter; files without any of them are not read.
+
+        Returns
+        -------
+        DataFrame
+            ``key``, ``epoch``, ``weight``, the slots, ``table_id`` and ``vnode``.
         """
-        reader = self._spark.read.format("delta")
-        if version is None:
-            return reader.load(self.path)
-        if version not in self._frames:
-            while len(self._frames) >= _CACHED_VERSIONS:
-                del self._frames[next(iter(self._frames))]
-            self._frames[version] = reader.option("versionAsOf", version).load(self.path)
-        return self._frames[version]
+        files = self.files.of(version, frozenset(table_ids), within, slot)
+        if not files:
+            return self._no_rows()
+        paths = [f"{self.path}/{file.path}" for file in files]
+        # One path is one call into the JVM, a list of them is one for each and some more.
+        reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path)
+        return reader.parquet(*paths)
+
+    def table_bytes(self, table_id: int, version: int | None = None) -> int:
+        """Bytes of the files of one table at a version."""
+        return sum(file.bytes for file in self.files.of(version, frozenset((table_id,))))
 
     def storage_table(self, table_id: int, *, version: int | None = None, epoch: int | None = None) -> StorageTable:
         """A table's committed rows, as of a Delta version and/or with no row of a later epoch.
@@ -86,7 +100,7 @@ class StateStore:
             The store has no such table.
         """
         desc, slots = self._table(table_id)
-        return StorageTable(desc, slots, self.frame, version=version, epoch=epoch)
+        return StorageTable(desc, slots, self.stored, version=version, epoch=epoch)
 
     def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
         """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
@@ -123,14 +137,37 @@ class StateStore:
         StateError
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
-        rows = [self.stored_rows(epoch, mem_table) for mem_table in mem_tables if not mem_table.is_empty]
-        union = reduce(DataFrame.union, rows) if rows else self._no_rows()
+        union = self._union(epoch, mem_tables)
         # By vnode to one task and in key order: one sorted file for each (table, vnode).
         arranged = union.repartition(partitions, TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
         # As write options: left set in the session they would silently drop later writes.
-        arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id).option("txnVersion", txn_version).option(
-            "userMetadata", user_metadata
-        ).save(self.path)
+        writer = arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id)
+        writer.option("txnVersion", txn_version).option("userMetadata", user_metadata).save(self.path)
+        return self._own_commit(epoch, txn_app_id, txn_version, user_metadata)
+
+    def compute(self, epoch: int, mem_tables: Sequence[MemTable]) -> pa.Table:
+        """The rows that an epoch writes, computed by one Spark job and held by the driver, sorted by file and key.
+
+        For changes that fit into the driver's memory many times over, and where :attr:`is_plain`.
+        """
+        rows = self._union(epoch, mem_tables).toArrow()
+        return rows.sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
+
+    def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
+        """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`."""
+        made = append_rows(self.path, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata)
+        return self._own_commit(epoch, txn_app_id, txn_version, user_metadata) if made is None else made
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows can be written from Arrow."""
+        return is_plain_layout(self.layout)
+
+    def _union(self, epoch: int, mem_tables: Sequence[MemTable]) -> DataFrame:
+        rows = [self.stored_rows(epoch, mem_table) for mem_table in mem_tables if not mem_table.is_empty]
+        return reduce(DataFrame.union, rows) if rows else self._no_rows()
+
+    def _own_commit(self, epoch: int, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
         version = self.find_commit(user_metadata)
         if version is None:
             raise StateError(
@@ -165,7 +202,15 @@ class StateStore:
         )
 
     def _no_rows(self) -> DataFrame:
-        return self.frame().limit(0)
+        """No stored rows, in a form that lets the optimizer drop whatever is joined with them."""
+        fields = [f"CAST(NULL AS {slot.data_type}) AS {slot.name}" for slot in self.layout.slots]
+        fixed = [f"CAST(NULL AS BINARY) AS {KEY}", *(f"CAST(NULL AS BIGINT) AS {c}" for c in (EPOCH_COLUMN, WEIGHT_COLUMN))]
+        partition = [f"CAST(NULL AS INT) AS {c}" for c in (TABLE_ID, VNODE)]
+        return self._spark.sql(f"SELECT {', '.join([*fixed, *fields, *partition])} WHERE false")
+
+    def slots_of(self, table_id: int) -> TableSlots:
+        """Where a table's columns are stored."""
+        return self._table(table_id)[1]
 
     def _table(self, table_id: int) -> tuple[StateTableDesc, TableSlots]:
         if table_id not in self._by_id:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, WEIGHT, WEIGHT_COLUMN
+from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT, WEIGHT_COLUMN
 from state_lib.errors import StateError
 from state_lib.literals import literal
 from state_lib.merge import key_order, merge_runs
@@ -16,6 +16,7 @@ from state_lib.row_encoding import encode_row, encoded_parts
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.slots import TableSlots
 from state_lib.table_schema import MergeRule, StateTableDesc
+from state_lib.within import Within
 
 _LOOKUP = "_lookup_"
 
@@ -27,7 +28,7 @@ class StorageTable:
     ----------
     desc : the table.
     slots : where its columns are stored.
-    state : gives the whole Delta state table at a version.
+    state : gives the stored rows of some tables at a version.
     version : the Delta version to read; None reads the newest.
     epoch : rows of later epochs are not seen; None sees all of the version.
     """
@@ -36,7 +37,7 @@ class StorageTable:
         self,
         desc: StateTableDesc,
         slots: TableSlots,
-        state: Callable[[int | None], DataFrame],
+        state: Callable[[Sequence[int], int | None, Within | None, str | None], DataFrame],
         *,
         version: int | None = None,
         epoch: int | None = None,
@@ -60,21 +61,30 @@ class StorageTable:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""
         return self.stored_of([self.desc.table_id])
 
-    def stored_of(self, table_ids: Sequence[int]) -> DataFrame:
-        """The stored rows of several tables of the same Delta table, as of the same version and epoch."""
-        mine = F.col(TABLE_ID) == F.lit(table_ids[0]) if len(table_ids) == 1 else F.col(TABLE_ID).isin(*table_ids)
-        rows = self._state(self.version).where(mine)
+    def stored_of(self, table_ids: Sequence[int], within: Within | None = None) -> DataFrame:
+        """The stored rows of several tables of the same Delta table, as of the same version and epoch.
+
+        ``within`` names a column that all of them have in the same slot; files and pages that cannot have one of its
+        values are skipped. Rows with other values may come along.
+        """
+        slot = None if within is None else self.slots.of(within.column).slot
+        if within is None or slot is None:
+            rows = self._state(table_ids, self.version, None, None)
+        else:
+            rows = self._state(table_ids, self.version, within, slot.name)
+            rows = rows.where(within.condition(F.col(slot.name), slot.data_type))
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
-    def runs(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """The unmerged rows of all epochs.
+    def runs(self, columns: Sequence[str] | None = None, within: Within | None = None) -> DataFrame:
+        """The unmerged rows of all epochs; with ``within``, at least those with one of its values.
 
         Returns
         -------
         DataFrame
             ``columns`` (all by default), ``_state_weight`` and ``_epoch``. Linear readers may use it as it is.
         """
-        return self._runs(self.stored(), self.column_names if columns is None else columns)
+        stored = self.stored_of([self.desc.table_id], within)
+        return self._runs(stored, self.column_names if columns is None else columns)
 
     def lookup(
         self,
@@ -84,6 +94,7 @@ class StorageTable:
         columns: Sequence[str] | None = None,
         *,
         broadcast: bool = True,
+        within: Within | None = None,
     ) -> DataFrame:
         """The unmerged rows whose columns equal those of some key; no Spark action.
 
@@ -94,6 +105,7 @@ class StorageTable:
         null_safe : whether NULL equals NULL, for all pairs or for each.
         columns : the columns wanted; all by default.
         broadcast : send the keys to every task, so that the state is read where it lies and not shuffled.
+        within : the values of one of the state's columns in ``on``, where they are known.
 
         Returns
         -------
@@ -107,7 +119,8 @@ class StorageTable:
         safe = [null_safe] * len(on) if isinstance(null_safe, bool) else list(null_safe)
         # Names of its own for the keys: both sides may call a column the same.
         wrapped = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(on)])
-        runs = self._runs(self.stored(), list(dict.fromkeys([*wanted, *(ours for ours, _ in on)])))
+        stored = self.stored_of([self.desc.table_id], within)
+        runs = self._runs(stored, list(dict.fromkeys([*wanted, *(ours for ours, _ in on)])))
         condition: Column | None = None
         for n, ((ours, _), nulls_match) in enumerate(zip(on, safe, strict=True)):
             left, right = F.col(quoted(ours)), F.col(f"{_LOOKUP}{n}")

@@ -11,14 +11,16 @@ from pyspark.sql import functions as F
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.planner.nodes import Scan, quoted, walk
 from jobs.relations import view_columns
+from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError, SourceError
 from state_lib.state_store import StateStore
 
-#: Up to this many changed bytes (as files in the log) a change set is sent to every task.
-BROADCAST_BYTES = 64 * 1024 * 1024
+#: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
+#: written and committed by the driver.
+SMALL_CHANGE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class EpochInputs:
     Parameters
     ----------
     versions : what the upstream views have come to in this epoch, and in the epochs before.
+    state_is_large : whether reading the view's state costs more than the jobs it takes to skip most of it.
     ranges : what was found to have changed in a source between two versions, shared by the views of a run.
     """
 
@@ -39,6 +42,7 @@ class EpochInputs:
     versions: Mapping[str, ViewVersions]
     rows_in: dict[str, tuple[int, int]] = field(default_factory=dict)
     changed_bytes: int = 0
+    state_is_large: bool = False
     ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
 
     @property
@@ -57,6 +61,11 @@ class EpochInputs:
             raise EpochError(f"epoch {last} of view {self.view.name} is not in the catalog; rebuild with --full-refresh")
         return entry
 
+    @property
+    def is_small(self) -> bool:
+        """Whether little enough changed for the driver to hold it."""
+        return self.changed_bytes <= SMALL_CHANGE_BYTES
+
     def check(self) -> dict[str, ChangeRange]:
         """Look at what changed, and raise before anything is written if it cannot be read."""
         found: dict[str, ChangeRange] = {}
@@ -65,7 +74,7 @@ class EpochInputs:
             if name in self.catalog.views:
                 continue
             if since is None:
-                self._source(name)
+                self.changed_bytes += table_bytes(self._source(name).path)
                 continue
             found[name] = self._range(name, self._pin(since, name), self._pin(self.epoch, name))
             self.rows_in[name] = (found[name].rows_inserted, found[name].rows_deleted)

@@ -8,41 +8,46 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from jobs import failpoints
 from jobs.catalog.entries import ViewEntry
+from jobs.epoch.published import OP, Published, append_changes, merge_changes
 from jobs.epoch.sessions import transaction
-from jobs.epoch.view_epoch import app_id, epoch_txn_version, plan_of
+from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
-from jobs.sources.delta_log import DeltaLog, rows_changed, table_facts, transaction_version
-from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, VIEW_KEY, WEIGHT_COLUMN
+from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_facts, transaction_version
+from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.errors import EpochError
+from state_lib.row_encoding import parse_type
+from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The published table's version, and the rows that entered and left it."""
-
-    version: int
-    rows_inserted: int
-    rows_deleted: int
+#: A view up to this size is merged into by the driver; a larger one by Spark, which rewrites only rows and not files.
+_DRIVER_BYTES = 64 * 1024 * 1024
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
     """Create the empty Delta table of a view, change data feed on."""
     plan = plan_of(view)
-    columns = [f"{quoted(o.name)} {plan.field_named(o.column).data_type}" for o in plan.output]
-    columns.append(f"{quoted(VIEW_KEY)} BINARY COMMENT 'identity of the row, not part of the view'")
     properties = {"delta.enableChangeDataFeed": "true"}
+    note = "identity of the row, not part of the view"
+    if written_by_driver(view):
+        fields = [T.StructField(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
+        schema = T.StructType([*fields, T.StructField(VIEW_KEY, T.BinaryType(), metadata={"comment": note})])
+        create_plain_table(path, schema, properties, comment=view.comment)
+        return
+    columns = [f"{quoted(o.name)} {plan.field_named(o.column).data_type}" for o in plan.output]
+    columns.append(f"{quoted(VIEW_KEY)} BINARY COMMENT '{note}'")
     if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
         properties["delta.columnMapping.mode"] = "name"
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
@@ -50,6 +55,13 @@ def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None
     session.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} TBLPROPERTIES ({listed})"
     )
+
+
+def written_by_driver(view: ViewEntry) -> bool:
+    """Whether the view's columns have names and types that can be written without Spark."""
+    plan = plan_of(view)
+    plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
+    return plain and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
 
 def _literal(text: str) -> str:
@@ -65,35 +77,60 @@ def published(path: str, view: ViewEntry, epoch: int) -> Published | None:
     return Published(table_facts(path).version, 0, 0)
 
 
-def publish(session: SparkSession, path: str, store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> Published:
+def publish(
+    session: SparkSession,
+    path: str,
+    store: StateStore,
+    view: ViewEntry,
+    epoch: int,
+    commit: StateCommit,
+    *,
+    small: bool = False,
+) -> Published:
     """Apply the change set of an epoch to the published table.
 
     Parameters
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
     path : the published table.
-    store, state_version : the state that holds the change set, and the version it was committed as.
+    store, commit : the state that holds the change set, and the commit that wrote it.
+    small : the change set fits into the driver's memory many times over.
     """
     done = published(path, view, epoch)
     if done is not None:
         return done
     first = view.last_epoch is None
+    new_generation = first and view.generation > 0
     if first:
         create_view_table(session, path, view)
     failpoints.reached("before_publish")
-    changes = _changes(store, view, epoch, state_version)
-    version_before = table_facts(path).version
+    only_inserts = first or plan_of(view).append_only
+    if small and not new_generation and written_by_driver(view) and (only_inserts or table_bytes(path) <= _DRIVER_BYTES):
+        rows = _computed_changes(store, view, commit.stored)
+        if rows is None:
+            rows = _changes(store, view, epoch, commit.version).toArrow()
+        apply = append_changes if only_inserts else merge_changes
+        return apply(path, rows, app_id(view), epoch_txn_version(epoch))
+    changes = _changes(store, view, epoch, commit.version)
+    mode = None if not only_inserts else "overwrite" if new_generation else "append"
+    return _publish_by_spark(session, path, changes, view, epoch, mode)
+
+
+def _publish_by_spark(
+    session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, epoch: int, mode: str | None
+) -> Published:
+    """Apply changes of any size: nothing but insertions by appending them, others (``mode`` None) by MERGE."""
     txn_version = epoch_txn_version(epoch)
+    version_before = table_facts(path).version
     try:
-        if first or plan_of(view).append_only:
-            # Nothing but insertions: an append needs no look at the table. A new generation replaces the old rows.
-            mode = "overwrite" if first and view.generation > 0 else "append"
-            writer = changes.drop("_op").write.format("delta").mode(mode)
+        if mode is None:
+            _merge(session, path, changes, view, txn_version)
+        else:
+            writer = changes.drop(OP).write.format("delta").mode(mode)
             if mode == "overwrite":
+                # A new generation replaces the rows of the old one, and may have other columns.
                 writer = writer.option("overwriteSchema", "true")
             writer.option("txnAppId", app_id(view)).option("txnVersion", txn_version).save(path)
-        else:
-            _merge(session, path, changes, view, txn_version)
     except PySparkException as error:
         if "ConcurrentTransaction" in str(error):
             raise EpochError(f"view {view.name}: another run published epoch {epoch} at the same time; run again") from error
@@ -117,6 +154,24 @@ def _merge(session: SparkSession, path: str, changes: DataFrame, view: ViewEntry
             f"WHEN NOT MATCHED AND c._op > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
         )
     session.catalog.dropTempView("_relstate_changes")
+
+
+def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | None) -> pa.Table | None:
+    """As :func:`_changes`, out of rows that were computed just now; ``None`` where only the state has them all.
+
+    A view without a stream key needs to know how many copies of a row it held before.
+    """
+    plan = plan_of(view)
+    slots = {o.name: store.slots_of(view.tables[-1].table_id).of(o.column).plain_slot for o in plan.output}
+    if stored is None or plan.stream_key is None or None in slots.values():
+        return None
+    own = stored.filter(pc.equal(stored[TABLE_ID], view.tables[-1].table_id))
+    there = own.filter(pc.greater(own[WEIGHT_COLUMN], 0))
+    gone = own.filter(pc.less(own[WEIGHT_COLUMN], 0))
+    gone = gone.filter(pc.invert(pc.is_in(gone[KEY], value_set=there[KEY].combine_chunks())))
+    rows = pa.concat_tables([there, gone])
+    names = [*slots, VIEW_KEY, OP]
+    return pa.table([*(rows[slot] for slot in slots.values()), rows[KEY], rows[WEIGHT_COLUMN]], names=names)
 
 
 def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:

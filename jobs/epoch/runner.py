@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
-from jobs.epoch import publish as publishing
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
+from jobs.epoch.publish import publish
+from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
@@ -39,7 +40,7 @@ from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
 
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
-SMALL_BYTES = 64 * 1024 * 1024
+SMALL_BYTES = 32 * 1024 * 1024
 
 
 class EpochRunner:
@@ -266,7 +267,9 @@ class EpochRunner:
         in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
         if view.last_epoch is not None:
             inputs.rows_in.update(in_step)
-        session = self._session(view, self._workload(view, inputs))
+        workload = self._workload(view, inputs)
+        session = self._session(view, workload)
+        inputs.state_is_large = workload is Workload.LARGE
         inputs.spark = session
         before = None if view.last_epoch is None else state.versions_at(view.name)
         path = self._warehouse.state_path(view)
@@ -275,7 +278,7 @@ class EpochRunner:
         commit = committed(path, view, epoch.epoch) or compute_and_commit(inputs, path, before)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, view, epoch, commit, before)
+        done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)
         seconds["publish"] = time.perf_counter() - started
         state_version = commit.version if commit else (before.state_version if before else None)
         view_version = done.version if done else (before.view_version if before else None)
@@ -297,10 +300,12 @@ class EpochRunner:
         return report, ViewVersions(state_version, view_version)
 
     def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
-        if inputs.is_backfill or view.strategy == "full":
+        if view.strategy == "full":
             return Workload.FULL
-        state_bytes = table_bytes(self._warehouse.state_path(view))
-        return Workload.SMALL if inputs.changed_bytes + state_bytes <= SMALL_BYTES else Workload.LARGE
+        state_bytes = 0 if inputs.is_backfill else table_bytes(self._warehouse.state_path(view))
+        if inputs.changed_bytes + state_bytes <= SMALL_BYTES:
+            return Workload.SMALL
+        return Workload.FULL if inputs.is_backfill else Workload.LARGE
 
     def _publish(
         self,
@@ -309,13 +314,15 @@ class EpochRunner:
         epoch: EpochEntry,
         commit: StateCommit | None,
         before: ViewVersions | None,
-    ) -> publishing.Published | None:
+        *,
+        small: bool,
+    ) -> Published | None:
         first = before is None or before.view_version is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
         store = StateStore(session, self._warehouse.state_path(view), view.tables)
         path = self._warehouse.view_path(view.name)
-        return publishing.publish(session, path, store, view, epoch.epoch, commit.version)
+        return publish(session, path, store, view, epoch.epoch, commit, small=small)
 
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
         """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""

@@ -41,8 +41,13 @@ def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Work
         session.conf.set(key, value)
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
     if workload is Workload.SMALL:
+        session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    # Files are listed by the driver, which knows their paths from the log: no job to list them.
+    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
+    # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own.
+    session.conf.set("spark.sql.files.openCostInBytes", "65536")
     # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # Silently skipped files would be silently wrong views.

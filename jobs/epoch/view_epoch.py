@@ -6,13 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import failpoints
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
-from jobs.epoch.inputs import BROADCAST_BYTES, EpochInputs
+from jobs.epoch.inputs import EpochInputs
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, walk
@@ -28,10 +29,14 @@ from state_lib.table_schema import StateTableDesc
 
 @dataclass(frozen=True, slots=True)
 class StateCommit:
-    """What the state commit of a view at an epoch wrote: its Delta version, rows by table id."""
+    """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
+
+    ``stored`` are the rows themselves, where this process has computed them just now and holds them.
+    """
 
     version: int
     rows: dict[int, int]
+    stored: pa.Table | None = None
 
 
 def app_id(view: ViewEntry) -> str:
@@ -111,7 +116,8 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
         scan=inputs.scan,
         tables=tables,
         full_query=lambda node: _full_difference(inputs, node, before),
-        broadcast_changes=inputs.changed_bytes <= BROADCAST_BYTES,
+        broadcast_changes=inputs.is_small,
+        collect_shared=inputs.is_small and inputs.state_is_large,
     )
     digest = _digest(view, inputs.epoch, last)
     metadata = json.dumps({"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest})
@@ -121,14 +127,15 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
         if changes is None and not mem_tables and not inputs.is_backfill:
             return None
         failpoints.reached("before_state_commit")
-        version = store.append(
-            epoch,
-            mem_tables,
-            txn_app_id=app_id(view),
-            txn_version=epoch_txn_version(epoch),
-            user_metadata=metadata,
-            partitions=int(spark.conf.get("spark.sql.shuffle.partitions") or 2),
-        )
+        app, number = app_id(view), epoch_txn_version(epoch)
+        stored = store.compute(epoch, mem_tables) if inputs.is_small and store.is_plain else None
+        if stored is not None:
+            version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata)
+        else:
+            tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+            version = store.append(
+                epoch, mem_tables, txn_app_id=app, txn_version=number, user_metadata=metadata, partitions=tasks
+            )
     except PySparkException as error:
         raise _explained(view, epoch, error) from error
     failpoints.reached("after_state_commit")
@@ -139,7 +146,7 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
             f"epoch {epoch} of view {view.name} was committed by another run with other data (run {written.get('run_id')}); "
             "run again"
         )
-    return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()})
+    return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()}, stored)
 
 
 def _digest(view: ViewEntry, epoch: EpochEntry, last: int | None) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import GroupFrames, Tables, only
+from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import decimal_parts, value_column
@@ -27,7 +27,7 @@ def fold(
     position: int,
     delta: DataFrame,
     tables: Tables,
-    affected: DataFrame,
+    affected: Affected,
     frames: GroupFrames,
 ) -> None:
     """Write the changed counts; add the call's old and new value per group to the frames."""
@@ -48,7 +48,12 @@ def fold(
         if node.group:
             on = [(name, name) for name in node.group]
             runs = table.storage.lookup(
-                affected, on, null_safe=[True] * len(on), columns=names, broadcast=ctx.broadcast_changes
+                affected.groups,
+                on,
+                null_safe=[True] * len(on),
+                columns=names,
+                broadcast=ctx.broadcast_changes,
+                within=affected.within,
             )
         else:
             runs = table.storage.runs(names)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from jobs.operators.context import columns_of
 from jobs.planner.state_tables import CallStrategy
 from state_lib.state_table import StateTable
+from state_lib.within import Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class Tables:
         """Value state tables by call position; -1 is the table that only counts the rows of groups."""
         tables = {p: t for p, t in self.by_call.items() if self.strategies[p] is CallStrategy.VALUE}
         return {-1: self.group_rows} if self.group_rows is not None else tables
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """The groups that an epoch changes: their distinct keys, and what a lookup of them can skip by."""
+
+    groups: DataFrame
+    within: Within | None
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import GroupFrames, Tables, only
+from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.operators.materialized_input import old_and_new
 from jobs.planner.nodes import AggCall, Aggregate
@@ -19,9 +19,7 @@ from jobs.planner.state_tables import CallStrategy
 _VERSION = "_version"
 
 
-def fold(
-    ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: DataFrame, frames: GroupFrames
-) -> None:
+def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
     """Write the changed input rows; add the old and new value of every such call per group to the frames."""
     if tables.input is None:
         return

@@ -21,7 +21,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import GroupFrames, Tables, only
+from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, decimal_parts, sum_type
@@ -30,7 +30,7 @@ from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
 
-def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> DataFrame:
+def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected:
     """Fold the change per group, add the frames of change and old state; returns the affected groups."""
     group = columns_of(node.group)
     folds = [F.sum(WEIGHT).alias(f"_d{GROUP_ROWS}")]
@@ -44,7 +44,8 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
             picks[f"_d{name}_{position}"] = only(f"_d{name}_{position}")
     folded = ctx.share(delta.groupBy(*group).agg(*folds))
     frames.add(folded, picks)
-    affected = folded.select(*group)
+    first = node.group[:1]
+    affected = Affected(folded.select(*group), ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True))
     if ctx.is_backfill:
         for position, table in tables.value_tables.items():
             names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
@@ -52,7 +53,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
             frames.measures[f"_old_state_{position}"] = F.first(F.struct(*fields))
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
-    old = lookup_several(stored, affected, node.group, broadcast=ctx.broadcast_changes)
+    old = lookup_several(stored, affected.groups, node.group, broadcast=ctx.broadcast_changes, within=affected.within)
     newest = {
         f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}") for n, position in enumerate(tables.value_tables)
     }

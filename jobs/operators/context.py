@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from state_lib.constants import WEIGHT
+from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
+from state_lib.within import Within
 
 
 @dataclass(slots=True)
@@ -30,6 +33,8 @@ class EpochContext:
     full_query : runs a query in full and gives its difference to what the view holds.
     broadcast_changes : whether change sets are small enough to be sent to every task. A lookup then reads the state
         once, where it lies; without it Spark chooses the join.
+    collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, which pays
+        where the state is large, as lookups then skip what cannot hold their keys.
     """
 
     spark: SparkSession
@@ -39,20 +44,48 @@ class EpochContext:
     tables: Mapping[PlanNode, Sequence[StateTable]]
     full_query: Callable[[FullQuery], DataFrame | None]
     broadcast_changes: bool = True
+    collect_shared: bool = False
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
+    _rows: dict[int, pa.Table] = field(default_factory=dict)
 
     def share(self, df: DataFrame) -> DataFrame:
         """The same rows, computed once however many consumers they have.
 
-        A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use.
+        A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use. With
+        ``collect_shared`` the rows are computed now and held by the driver, so that lookups know what they look for.
         """
         known = self._shared.get(id(df))
         if known is not None:
             return known[1]
-        shared = df.localCheckpoint(eager=False)
+        if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
+            rows = df.toArrow()
+            shared = self.spark.createDataFrame(rows, df.schema)
+            self._rows[id(shared)] = rows
+        else:
+            shared = df.localCheckpoint(eager=False)
         self._shared[id(df)] = (df, shared)
         self._shared[id(shared)] = (shared, shared)
         return shared
+
+    def is_empty(self, df: DataFrame) -> bool:
+        """Whether a shared frame is known to have no rows."""
+        rows = self._rows.get(id(df))
+        return rows is not None and rows.num_rows == 0
+
+    def within(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> Within | None:
+        """What a lookup by a shared frame looks for, where that is known.
+
+        Parameters
+        ----------
+        df : a frame that was shared.
+        on : pairs of a state column and the column of the frame it equals, as the state is sorted.
+        null_safe : whether NULL equals NULL.
+        """
+        rows = self._rows.get(id(df))
+        if rows is None or not on:
+            return None
+        ours, theirs = on[0]
+        return Within.of(ours, rows[theirs], null_safe=null_safe)
 
     def small(self, df: DataFrame) -> DataFrame:
         """A change set as the build side of a lookup."""

@@ -19,6 +19,7 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Join
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
+from state_lib.within import Within
 
 LEFT_WEIGHT = "_left_weight"
 RIGHT_WEIGHT = "_right_weight"
@@ -31,13 +32,19 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     if left is not None:
         left = ctx.share(left)
         left_table.write(left)
+        left = None if ctx.is_empty(left) else left
     if right is not None:
         right = ctx.share(right)
         right_table.write(right)
+        right = None if ctx.is_empty(right) else right
     if left is not None and not ctx.is_backfill:
-        pairs.append(match(node, weighted_runs(right_table, RIGHT_WEIGHT), ctx.small(weighted(left, LEFT_WEIGHT))))
+        within = ctx.within(left, [(key.right, key.left) for key in node.keys if not key.null_safe])
+        stored = weighted_runs(right_table, RIGHT_WEIGHT, within)
+        pairs.append(match(node, stored, ctx.small(weighted(left, LEFT_WEIGHT))))
     if right is not None and not ctx.is_backfill:
-        pairs.append(match(node, weighted_runs(left_table, LEFT_WEIGHT), ctx.small(weighted(right, RIGHT_WEIGHT))))
+        within = ctx.within(right, [(key.left, key.right) for key in node.keys if not key.null_safe])
+        stored = weighted_runs(left_table, LEFT_WEIGHT, within)
+        pairs.append(match(node, stored, ctx.small(weighted(right, RIGHT_WEIGHT))))
     if left is not None and right is not None:
         pairs.append(match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT)))
     if not pairs:
@@ -52,10 +59,10 @@ def weighted(change_set: DataFrame, weight: str) -> DataFrame:
     return change_set.withColumnRenamed(WEIGHT, weight)
 
 
-def weighted_runs(table: StateTable, weight: str) -> DataFrame:
-    """The unmerged rows of a side as of the last epoch, their weight under a side's name."""
+def weighted_runs(table: StateTable, weight: str, within: Within | None = None) -> DataFrame:
+    """The unmerged rows of a side as of the last epoch, their weight under a side's name; those that can matter."""
     columns = [c.name for c in table.desc.schema.columns]
-    runs = table.storage.runs(columns)
+    runs = table.storage.runs(columns, within)
     return runs.select(*columns_of(columns), F.col(STATE_WEIGHT).alias(weight))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.operators.aggregate_group import Affected
 from jobs.operators.context import EpochContext, columns_of, repeat_by_weight
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
@@ -17,7 +18,7 @@ def old_and_new(
     table: StateTable,
     partition: Sequence[str],
     changed: DataFrame,
-    affected: DataFrame,
+    affected: Affected,
     version: str,
 ) -> DataFrame:
     """The rows of the affected partitions twice: once as of the last epoch and once with the change.
@@ -42,7 +43,12 @@ def old_and_new(
         if partition:
             on = [(name, name) for name in partition]
             runs = table.storage.lookup(
-                affected, on, null_safe=[True] * len(on), columns=names, broadcast=ctx.broadcast_changes
+                affected.groups,
+                on,
+                null_safe=[True] * len(on),
+                columns=names,
+                broadcast=ctx.broadcast_changes,
+                within=affected.within,
             )
         else:
             runs = table.storage.runs(names)

@@ -31,6 +31,7 @@ from jobs.planner.nodes import Join, PlanNode, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.join_record_state import NUM_ASSOCIATIONS
 from state_lib.state_table import StateTable
+from state_lib.within import Within
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"
@@ -67,7 +68,8 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     )  # fmt: skip
     for side in sides:
         if side.delta is not None:
-            side.delta = ctx.share(consolidate(side.delta, side.columns))
+            shared = ctx.share(consolidate(side.delta, side.columns))
+            side.delta = None if ctx.is_empty(shared) else shared
     if not ctx.is_backfill:
         _read_touched(ctx, node, *sides)
     pairs = _pairs(ctx, node, *sides)
@@ -96,11 +98,25 @@ def _read_touched(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> N
         on = list(zip(side.key_columns, other.key_columns, strict=True))
         null_safe = [key.null_safe for key in node.keys]
         if on:
-            runs = side.table.storage.lookup(keys, on, null_safe=null_safe, columns=names, broadcast=ctx.broadcast_changes)
+            runs = side.table.storage.lookup(
+                keys,
+                on,
+                null_safe=null_safe,
+                columns=names,
+                broadcast=ctx.broadcast_changes,
+                within=_within(ctx, node, side, other),
+            )
         else:
             runs = side.table.storage.runs(names)
         summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
         side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
+
+
+def _within(ctx: EpochContext, node: Join, stored: _Side, changed: _Side) -> Within | None:
+    """What of a side's state the other side's change set can meet."""
+    assert changed.delta is not None
+    keys = zip(node.keys, stored.key_columns, changed.key_columns, strict=True)
+    return ctx.within(changed.delta, [(ours, theirs) for key, ours, theirs in keys if not key.null_safe])
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -110,7 +126,9 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
         if side.delta is None or ctx.is_backfill:
             continue
         # The other side's stored rows: the records just looked up where it is counted, else its unmerged runs.
-        stored = other.touched if other.touched is not None else weighted_runs(other.table, other.weight)
+        stored = other.touched
+        if stored is None:
+            stored = weighted_runs(other.table, other.weight, _within(ctx, node, other, side))
         stored = stored.select(*columns_of(other.columns), other.weight)
         flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
         found.append((match(node, stored, ctx.small(weighted(side.delta, side.weight))), flags))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.operators.aggregate_group import Affected
 from jobs.operators.context import EpochContext, consolidate
 from jobs.operators.materialized_input import old_and_new
 from jobs.operators.ordering import by_order_then_all
@@ -25,7 +26,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     (table,) = ctx.tables[node]
     changed = ctx.share(consolidate(child, node.child.column_names))
     table.write(changed)
-    versions = ctx.share(old_and_new(ctx, table, (), changed, changed, _VERSION))
+    versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None), _VERSION))
     outputs = []
     for version, weight in (("old", -1), ("new", 1)):
         if version == "old" and ctx.is_backfill:

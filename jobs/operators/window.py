@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.operators.aggregate_group import Affected
 from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.operators.materialized_input import old_and_new
 from jobs.operators.ordering import by_order_then_all
@@ -26,7 +27,9 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     (table,) = ctx.tables[node]
     changed = ctx.share(consolidate(child, node.child.column_names))
     table.write(changed)
-    affected = changed.select(*columns_of(node.partition)).distinct()
+    first = node.partition[:1]
+    within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)
+    affected = Affected(changed.select(*columns_of(node.partition)).distinct(), within)
     versions = ctx.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
     outputs = []
     for version, weight in (("old", -1), ("new", 1)):

@@ -17,8 +17,18 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
+from jobs.sources.change_files import (
+    CHANGE_TYPE,
+    INSERTIONS,
+    ChangeFile,
+    change_files,
+    full_path,
+    read_changes,
+    readable_as_files,
+)
 from jobs.sources.delta_log import DeltaLog, TableFacts, rows_changed, table_facts
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.errors import SourceError
@@ -56,7 +66,10 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRange:
-    """The commits between two pins: rows and bytes they changed, and the files they appended."""
+    """The commits between two pins: rows and bytes they changed, and the files they appended.
+
+    ``files`` are the files that hold the changes, where they can be read as they are; ``None`` where Delta must.
+    """
 
     rows_inserted: int
     rows_deleted: int
@@ -64,6 +77,7 @@ class ChangeRange:
     appended: tuple[tuple[str, int], ...]
     only_appends: bool
     has_change_feed: bool
+    files: tuple[ChangeFile, ...] | None = None
 
 
 class DeltaSource:
@@ -124,6 +138,7 @@ class DeltaSource:
         appended: list[tuple[str, int]] = []
         files: list[str] = []
         only_appends = True
+        changed: list[ChangeFile] | None = [] if readable_as_files(facts.properties, facts.partition_columns) else None
         for version in range(since.version + 1, until.version + 1):
             actions = self.log.commit(version)
             plus, minus = rows_changed(actions)
@@ -147,6 +162,8 @@ class DeltaSource:
             read = recorded or [*adds, *removes]
             files += [f["path"] for f in read if "://" not in f["path"] and not f["path"].startswith("file:")]
             changed_bytes += sum(int(f.get("size") or 0) for f in read)
+            of_commit = change_files(actions)
+            changed = None if changed is None or of_commit is None else [*changed, *of_commit]
             appended += [(a["path"], int(json.loads(a.get("stats") or "{}").get("numRecords", -1))) for a in adds]
         gone = self.log.missing_files(files)
         if gone:
@@ -155,7 +172,10 @@ class DeltaSource:
                 f"gone (vacuumed away), the first is {gone[0]}; {rebuild}, and keep files longer than the time between "
                 "two runs (delta.deletedFileRetentionDuration)"
             )
-        return ChangeRange(inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed)
+        read_as_files = None if changed is None else tuple(changed)
+        return ChangeRange(
+            inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed, read_as_files
+        )
 
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The table as of a pin, without weights and hidden columns."""
@@ -175,6 +195,8 @@ class DeltaSource:
             return None
         if found.only_appends and (with_row_id or not found.has_change_feed):
             return self._appended(spark, until, found, with_row_id=with_row_id)
+        if found.files is not None:
+            return read_changes(spark, self.path, found.files, struct_of(until)) if found.files else None
         try:
             feed = (
                 spark.read.format("delta")
@@ -188,7 +210,7 @@ class DeltaSource:
                 f"source {self.name} ({self.path}): the changes between versions {since.version} and {until.version} "
                 f"cannot be read: {str(error).splitlines()[0]}"
             ) from error
-        insertion = F.col("_change_type").isin("insert", "update_postimage")
+        insertion = F.col(CHANGE_TYPE).isin(*INSERTIONS)
         weight = F.when(insertion, F.lit(1)).otherwise(F.lit(-1)).cast("bigint")
         columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
         return feed.select(*columns, weight.alias(WEIGHT))
@@ -201,14 +223,14 @@ class DeltaSource:
 
         Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
         """
-        schema = self.snapshot(spark, pin).schema
+        schema = struct_of(pin)
         properties = self.facts(pin.version).properties
         if properties.get("delta.columnMapping.mode", "none") != "none":
             raise SourceError(
                 f"source {self.name} ({self.path}) maps column names and has no key or no change data feed, so its new "
                 "files cannot be read one by one; set delta.enableChangeDataFeed and declare a PRIMARY KEY"
             )
-        paths = [f if "://" in f or f.startswith("file:") else f"{self.path}/{unquote(f)}" for f, _ in files]
+        paths = [full_path(self.path, f) for f, _ in files]
         if paths:
             rows = spark.read.schema(schema).option("basePath", self.path).parquet(*paths)
         else:
@@ -218,6 +240,11 @@ class DeltaSource:
         if not with_row_id:
             return rows.select(*columns, weight)
         return rows.select(*columns, _row_id(files, pin.serial_base_ms).alias(ROW_ID), weight)
+
+
+def struct_of(pin: Pin) -> T.StructType:
+    """The columns of a source as of a pin, as Spark types."""
+    return T.StructType.fromJson(json.loads(pin.schema_json))
 
 
 def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from state_lib.delta_layout import create_table_sql, indexed_columns
+from state_lib.delta_layout import indexed_columns, table_reference
 from state_lib.errors import PlanError, StateError, WarehouseError
 from state_lib.slots import Slot, assign_slots
 from state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict, descs_from_json, descs_to_json
@@ -82,7 +82,7 @@ def test_statistics_are_kept_for_the_epoch_and_leading_key_columns() -> None:
 
 def test_a_path_that_sql_cannot_name_is_refused() -> None:
     with pytest.raises(StateError, match="backtick"):
-        create_table_sql("/a`b", assign_slots([]), [])
+        table_reference("/a`b")
 
 
 def test_table_ids_follow_the_walk_and_are_never_reused() -> None:

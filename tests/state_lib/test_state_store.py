@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +18,7 @@ from state_lib.row_encoding import decode_row, encoded_parts
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import descs_from_json
 from state_lib.table_schema import KeyPart, MergeRule
+from state_lib.within import Within
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +53,7 @@ def test_an_epoch_is_one_commit_of_sorted_files_one_a_table_and_vnode(spark: Spa
     assert [(c.version, c.user_metadata) for c in latest_commits(spark, store.path)] == [
         (2, "epoch 2"), (1, "epoch 1"), (0, None),
     ]  # fmt: skip
-    first = store.frame(1)
+    first = store.stored([3, 9], 1)
     assert len(first.inputFiles()) == 4 + 2
     files = first.select("table_id", "vnode", "key", "epoch", F.input_file_name().alias("file")).collect()
     assert {row["epoch"] for row in files} == {1}
@@ -113,7 +114,7 @@ def plan_of(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
 def test_reads_prune_partitions_and_columns(spark: SparkSession, store: StateStore, capsys: pytest.CaptureFixture[str]) -> None:
     keys = spark.range(3).selectExpr("id AS k")
     plan = plan_of(store.storage_table(3, version=2).lookup(keys, [("id", "k")], columns=["weight"]), capsys)
-    assert re.search(r"PartitionFilters: \[.*table_id#\d+ = 3", plan)
+    assert "table_id=9" not in plan
     assert "ReadSchema: struct<epoch:bigint,weight:bigint,bigint_1:bigint,int_1:int>" in plan
     assert "BroadcastHashJoin" in plan
     plan = plan_of(store.storage_table(3).scan({"id": 8}, ["name"]), capsys)
@@ -121,8 +122,35 @@ def test_reads_prune_partitions_and_columns(spark: SparkSession, store: StateSto
     assert "key:binary" not in plan
 
 
-def test_one_frame_serves_all_reads_of_a_version(store: StateStore) -> None:
-    assert store.frame(1) is store.frame(1)
+def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSession, store: StateStore) -> None:
+    written = [(f.table_id, f.rows) for f in store.files.at(2) if f.lower["epoch"] == 2]
+    assert written == [(3, 1), (9, 2), (9, 1)] or written == [(3, 1), (9, 1), (9, 2)]
+    table = store.state_table(3, epoch=3)
+    table.write(spark.sql("SELECT 1000L AS id, 'new' AS name, 1 AS weight, 1L AS _weight"))
+    rows = store.compute(3, [table.mem_table])
+    ids = {"txn_app_id": "store", "txn_version": 3, "user_metadata": "epoch 3"}
+    version = store.append_computed(3, rows, **ids)
+    assert version == 3
+    assert store.append_computed(3, rows, **ids) == version, "a repetition finds its own commit"
+    with pytest.raises(StateError, match="committed version 3 or a later one with other data"):
+        store.append_computed(3, rows, **{**ids, "user_metadata": "other"})
+    assert store.storage_table(3, version=3).get_row(1000, "new")["weight"] == 1
+    assert spark.read.format("delta").load(store.path).where("epoch = 3").count() == 1
+
+
+def test_a_lookup_skips_files_that_cannot_hold_its_values(spark: SparkSession, store: StateStore) -> None:
+    def files_read(values: list[int]) -> int:
+        within = Within.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)
+        rows = store.storage_table(3, version=2).runs(within=within)
+        assert {row["id"] for row in rows.collect()} == set(values) & set(range(100))
+        return len(rows.inputFiles())
+
+    assert files_read([2000]) == 0
+    assert files_read([]) == 0
+    assert files_read([7]) > files_read([99])
+    assert Within.of("id", pa.chunked_array([[1, None]]), null_safe=True) is None
+    assert Within.of("id", pa.chunked_array([[1, None]]), null_safe=False) == Within("id", (1,))
+    assert Within.of("x", pa.chunked_array([[0.5]]), null_safe=True) is None
 
 
 def test_the_delta_table_explains_itself(spark: SparkSession, store: StateStore) -> None:

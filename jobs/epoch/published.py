@@ -1,0 +1,66 @@
+"""Small change sets applied to a published table by the driver: one commit of delta-rs and no Spark job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from jobs.sources.delta_log import table_facts
+from state_lib.constants import VIEW_KEY
+from state_lib.small_commits import commit_once, committing
+
+#: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
+OP = "_op"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The published table's version, and the rows that entered and left it."""
+
+    version: int
+    rows_inserted: int
+    rows_deleted: int
+
+
+def append_changes(path: str, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+    """Append rows that are all new. ``changes``: the view's columns, ``_key`` and ``_op``."""
+    rows = changes.drop_columns([OP])
+
+    def write(table: DeltaTable) -> dict[str, Any]:
+        write_deltalake(table, rows, mode="append", commit_properties=committing(app_id, txn_version))
+        return {"num_target_rows_inserted": rows.num_rows}
+
+    return _committed(path, app_id, txn_version, write)
+
+
+def merge_changes(path: str, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+    """Insert, replace and delete rows by their key. ``changes``: the view's columns, ``_key`` and ``_op``, one row a key."""
+    changes = changes.set_column(changes.schema.get_field_index(OP), OP, changes[OP].cast(pa.int64()))
+
+    def write(table: DeltaTable) -> dict[str, Any]:
+        merging = table.merge(
+            changes,
+            f"v.`{VIEW_KEY}` = c.`{VIEW_KEY}`",
+            source_alias="c",
+            target_alias="v",
+            commit_properties=committing(app_id, txn_version),
+        )
+        merging = merging.when_matched_delete(f"c.`{OP}` < 0")
+        merging = merging.when_matched_update_all(f"c.`{OP}` > 0", except_cols=[OP])
+        merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
+        return merging.execute()
+
+    return _committed(path, app_id, txn_version, write)
+
+
+def _committed(path: str, app_id: str, txn_version: int, write: Any) -> Published:
+    made = commit_once(path, app_id, txn_version, write)
+    if made is None:
+        return Published(table_facts(path).version, 0, 0)
+    version, metrics = made
+    updated = int(metrics.get("num_target_rows_updated", 0))
+    inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
+    return Published(version, inserted, int(metrics.get("num_target_rows_deleted", 0)) + updated)

@@ -1,0 +1,143 @@
+"""Primary keys read from a table's files by the driver: whether rows that came in have keys of their own.
+
+Delta does not enforce a primary key, and a job over a whole source to check a few new rows would cost as much as a
+recompute. So the new keys are compared with each other, and with the keys in the files that can hold them by their
+statistics, as long as those have no more rows than the driver reads in a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
+
+#: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
+SEARCHED_ROWS: Final = 1_000_000
+_WEIGHT: Final = "_weight"
+_COUNT: Final = f"{_WEIGHT}_sum"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyProblem:
+    """A key that is none: its values, and the rows that have it (1: a part of it is NULL)."""
+
+    values: dict[str, Any]
+    rows: int
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
+        return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
+
+
+def has_deletion_vectors(path: str, version: int) -> bool:
+    """Whether some rows of a table's files are not its rows."""
+    return bool(pa.table(DeltaTable(path, version=version).deletion_vectors()).num_rows)
+
+
+def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[str], before: int) -> KeyProblem | None:
+    """The first key that is NULL or not unique once some files' changes are applied to a version of a table."""
+    changes = pa.concat_tables([_weighted_keys(table, file, key) for file in files])
+    null = _null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
+    if null is not None:
+        return null
+    net = changes.group_by(list(key)).aggregate([(_WEIGHT, "sum")])
+    twice = net.filter(pc.greater(net[_COUNT], 1))
+    if twice.num_rows:
+        return _problem(twice, key, twice[_COUNT][0].as_py())
+    new = net.filter(pc.equal(net[_COUNT], 1)).select(list(key))
+    if not new.num_rows:
+        return None
+    there = _search(table, new, key, before)
+    return None if there is None else _problem(there, key, 2)
+
+
+def problem_in_files(table: str, version: int, key: Sequence[str]) -> KeyProblem | None:
+    """The first key of a whole table that is NULL or not unique; the table has no deletion vectors."""
+    paths = [path for path, _, _ in _files(table, version)]
+    if not paths:
+        return None
+    keys = pa.concat_tables([_read(table, path, list(key)) for path in paths])
+    null = _null_key(keys, key)
+    if null is not None:
+        return null
+    counted = keys.group_by(list(key)).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))
+    return _problem(twice, key, twice["count_all"][0].as_py()) if twice.num_rows else None
+
+
+def _search(table: str, new: pa.Table, key: Sequence[str], version: int) -> pa.Table | None:
+    """The first of some keys that a version of a table has already."""
+    lowest, highest = pc.min_max(new[key[0]]).as_py().values()
+    found = [
+        (path, rows)
+        for path, rows, bounds in _files(table, version, key[0])
+        if bounds is None or not (bounds[1] < lowest or bounds[0] > highest)
+    ]
+    if sum(rows for _, rows in found) > SEARCHED_ROWS:
+        return None
+    for path, _ in found:
+        held = _read(table, path, list(key)).cast(new.schema)
+        there = new.join(held, keys=list(key), join_type="left semi", use_threads=False)
+        if there.num_rows:
+            return there
+    return None
+
+
+def _files(table: str, version: int, column: str | None = None) -> list[tuple[str, int, tuple[Any, Any] | None]]:
+    """Path, rows, and least and greatest value of a column (None: not known), of the files of a version."""
+    actions = pa.table(DeltaTable(table, version=version).get_add_actions(flatten=True))
+    names = actions.column_names
+    known = column is not None and f"min.{column}" in names and f"max.{column}" in names
+    lower = actions[f"min.{column}"].to_pylist() if known else [None] * actions.num_rows
+    upper = actions[f"max.{column}"].to_pylist() if known else [None] * actions.num_rows
+    bounds = [None if low is None or high is None else (low, high) for low, high in zip(lower, upper, strict=True)]
+    rows = [n or 0 for n in actions["num_records"].to_pylist()]
+    return list(zip(actions["path"].to_pylist(), rows, bounds, strict=True))
+
+
+def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table:
+    if file.weight:
+        keys = _read(table, file.path, list(key))
+        return keys.append_column(_WEIGHT, pa.array([file.weight] * keys.num_rows, pa.int64()))
+    rows = _read(table, file.path, [*key, CHANGE_TYPE])
+    insertion = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(INSERTIONS, rows.schema.field(CHANGE_TYPE).type))
+    weights = pc.if_else(insertion, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
+    return rows.select(list(key)).append_column(_WEIGHT, weights)
+
+
+def _read(table: str, path: str, columns: list[str]) -> pa.Table:
+    """Some columns of one file, text as plain strings whatever the writer noted."""
+    full = full_path(table, path)
+    filesystem, inside = fs.FileSystem.from_uri(full) if "://" in full else (fs.LocalFileSystem(), full)
+    with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        rows = parquet.read(columns=columns, use_threads=False)
+    fields = [f.with_type(_PLAIN_TYPES.get(f.type, f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
+    return rows.cast(pa.schema(fields)).select(columns)
+
+
+_PLAIN_TYPES: Final = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def _null_key(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
+    for column in key:
+        nulls = keys.filter(pc.is_null(keys[column]))
+        if nulls.num_rows:
+            return _problem(nulls, key, 1)
+    return None
+
+
+def _problem(rows: pa.Table, key: Sequence[str], count: int) -> KeyProblem:
+    return KeyProblem({name: rows[name][0].as_py() for name in key}, count)
