@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -46,6 +47,9 @@ _REWRITE = (
     _OPTIMIZER + "RewriteLateralSubquery",
 )
 _MOST_REWRITES = 20
+_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
+_SUBQUERY = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
+_SEQ = "scala.collection.immutable.Seq"
 _FINISH = (
     # (a AND b) OR (a AND c) hides the equality a of a join.
     _OPTIMIZER + "BooleanSimplification",
@@ -96,13 +100,57 @@ class Catalyst:
 
     def simplify(self, plan: Any) -> Any:
         """Apply the chosen rules, one after the other, to a JVM plan."""
-        plan = self._apply(_PREPARE, plan)
+        return self._apply(_FINISH, self._rewrite(self._apply(_PREPARE, plan)))
+
+    def _rewrite(self, plan: Any) -> Any:
         for _ in range(_MOST_REWRITES):
-            rewritten = self._apply(_REWRITE, plan)
+            rewritten = self._apply(_REWRITE, self._rewrite_subqueries(plan))
             if rewritten.fastEquals(plan):
                 break
             plan = rewritten
-        return self._apply(_FINISH, plan)
+        return plan
+
+    def _rewrite_subqueries(self, plan: Any) -> Any:
+        """Rewrite the plans of all subqueries, innermost first: a rule that turns one into a join sees no other in it."""
+        children = list(items(plan.children()))
+        changed = [self._rewrite_subqueries(child) for child in children]
+        if any(new is not old for new, old in zip(changed, children, strict=True)):
+            plan = plan.withNewChildren(self.seq(changed))
+        if plan.subqueries().isEmpty():
+            return plan
+        arguments = [plan.productElement(n) for n in range(plan.productArity())]
+        replaced = [self._with_rewritten(argument) for argument in arguments]
+        if all(new is old for new, old in zip(replaced, arguments, strict=True)):
+            return plan
+        gateway: Any = self.session.sparkContext._gateway
+        copied = gateway.new_array(self.jvm.java.lang.Object, len(replaced))
+        for n, argument in enumerate(replaced):
+            copied[n] = argument
+        return plan.makeCopy(copied)
+
+    def _with_rewritten(self, argument: Any) -> Any:
+        """An argument of a node (an expression, a sequence of them, or anything else) with its subqueries rewritten."""
+        if self._is_a(argument, _EXPRESSION):
+            return self._rewritten_expression(argument)
+        if self._is_a(argument, _SEQ):
+            old = list(items(argument))
+            new = [self._with_rewritten(element) for element in old]
+            return argument if all(n is o for n, o in zip(new, old, strict=True)) else self.seq(new)
+        return argument
+
+    def _rewritten_expression(self, expression: Any) -> Any:
+        old = list(items(expression.children()))
+        new = [self._rewritten_expression(child) for child in old]
+        if any(n is not o for n, o in zip(new, old, strict=True)):
+            expression = expression.withNewChildren(self.seq(new))
+        if not self._is_a(expression, _SUBQUERY):
+            return expression
+        plan = expression.plan()
+        rewritten = self._rewrite(plan)
+        return expression if rewritten.fastEquals(plan) else expression.withNewPlan(rewritten)
+
+    def _is_a(self, candidate: Any, class_: str) -> bool:
+        return isinstance(candidate, JavaObject) and bool(self.jvm.java.lang.Class.forName(class_).isInstance(candidate))
 
     def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:
         for name in rules:

@@ -1,10 +1,11 @@
 """JVM expressions as Spark SQL text over a plan node's column names.
 
-Three kinds of expressions do not write their own text rightly, and are written here:
+Some expressions do not write their own text rightly, and are written here:
 
 * A constant expression becomes its value: the analyser puts expressions into it that no SQL text stands for.
-* An expression that Spark replaces at run time (``BETWEEN``, ``nvl``, ``date_part``, …) prints the arguments it was analysed with,
-  whatever its columns are called by then. Its text is made from its renamed arguments.
+* An expression that Spark replaces at run time (``BETWEEN``, ``nvl``, ``date_part``, …) prints the arguments it was
+  analysed with, whatever its columns are called by then. Its text is made from its renamed arguments.
+* A lambda function, whose variables get a name.
 * A scalar subquery is the column that its value was joined in as.
 """
 
@@ -36,6 +37,7 @@ _TIME_DEPENDENT = frozenset(
 _REPLACED = frozenset({"Extract"})
 #: Expressions whose text is made of the arguments they were analysed with, and not of their children.
 _KEEPS_ARGUMENTS = "org.apache.spark.sql.catalyst.expressions.InheritAnalysisRules"
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "bigint"})
 _LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
 
 
@@ -72,7 +74,9 @@ class ExpressionWriter:
             text = text.replace(column, written)
         return text
 
-    def _rename(self, expression: Any, names: Mapping[int, str], texts: dict[str, str]) -> Any:
+    def _rename(  # noqa: C901, PLR0911 - one return a kind of expression
+        self, expression: Any, names: Mapping[int, str], texts: dict[str, str]
+    ) -> Any:
         """The expression over the child's columns; ``texts`` gets what stands for the columns that stand for texts."""
         kind = class_name(expression)
         check_deterministic(expression, kind)
@@ -83,9 +87,15 @@ class ExpressionWriter:
             if attribute is None:
                 raise NotIncremental("scalar-subquery", str(expression), "this scalar subquery was not turned into a join")
             return self._attribute(attribute)
+        if kind == "NamedLambdaVariable":
+            return self._attribute(_variable(expression))
         children = list(items(expression.children()))
         if not children:
             return expression
+        if kind == "LambdaFunction":
+            variables = [_variable(v) for v in items(expression.arguments())]
+            left = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
+            return self._standing_for(f"{left} -> {self.sql(expression.function(), names)}", texts)
         folded = self._folded(expression, texts)
         if folded is not None:
             return folded
@@ -118,15 +128,20 @@ class ExpressionWriter:
         if not expression.foldable() or not expression.resolved():
             return None
         _check_below(expression)
-        literal = self._catalyst.companion(_LITERAL)
         try:
-            value = literal.create(expression.eval(None), expression.dataType())
+            return self._standing_for(self.literal(expression.eval(None), expression.dataType()), texts)
         except (PySparkException, Py4JJavaError):
             return None
-        data_type = type_ddl(value.dataType())
-        if data_type.startswith("decimal") and data_type != _written_decimal(str(value.sql())):
-            return self._standing_for(f"CAST({value.sql()} AS {data_type})", texts)
-        return value
+
+    def literal(self, value: Any, data_type: Any) -> str:
+        """A value of Catalyst's as SQL text that Spark reads back as that type."""
+        written = type_ddl(data_type)
+        if isinstance(value, int) and not isinstance(value, bool) and written in _WHOLE_NUMBERS:
+            return f"CAST({value} AS {written})"  # on its way here it has lost which whole number it is
+        text = str(self._catalyst.companion(_LITERAL).create(value, data_type).sql())
+        if written.startswith("decimal") and written != _written_decimal(text):
+            return f"CAST({text} AS {written})"
+        return text
 
     def _keeps_arguments(self, expression: Any) -> bool:
         return bool(self._catalyst.jvm.java.lang.Class.forName(_KEEPS_ARGUMENTS).isInstance(expression))
@@ -190,6 +205,11 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
         current[number] = names[same[0]]
     subqueries = {n: column for n, column in names.items() if n not in kept}
     return {**subqueries, **current}
+
+
+def _variable(variable: Any) -> str:
+    """A lambda variable's name: inner ones hide outer ones, and columns, as they did in the query."""
+    return f"_var_{variable.name()}"
 
 
 def _refers(expression: Any) -> bool:

@@ -148,9 +148,8 @@ class Lowering:
             name = space.unique(str(attribute.name()))
             names[expression_id(attribute)] = name
             columns.append(_field(attribute, name))
-        literal = self._catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
         rows = tuple(
-            tuple(str(literal.create(row.get(n, a.dataType()), a.dataType()).sql()) for n, a in enumerate(attributes))
+            tuple(self._write.literal(row.get(n, a.dataType()), a.dataType()) for n, a in enumerate(attributes))
             for row in items(plan.data())
         )
         return Lowered(Values(rows, tuple(columns)), names)
@@ -246,10 +245,17 @@ class Lowering:
             name = space.unique(str(attribute.name()))
             names[expression_id(attribute)] = name
             generated.append(_field(attribute, name))
-        text = self._write.sql(plan.generator(), child.names)
+        text = self._generator(plan.generator(), child.names)
         if bool(plan.outer()) and text.partition("(")[0].removesuffix("_outer") not in _WITH_OUTER_FORM:
             raise NotIncremental("outer-generator", text, "this generator has no outer form")
         return Lowered(Generate(child.node, text, bool(plan.outer()), tuple(generated)), names)
+
+    def _generator(self, generator: Any, names: Mapping[int, str]) -> str:
+        if class_name(generator) != "ReplicateRows":
+            return self._write.sql(generator, names)
+        # INTERSECT ALL and EXCEPT ALL: the row in the later columns, as often as the first says.
+        times, *row = (self._write.sql(child, names) for child in items(generator.children()))
+        return f"inline(array_repeat(struct({', '.join(row)}), CAST({times} AS INT)))"
 
     # -- joins ----------------------------------------------------------------------------------------------------
 
@@ -365,6 +371,13 @@ class Lowering:
                 columns = [inputs.column(arguments[0], "_value")]
             inner = ", ".join(quoted(c) for c in columns) or "1"
             sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
+        elif class_name(function) == "PivotFirst":
+            # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
+            pivot, value = function.pivotColumn(), function.valueColumn()
+            columns = [inputs.column(pivot, "_pivot"), inputs.column(value, "_value")]
+            literals = [self._write.literal(v, pivot.dataType()) for v in items(function.pivotColumnValues())]
+            picked = [f"first({quoted(columns[1])}, true) FILTER (WHERE {quoted(columns[0])} <=> {v})" for v in literals]
+            sql = f"array({', '.join(picked)})"
         else:
             renamed, columns = inputs.call_over_columns(call, self._catalyst)
             sql = str(renamed.sql())

@@ -1,5 +1,7 @@
-"""Reads every expression text of a plan back with Spark: it must analyse over the node's inputs and have the type it is
-planned with. An epoch runs from the texts alone, so what Spark cannot read back must be found while there is a choice.
+"""Reads every expression text of a plan back with Spark.
+
+A text must analyse over the node's inputs and have the type it is planned with. An epoch runs from the texts alone, so
+what Spark cannot read back must be found while there is a choice: in planning.
 """
 
 from __future__ import annotations

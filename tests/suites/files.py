@@ -37,9 +37,7 @@ class EpochFiles:
         return next(path for path in found if path.is_file())
 
 
-def write_epochs(
-    folder: Path, relations: Mapping[str, Relation], make: Callable[[], Sequence[Changes]]
-) -> EpochFiles:
+def write_epochs(folder: Path, relations: Mapping[str, Relation], make: Callable[[], Sequence[Changes]]) -> EpochFiles:
     """Write the files of the epochs that ``make`` gives; a folder that has them all is left as it is."""
     done = folder / "_DONE"
     if not done.is_file():

@@ -19,8 +19,8 @@ from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
-from jobs.planner.text_check import check_texts
 from jobs.planner.state_tables import call_strategy, infer_state_tables
+from jobs.planner.text_check import check_texts
 from jobs.spark.cache import cache_folder
 from tests.suites import tpcds_data, tpch_data
 from tests.suites.changes import Changes, history

@@ -57,7 +57,9 @@ class Suite:
         names = [str(a.name()) for a in items(catalyst.analyse(text).output())]
         if len({n.lower() for n in names}) == len(names):
             return text
-        return rename_columns(text, tuple(f"{n}_{names[:i].count(n) + 1}" if n in names[:i] else n for i, n in enumerate(names)))
+        return rename_columns(
+            text, tuple(f"{n}_{names[:i].count(n) + 1}" if n in names[:i] else n for i, n in enumerate(names))
+        )
 
 
 def query_number(name: str) -> int:

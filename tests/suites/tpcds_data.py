@@ -33,32 +33,91 @@ _FIRST_DATE_SK = 2450815
 _DAYS = 1826 + 120
 #: Windows of days that queries look at, and how many days of each are drawn from.
 _WINDOWS = (
-    ("1999-02-22", 30), ("1999-02-01", 60), ("2000-01-03", 4), ("2000-01-27", 90), ("2000-02-11", 60), ("2000-05-25", 60),
-    ("2000-08-03", 50), ("2002-02-01", 60), ("2001-01-01", 90), ("2001-11-01", 60), ("1998-11-01", 60), ("1999-11-01", 60),
-)  # fmt: skip
+    ("1999-02-22", 30),
+    ("1999-02-01", 60),
+    ("2000-01-03", 4),
+    ("2000-01-27", 90),
+    ("2000-02-11", 60),
+    ("2000-05-25", 60),
+    ("2000-08-03", 50),
+    ("2002-02-01", 60),
+    ("2001-01-01", 90),
+    ("2001-11-01", 60),
+    ("1998-11-01", 60),
+    ("1999-11-01", 60),
+)
 #: (category, class, brand) as queries name them together.
 _KINDS = (
-    ("Books", "personal", "scholaramalgamalg #14"), ("Children", "portable", "scholaramalgamalg #7"),
-    ("Electronics", "reference", "exportiunivamalg #9"), ("Electronics", "self-help", "scholaramalgamalg #9"),
-    ("Women", "accessories", "amalgimporto #1"), ("Music", "classical", "edu packscholar #1"),
-    ("Men", "fragrances", "exportiimporto #1"), ("Women", "pants", "importoamalg #1"),
-    ("Women", "maternity", "importoamalg #1"), ("Books", "computers", "corpbrand #2"),
-    ("Electronics", "stereo", "univbrand #3"), ("Sports", "football", "edu packbrand #4"),
-    ("Men", "shirts", "exportibrand #5"), ("Jewelry", "birdal", "amalgbrand #6"), ("Women", "dresses", "importobrand #7"),
-    ("Home", "bedding", "nameless #8"), ("Jewelry", "pendants", "amalgbrand #6"), ("Music", "rock", "edu packscholar #1"),
-)  # fmt: skip
+    ("Books", "personal", "scholaramalgamalg #14"),
+    ("Children", "portable", "scholaramalgamalg #7"),
+    ("Electronics", "reference", "exportiunivamalg #9"),
+    ("Electronics", "self-help", "scholaramalgamalg #9"),
+    ("Women", "accessories", "amalgimporto #1"),
+    ("Music", "classical", "edu packscholar #1"),
+    ("Men", "fragrances", "exportiimporto #1"),
+    ("Women", "pants", "importoamalg #1"),
+    ("Women", "maternity", "importoamalg #1"),
+    ("Books", "computers", "corpbrand #2"),
+    ("Electronics", "stereo", "univbrand #3"),
+    ("Sports", "football", "edu packbrand #4"),
+    ("Men", "shirts", "exportibrand #5"),
+    ("Jewelry", "birdal", "amalgbrand #6"),
+    ("Women", "dresses", "importobrand #7"),
+    ("Home", "bedding", "nameless #8"),
+    ("Jewelry", "pendants", "amalgbrand #6"),
+    ("Music", "rock", "edu packscholar #1"),
+)
 #: (category, color, units, size) of q41.
 _LOOKS = (
-    ("Women", "powder", "Ounce", "medium"), ("Women", "khaki", "Oz", "extra large"), ("Women", "brown", "Bunch", "N/A"),
-    ("Women", "honeydew", "Ton", "small"), ("Men", "floral", "N/A", "petite"), ("Men", "deep", "Dozen", "large"),
-    ("Men", "light", "Box", "medium"), ("Men", "cornflower", "Pound", "extra large"), ("Women", "midnight", "Pallet", "medium"),
-    ("Women", "snow", "Gross", "extra large"), ("Women", "cyan", "Cup", "N/A"), ("Women", "papaya", "Dram", "small"),
-    ("Men", "orange", "Each", "petite"), ("Men", "frosted", "Tbl", "large"), ("Men", "forest", "Lb", "medium"),
+    ("Women", "powder", "Ounce", "medium"),
+    ("Women", "khaki", "Oz", "extra large"),
+    ("Women", "brown", "Bunch", "N/A"),
+    ("Women", "honeydew", "Ton", "small"),
+    ("Men", "floral", "N/A", "petite"),
+    ("Men", "deep", "Dozen", "large"),
+    ("Men", "light", "Box", "medium"),
+    ("Men", "cornflower", "Pound", "extra large"),
+    ("Women", "midnight", "Pallet", "medium"),
+    ("Women", "snow", "Gross", "extra large"),
+    ("Women", "cyan", "Cup", "N/A"),
+    ("Women", "papaya", "Dram", "small"),
+    ("Men", "orange", "Each", "petite"),
+    ("Men", "frosted", "Tbl", "large"),
+    ("Men", "forest", "Lb", "medium"),
     ("Men", "ghost", "Bundle", "extra large"),
-)  # fmt: skip
+)
 _COLORS = ("pale", "chiffon", "slate", "blanched", "burnished", "purple", "burlywood", "indian", "spring", "floral", "medium")
 _MANUFACTURERS = (128, 977, 350, 677, 940, 694, 808, 129, 270, 821, 423, 738, 745, 760, 778)
-_STATES = ("GA GA GA IL IL IL CA WA TX TX OH OR NM KY KY VA MS MS CO MN LA IA AR IN NJ WI CT TN").split()
+_STATES = [
+    "GA",
+    "GA",
+    "GA",
+    "IL",
+    "IL",
+    "IL",
+    "CA",
+    "WA",
+    "TX",
+    "TX",
+    "OH",
+    "OR",
+    "NM",
+    "KY",
+    "KY",
+    "VA",
+    "MS",
+    "MS",
+    "CO",
+    "MN",
+    "LA",
+    "IA",
+    "AR",
+    "IN",
+    "NJ",
+    "WI",
+    "CT",
+    "TN",
+]
 _COUNTIES = ("Rush County", "Toole County", "Jefferson County", "Dona Ana County", "La Porte County", "Williamson County")
 _ZIPS = ("24128", "76232", "85669", "86197", "20548")
 _EDUCATIONS = ("College", "College", "2 yr Degree", "4 yr Degree", "Advanced Degree", "Unknown")
@@ -132,16 +191,30 @@ def _dimensions(made: _Made) -> None:
     for number in range(1, 9):
         yes = "Y" if number % 2 else "N"
         made.add(
-            "promotion", p_promo_sk=number, p_promo_id=f"PROMO{number}", p_start_date_sk=_FIRST_DATE_SK, p_cost=Decimal("1000.00"),
-            p_item_sk=number, p_promo_name=f"promo {number}", p_channel_dmail=yes, p_channel_email="N", p_channel_tv="N",
-            p_channel_event="N" if number < 6 else "Y", p_discount_active="N",
-        )  # fmt: skip
+            "promotion",
+            p_promo_sk=number,
+            p_promo_id=f"PROMO{number}",
+            p_start_date_sk=_FIRST_DATE_SK,
+            p_cost=Decimal("1000.00"),
+            p_item_sk=number,
+            p_promo_name=f"promo {number}",
+            p_channel_dmail=yes,
+            p_channel_email="N",
+            p_channel_tv="N",
+            p_channel_event="N" if number < 6 else "Y",
+            p_discount_active="N",
+        )
         made.add("reason", r_reason_sk=number, r_reason_id=f"REASON{number}", r_reason_desc=f"reason {(28, 27, 3)[number % 3]}")
         carrier = ("DHL", "BARIAN", "UPS")[number % 3]
         made.add(
-            "ship_mode", sm_ship_mode_sk=number, sm_ship_mode_id=f"MODE{number}", sm_carrier=carrier, sm_code="AIR",
-            sm_type=("EXPRESS", "OVERNIGHT", "LIBRARY")[number % 3], sm_contract=f"c{number}",
-        )  # fmt: skip
+            "ship_mode",
+            sm_ship_mode_sk=number,
+            sm_ship_mode_id=f"MODE{number}",
+            sm_carrier=carrier,
+            sm_code="AIR",
+            sm_type=("EXPRESS", "OVERNIGHT", "LIBRARY")[number % 3],
+            sm_contract=f"c{number}",
+        )
 
 
 def _dates(made: _Made) -> None:
@@ -151,13 +224,31 @@ def _dates(made: _Made) -> None:
         quarter = (day.month - 1) // 3 + 1
         weeks = (number + 4) // 7 + 5113  # weeks begin on a Sunday; 1998-01-01 was a Thursday
         made.add(
-            "date_dim", d_date_sk=_FIRST_DATE_SK + number, d_date_id=f"D{number:08d}", d_date=day, d_month_seq=months,
-            d_week_seq=weeks, d_quarter_seq=months // 3, d_year=day.year, d_dow=(day.weekday() + 1) % 7, d_moy=day.month,
-            d_dom=day.day, d_qoy=quarter, d_fy_year=day.year, d_fy_quarter_seq=months // 3, d_fy_week_seq=weeks,
-            d_day_name=day.strftime("%A"), d_quarter_name=f"{day.year}Q{quarter}", d_holiday="N", d_following_holiday="N",
-            d_weekend="Y" if day.weekday() > 4 else "N", d_first_dom=_FIRST_DATE_SK + number - day.day + 1,
-            d_same_day_ly=_FIRST_DATE_SK + number - 365, d_current_day="N", d_current_year="N",
-        )  # fmt: skip
+            "date_dim",
+            d_date_sk=_FIRST_DATE_SK + number,
+            d_date_id=f"D{number:08d}",
+            d_date=day,
+            d_month_seq=months,
+            d_week_seq=weeks,
+            d_quarter_seq=months // 3,
+            d_year=day.year,
+            d_dow=(day.weekday() + 1) % 7,
+            d_moy=day.month,
+            d_dom=day.day,
+            d_qoy=quarter,
+            d_fy_year=day.year,
+            d_fy_quarter_seq=months // 3,
+            d_fy_week_seq=weeks,
+            d_day_name=day.strftime("%A"),
+            d_quarter_name=f"{day.year}Q{quarter}",
+            d_holiday="N",
+            d_following_holiday="N",
+            d_weekend="Y" if day.weekday() > 4 else "N",
+            d_first_dom=_FIRST_DATE_SK + number - day.day + 1,
+            d_same_day_ly=_FIRST_DATE_SK + number - 365,
+            d_current_day="N",
+            d_current_year="N",
+        )
         if day.day in (1, 2, 11, 26) and day.year < 2003:
             made.days.append(_FIRST_DATE_SK + number)
     for first, length in _WINDOWS:
@@ -170,44 +261,83 @@ def _times(made: _Made) -> None:
             seconds = hour * 3600 + minute * 60
             meal = "breakfast" if 6 <= hour <= 9 else "dinner" if 17 <= hour <= 20 else "lunch" if 11 <= hour <= 14 else None
             made.add(
-                "time_dim", t_time_sk=seconds, t_time_id=f"T{seconds}", t_time=seconds, t_hour=hour, t_minute=minute, t_second=0,
-                t_am_pm="AM" if hour < 12 else "PM", t_shift="first", t_sub_shift="morning", t_meal_time=meal,
-            )  # fmt: skip
+                "time_dim",
+                t_time_sk=seconds,
+                t_time_id=f"T{seconds}",
+                t_time=seconds,
+                t_hour=hour,
+                t_minute=minute,
+                t_second=0,
+                t_am_pm="AM" if hour < 12 else "PM",
+                t_shift="first",
+                t_sub_shift="morning",
+                t_meal_time=meal,
+            )
 
 
 def _people(made: _Made) -> None:
     for number in range(1, 151):
         made.add(
-            "customer_demographics", cd_demo_sk=number, cd_gender=made.pick("MMF"), cd_marital_status=made.pick("SSMMWDU"),
-            cd_education_status=made.pick(_EDUCATIONS), cd_purchase_estimate=made.pick((500, 1000, 5000)),
-            cd_credit_rating=made.pick(("Good", "Low Risk", "Unknown")), cd_dep_count=made.pick((0, 1, 2, 3)),
-            cd_dep_employed_count=made.pick((0, 1, 2)), cd_dep_college_count=made.pick((0, 1, 2)),
-        )  # fmt: skip
+            "customer_demographics",
+            cd_demo_sk=number,
+            cd_gender=made.pick("MMF"),
+            cd_marital_status=made.pick("SSMMWDU"),
+            cd_education_status=made.pick(_EDUCATIONS),
+            cd_purchase_estimate=made.pick((500, 1000, 5000)),
+            cd_credit_rating=made.pick(("Good", "Low Risk", "Unknown")),
+            cd_dep_count=made.pick((0, 1, 2, 3)),
+            cd_dep_employed_count=made.pick((0, 1, 2)),
+            cd_dep_college_count=made.pick((0, 1, 2)),
+        )
     for number in range(1, 81):
         made.add(
-            "household_demographics", hd_demo_sk=number, hd_income_band_sk=made.pick(range(1, 11)),
+            "household_demographics",
+            hd_demo_sk=number,
+            hd_income_band_sk=made.pick(range(1, 11)),
             hd_buy_potential=made.pick((">10000", ">10000", "unknown", "Unknown", "1001-5000")),
-            hd_dep_count=made.pick((0, 1, 2, 3, 3, 4, 6, 6, 7)), hd_vehicle_count=made.pick((-1, 0, 1, 2, 3, 4)),
-        )  # fmt: skip
+            hd_dep_count=made.pick((0, 1, 2, 3, 3, 4, 6, 6, 7)),
+            hd_vehicle_count=made.pick((-1, 0, 1, 2, 3, 4)),
+        )
     for number in range(1, 161):
         made.add(
-            "customer_address", ca_address_sk=number, ca_address_id=f"A{number}", ca_street_number=str(number),
-            ca_street_name=made.pick(("Oak", "Elm", "Main")), ca_street_type="Ave", ca_suite_number=f"Suite {number % 9}",
-            ca_city=made.pick(("Fairview", "Midway", "Edgewood", "Oakland")), ca_county=made.pick(_COUNTIES),
-            ca_state=made.pick(_STATES), ca_zip=made.pick(_ZIPS), ca_country="United States",
-            ca_gmt_offset=Decimal(made.pick(("-5.00", "-5.00", "-7.00"))), ca_location_type=made.pick(("apartment", "condo")),
-        )  # fmt: skip
+            "customer_address",
+            ca_address_sk=number,
+            ca_address_id=f"A{number}",
+            ca_street_number=str(number),
+            ca_street_name=made.pick(("Oak", "Elm", "Main")),
+            ca_street_type="Ave",
+            ca_suite_number=f"Suite {number % 9}",
+            ca_city=made.pick(("Fairview", "Midway", "Edgewood", "Oakland")),
+            ca_county=made.pick(_COUNTIES),
+            ca_state=made.pick(_STATES),
+            ca_zip=made.pick(_ZIPS),
+            ca_country="United States",
+            ca_gmt_offset=Decimal(made.pick(("-5.00", "-5.00", "-7.00"))),
+            ca_location_type=made.pick(("apartment", "condo")),
+        )
     for number in range(1, 181):
         first_day = _FIRST_DATE_SK + made.random.randrange(700)
         made.add(
-            "customer", c_customer_sk=number, c_customer_id=f"C{number:05d}", c_current_cdemo_sk=made.key("customer_demographics"),
-            c_current_hdemo_sk=made.key("household_demographics"), c_current_addr_sk=made.key("customer_address"),
-            c_first_shipto_date_sk=first_day + 30, c_first_sales_date_sk=first_day, c_salutation=made.pick(("Dr.", "Ms.")),
-            c_first_name=made.maybe(made.pick(("Ann", "Bob", "Cy", "Dee", "Eve"))), c_last_name=made.maybe(f"Name{number % 60}"),
-            c_preferred_cust_flag=made.pick("YYN"), c_birth_day=1 + number % 28, c_birth_month=1 + number % 12,
-            c_birth_year=1930 + number % 60, c_birth_country=made.pick(("FRANCE", "PERU", "UNITED STATES")), c_login=f"l{number}",
-            c_email_address=f"c{number}@example.com", c_last_review_date=_FIRST_DATE_SK,
-        )  # fmt: skip
+            "customer",
+            c_customer_sk=number,
+            c_customer_id=f"C{number:05d}",
+            c_current_cdemo_sk=made.key("customer_demographics"),
+            c_current_hdemo_sk=made.key("household_demographics"),
+            c_current_addr_sk=made.key("customer_address"),
+            c_first_shipto_date_sk=first_day + 30,
+            c_first_sales_date_sk=first_day,
+            c_salutation=made.pick(("Dr.", "Ms.")),
+            c_first_name=made.maybe(made.pick(("Ann", "Bob", "Cy", "Dee", "Eve"))),
+            c_last_name=made.maybe(f"Name{number % 60}"),
+            c_preferred_cust_flag=made.pick("YYN"),
+            c_birth_day=1 + number % 28,
+            c_birth_month=1 + number % 12,
+            c_birth_year=1930 + number % 60,
+            c_birth_country=made.pick(("FRANCE", "PERU", "UNITED STATES")),
+            c_login=f"l{number}",
+            c_email_address=f"c{number}@example.com",
+            c_last_review_date=_FIRST_DATE_SK,
+        )
 
 
 def _items(made: _Made) -> None:
@@ -222,48 +352,105 @@ def _items(made: _Made) -> None:
             _, color, units, size = made.pick(looks)
         price = made.pick((0.99, 1.25, 1.49, 64.5, 66.0, 70.0, 72.5, 73.9, 90.0, 55.0))
         made.add(
-            "item", i_item_sk=number, i_item_id=f"I{number // 2:06d}", i_item_desc=f"Item {number // 2} of class {item_class}",
-            i_rec_start_date=_FIRST_DAY, i_current_price=_money(price), i_wholesale_cost=_money(price * 0.6),
-            i_brand_id=brands.index(brand) + 1, i_brand=brand, i_class_id=classes.index(item_class) + 1, i_class=item_class,
-            i_category_id=categories.index(category) + 1, i_category=category, i_manufact_id=made.pick(_MANUFACTURERS),
-            i_manufact=f"maker {number % 12}", i_size=size, i_color=color, i_units=units, i_container="Unknown",
-            i_manager_id=made.pick((1, 8, 28, 40)), i_product_name=f"product {number}",
-        )  # fmt: skip
+            "item",
+            i_item_sk=number,
+            i_item_id=f"I{number // 2:06d}",
+            i_item_desc=f"Item {number // 2} of class {item_class}",
+            i_rec_start_date=_FIRST_DAY,
+            i_current_price=_money(price),
+            i_wholesale_cost=_money(price * 0.6),
+            i_brand_id=brands.index(brand) + 1,
+            i_brand=brand,
+            i_class_id=classes.index(item_class) + 1,
+            i_class=item_class,
+            i_category_id=categories.index(category) + 1,
+            i_category=category,
+            i_manufact_id=made.pick(_MANUFACTURERS),
+            i_manufact=f"maker {number % 12}",
+            i_size=size,
+            i_color=color,
+            i_units=units,
+            i_container="Unknown",
+            i_manager_id=made.pick((1, 8, 28, 40)),
+            i_product_name=f"product {number}",
+        )
 
 
 def _places(made: _Made) -> None:
     for number in range(1, 9):
         made.add(
-            "store", s_store_sk=number, s_store_id=f"S{(number + 1) // 2}", s_rec_start_date=_FIRST_DAY, s_closed_date_sk=None,
-            s_store_name=("ese", "ought", "able")[number % 3], s_number_employees=200 + 10 * number, s_floor_space=5000,
-            s_hours="8AM-8PM", s_manager=f"manager {number}", s_market_id=8 if number % 2 else 5, s_company_id=1,
-            s_company_name="Unknown", s_street_number=str(number), s_street_name="Oak", s_street_type="St",
-            s_suite_number="Suite 1", s_city=("Fairview", "Midway")[number % 2], s_zip=_ZIPS[number % len(_ZIPS)],
+            "store",
+            s_store_sk=number,
+            s_store_id=f"S{(number + 1) // 2}",
+            s_rec_start_date=_FIRST_DAY,
+            s_closed_date_sk=None,
+            s_store_name=("ese", "ought", "able")[number % 3],
+            s_number_employees=200 + 10 * number,
+            s_floor_space=5000,
+            s_hours="8AM-8PM",
+            s_manager=f"manager {number}",
+            s_market_id=8 if number % 2 else 5,
+            s_company_id=1,
+            s_company_name="Unknown",
+            s_street_number=str(number),
+            s_street_name="Oak",
+            s_street_type="St",
+            s_suite_number="Suite 1",
+            s_city=("Fairview", "Midway")[number % 2],
+            s_zip=_ZIPS[number % len(_ZIPS)],
             s_county=("Williamson County", "Williamson County", "Franklin Parish", "Rush County")[number % 4],
-            s_state="TN" if number < 7 else "GA", s_country="United States", s_gmt_offset=Decimal("-5.00"),
+            s_state="TN" if number < 7 else "GA",
+            s_country="United States",
+            s_gmt_offset=Decimal("-5.00"),
             s_tax_percentage=Decimal("0.05"),
-        )  # fmt: skip
-        made.add(
-            "web_page", wp_web_page_sk=number, wp_web_page_id=f"P{number}", wp_char_count=5000 + 40 * number, wp_link_count=number
         )
         made.add(
-            "catalog_page", cp_catalog_page_sk=number, cp_catalog_page_id=f"CP{number}", cp_department="DEPARTMENT",
-            cp_catalog_number=number, cp_catalog_page_number=number,
-        )  # fmt: skip
+            "web_page",
+            wp_web_page_sk=number,
+            wp_web_page_id=f"P{number}",
+            wp_char_count=5000 + 40 * number,
+            wp_link_count=number,
+        )
+        made.add(
+            "catalog_page",
+            cp_catalog_page_sk=number,
+            cp_catalog_page_id=f"CP{number}",
+            cp_department="DEPARTMENT",
+            cp_catalog_number=number,
+            cp_catalog_page_number=number,
+        )
     for number in range(1, 5):
         made.add(
-            "call_center", cc_call_center_sk=number, cc_call_center_id=f"CC{number}", cc_name=f"center {number}",
-            cc_manager=f"boss {number}", cc_county="Williamson County", cc_state="TN", cc_zip="24128",
-        )  # fmt: skip
+            "call_center",
+            cc_call_center_sk=number,
+            cc_call_center_id=f"CC{number}",
+            cc_name=f"center {number}",
+            cc_manager=f"boss {number}",
+            cc_county="Williamson County",
+            cc_state="TN",
+            cc_zip="24128",
+        )
         made.add(
-            "web_site", web_site_sk=number, web_site_id=f"W{number}", web_name=f"site {number}",
-            web_company_name="pri" if number < 4 else "able", web_state="TN",
-        )  # fmt: skip
+            "web_site",
+            web_site_sk=number,
+            web_site_id=f"W{number}",
+            web_name=f"site {number}",
+            web_company_name="pri" if number < 4 else "able",
+            web_state="TN",
+        )
         made.add(
-            "warehouse", w_warehouse_sk=number, w_warehouse_id=f"WH{number}", w_warehouse_name=f"Warehouse number {number} of all",
-            w_warehouse_sq_ft=10000 * number, w_city="Fairview", w_county="Williamson County", w_state=("TN", "GA")[number % 2],
-            w_country="United States", w_zip="24128", w_gmt_offset=Decimal("-5.00"),
-        )  # fmt: skip
+            "warehouse",
+            w_warehouse_sk=number,
+            w_warehouse_id=f"WH{number}",
+            w_warehouse_name=f"Warehouse number {number} of all",
+            w_warehouse_sq_ft=10000 * number,
+            w_city="Fairview",
+            w_county="Williamson County",
+            w_state=("TN", "GA")[number % 2],
+            w_country="United States",
+            w_zip="24128",
+            w_gmt_offset=Decimal("-5.00"),
+        )
 
 
 # -- facts ------------------------------------------------------------------------------------------------------------
@@ -283,7 +470,9 @@ def _facts(made: _Made) -> None:
                 for line in ordered:
                     if made.random.random() < 0.7:
                         _return_order(made, channel, line)
-    days = [date_sk(f"{year}-{month:02d}-{day:02d}") for year in (1999, 2000, 2001) for month in range(1, 7) for day in (3, 12, 24)]
+    days = [
+        date_sk(f"{year}-{month:02d}-{day:02d}") for year in (1999, 2000, 2001) for month in range(1, 7) for day in (3, 12, 24)
+    ]
     seen = set()
     for _ in range(1500):
         place = (made.pick(days), 1 + made.random.randrange(40), made.key("warehouse"))
@@ -304,12 +493,20 @@ def _prices(made: _Made, prefix: str) -> Values:
     price = listed * made.random.uniform(0.5, 1)
     paid = price * quantity
     values = {
-        "quantity": quantity, "wholesale_cost": _money(wholesale), "list_price": _money(listed), "sales_price": _money(price),
-        "ext_discount_amt": _money((listed - price) * quantity), "ext_sales_price": _money(paid),
-        "ext_wholesale_cost": _money(wholesale * quantity), "ext_list_price": _money(listed * quantity),
-        "ext_tax": _money(paid * 0.05), "coupon_amt": _money(made.pick((0, 0, 500, 1200, 2500))),
-        "net_paid": _money(paid), "net_paid_inc_tax": _money(paid * 1.05), "net_profit": _money((price - wholesale) * quantity),
-    }  # fmt: skip
+        "quantity": quantity,
+        "wholesale_cost": _money(wholesale),
+        "list_price": _money(listed),
+        "sales_price": _money(price),
+        "ext_discount_amt": _money((listed - price) * quantity),
+        "ext_sales_price": _money(paid),
+        "ext_wholesale_cost": _money(wholesale * quantity),
+        "ext_list_price": _money(listed * quantity),
+        "ext_tax": _money(paid * 0.05),
+        "coupon_amt": _money(made.pick((0, 0, 500, 1200, 2500))),
+        "net_paid": _money(paid),
+        "net_paid_inc_tax": _money(paid * 1.05),
+        "net_profit": _money((price - wholesale) * quantity),
+    }
     if prefix != "ss":
         values |= {"ext_ship_cost": _money(quantity * 1.5), "net_paid_inc_ship": _money(paid + quantity * 1.5)}
         values["net_paid_inc_ship_tax"] = _money(paid * 1.05 + quantity * 1.5)
@@ -318,21 +515,25 @@ def _prices(made: _Made, prefix: str) -> Values:
 
 def _store_ticket(made: _Made, customer: Values, day: int, lines: Sequence[int], **given: Any) -> list[Values]:
     common = {
-        "ss_sold_date_sk": made.maybe(day), "ss_sold_time_sk": made.maybe(made.pick(made.tables["time_dim"])["t_time_sk"]),
-        "ss_customer_sk": made.maybe(customer["c_customer_sk"]), "ss_cdemo_sk": customer["c_current_cdemo_sk"],
-        "ss_hdemo_sk": customer["c_current_hdemo_sk"], "ss_addr_sk": made.maybe(customer["c_current_addr_sk"]),
-        "ss_store_sk": made.maybe(made.pick((1, 2, 3, 4, 4, 5, 6, 7, 8))), "ss_ticket_number": made.next("ticket"),
-    }  # fmt: skip
+        "ss_sold_date_sk": made.maybe(day),
+        "ss_sold_time_sk": made.maybe(made.pick(made.tables["time_dim"])["t_time_sk"]),
+        "ss_customer_sk": made.maybe(customer["c_customer_sk"]),
+        "ss_cdemo_sk": customer["c_current_cdemo_sk"],
+        "ss_hdemo_sk": customer["c_current_hdemo_sk"],
+        "ss_addr_sk": made.maybe(customer["c_current_addr_sk"]),
+        "ss_store_sk": made.maybe(made.pick((1, 2, 3, 4, 4, 5, 6, 7, 8))),
+        "ss_ticket_number": made.next("ticket"),
+    }
     if made.random.random() < 0.3:
         common["ss_cdemo_sk"], common["ss_hdemo_sk"] = made.key("customer_demographics"), made.key("household_demographics")
         common["ss_addr_sk"] = made.key("customer_address")
     return [
         made.add(
-            "store_sales", **{**common, "ss_item_sk": i, "ss_promo_sk": made.maybe(made.key("promotion")), **_prices(made, "ss"),
-                              **given}
+            "store_sales",
+            **{**common, "ss_item_sk": i, "ss_promo_sk": made.maybe(made.key("promotion")), **_prices(made, "ss"), **given},
         )
         for i in lines
-    ]  # fmt: skip
+    ]
 
 
 def _return_to_store(made: _Made, sale: Values, **given: Any) -> Values:
@@ -340,14 +541,25 @@ def _return_to_store(made: _Made, sale: Values, **given: Any) -> Values:
     quantity = made.pick((1, sale["ss_quantity"]))
     amount = sale["ss_sales_price"] * quantity
     returned = made.add(
-        "store_returns", **{
-            "sr_returned_date_sk": day, "sr_return_time_sk": made.pick(made.tables["time_dim"])["t_time_sk"],
-            "sr_item_sk": sale["ss_item_sk"], "sr_customer_sk": sale["ss_customer_sk"], "sr_cdemo_sk": sale["ss_cdemo_sk"],
-            "sr_hdemo_sk": sale["ss_hdemo_sk"], "sr_addr_sk": sale["ss_addr_sk"], "sr_store_sk": sale["ss_store_sk"],
-            "sr_reason_sk": made.key("reason"), "sr_ticket_number": sale["ss_ticket_number"], "sr_return_quantity": quantity,
-            **_amounts(amount, "sr"), "sr_return_amt": amount, "sr_store_credit": Decimal("1.00"), **given,
+        "store_returns",
+        **{
+            "sr_returned_date_sk": day,
+            "sr_return_time_sk": made.pick(made.tables["time_dim"])["t_time_sk"],
+            "sr_item_sk": sale["ss_item_sk"],
+            "sr_customer_sk": sale["ss_customer_sk"],
+            "sr_cdemo_sk": sale["ss_cdemo_sk"],
+            "sr_hdemo_sk": sale["ss_hdemo_sk"],
+            "sr_addr_sk": sale["ss_addr_sk"],
+            "sr_store_sk": sale["ss_store_sk"],
+            "sr_reason_sk": made.key("reason"),
+            "sr_ticket_number": sale["ss_ticket_number"],
+            "sr_return_quantity": quantity,
+            **_amounts(amount, "sr"),
+            "sr_return_amt": amount,
+            "sr_store_credit": Decimal("1.00"),
+            **given,
         },
-    )  # fmt: skip
+    )
     if day is not None and returned["sr_customer_sk"] is not None and made.random.random() < 0.6:
         # Bought again elsewhere.
         customer = made.tables["customer"][returned["sr_customer_sk"] - 1]
@@ -357,24 +569,32 @@ def _return_to_store(made: _Made, sale: Values, **given: Any) -> Values:
 
 def _amounts(amount: Decimal, prefix: str) -> Values:
     values = {
-        "return_tax": amount / 20, "return_amt_inc_tax": amount * Decimal("1.05"), "fee": Decimal("5.00"),
-        "return_ship_cost": amount / 10, "refunded_cash": amount / 4, "reversed_charge": amount / 4, "net_loss": amount / 5,
-    }  # fmt: skip
+        "return_tax": amount / 20,
+        "return_amt_inc_tax": amount * Decimal("1.05"),
+        "fee": Decimal("5.00"),
+        "return_ship_cost": amount / 10,
+        "refunded_cash": amount / 4,
+        "reversed_charge": amount / 4,
+        "net_loss": amount / 5,
+    }
     return {f"{prefix}_{name}": round(value, 2) for name, value in values.items()}
 
 
 def _order(made: _Made, channel: str, customer: Values, day: int, lines: Sequence[int], **given: Any) -> list[Values]:
     p = {"catalog": "cs", "web": "ws"}[channel]
     common = {
-        "sold_date_sk": made.maybe(day), "sold_time_sk": made.pick(made.tables["time_dim"])["t_time_sk"],
+        "sold_date_sk": made.maybe(day),
+        "sold_time_sk": made.pick(made.tables["time_dim"])["t_time_sk"],
         "order_number": made.next(channel),
-    }  # fmt: skip
+    }
     receiver = customer if made.random.random() < 0.8 else _customer(made)
     for role, person in (("bill", customer), ("ship", receiver)):
         common |= {
-            f"{role}_customer_sk": made.maybe(person["c_customer_sk"]), f"{role}_cdemo_sk": person["c_current_cdemo_sk"],
-            f"{role}_hdemo_sk": person["c_current_hdemo_sk"], f"{role}_addr_sk": made.maybe(person["c_current_addr_sk"]),
-        }  # fmt: skip
+            f"{role}_customer_sk": made.maybe(person["c_customer_sk"]),
+            f"{role}_cdemo_sk": person["c_current_cdemo_sk"],
+            f"{role}_hdemo_sk": person["c_current_hdemo_sk"],
+            f"{role}_addr_sk": made.maybe(person["c_current_addr_sk"]),
+        }
     common |= (
         {"call_center_sk": made.key("call_center"), "catalog_page_sk": made.key("catalog_page")}
         if channel == "catalog"
@@ -383,10 +603,12 @@ def _order(made: _Made, channel: str, customer: Values, day: int, lines: Sequenc
     added = []
     for item in lines:
         own = {
-            "item_sk": item, "ship_date_sk": made.maybe(day + made.pick((2, 10, 35, 65, 95, 125))),
-            "ship_mode_sk": made.key("ship_mode"), "warehouse_sk": made.maybe(made.key("warehouse")),
+            "item_sk": item,
+            "ship_date_sk": made.maybe(day + made.pick((2, 10, 35, 65, 95, 125))),
+            "ship_mode_sk": made.key("ship_mode"),
+            "warehouse_sk": made.maybe(made.key("warehouse")),
             "promo_sk": made.maybe(made.key("promotion")),
-        }  # fmt: skip
+        }
         values = {f"{p}_{name}": value for name, value in {**common, **own}.items()}
         added.append(made.add(f"{channel}_sales", **{**values, **_prices(made, p), **given}))
     return added
@@ -398,11 +620,15 @@ def _return_order(made: _Made, channel: str, sale: Values, **given: Any) -> Valu
     quantity = made.pick((1, sale[f"{s}_quantity"]))
     amount = sale[f"{s}_sales_price"] * quantity
     values = {
-        "returned_date_sk": None if sold is None else sold + made.pick((3, 20, 40, 70)), "item_sk": sale[f"{s}_item_sk"],
-        "returned_time_sk": sale[f"{s}_sold_time_sk"], "order_number": sale[f"{s}_order_number"],
-        "reason_sk": made.key("reason"), "return_quantity": quantity, "return_amount" if p == "cr" else "return_amt": amount,
+        "returned_date_sk": None if sold is None else sold + made.pick((3, 20, 40, 70)),
+        "item_sk": sale[f"{s}_item_sk"],
+        "returned_time_sk": sale[f"{s}_sold_time_sk"],
+        "order_number": sale[f"{s}_order_number"],
+        "reason_sk": made.key("reason"),
+        "return_quantity": quantity,
+        "return_amount" if p == "cr" else "return_amt": amount,
         "store_credit" if p == "cr" else "account_credit": Decimal("1.00"),
-    }  # fmt: skip
+    }
     for role, source in (("refunded", "bill"), ("returning", "bill" if made.random.random() < 0.7 else "ship")):
         for name in ("customer_sk", "cdemo_sk", "hdemo_sk", "addr_sk"):
             values[f"{role}_{name}"] = sale[f"{s}_{source}_{name}"]
@@ -496,8 +722,11 @@ def _plant_channels(made: _Made, customers: list[Values]) -> None:
             buy(channel, 17, "2000-01-05", [item], ext_sales_price=Decimal("50000.00") + item)
         for customer in (4, 5, 6, 7, 8):  # q78, q38: one customer, item and day in all channels, nothing sent back
             buy(channel, customer, "2000-04-11", [31, 33, 35])
-    returned = {"store": _return_to_store, "catalog": lambda m, sale, **g: _return_order(m, "catalog", sale, **g),
-                "web": lambda m, sale, **g: _return_order(m, "web", sale, **g)}  # fmt: skip
+    returned = {
+        "store": _return_to_store,
+        "catalog": lambda m, sale, **g: _return_order(m, "catalog", sale, **g),
+        "web": lambda m, sale, **g: _return_order(m, "web", sale, **g),
+    }
     for channel, p in (("store", "sr"), ("catalog", "cr"), ("web", "wr")):  # q83: sent back in the same weeks
         for day, sent_back in (("2000-06-26", "2000-06-30"), ("2000-09-26", "2000-09-27"), ("2000-11-11", "2000-11-17")):
             for sale in buy(channel, 18, day, [50, 52, 54, 56]):
@@ -508,9 +737,14 @@ def _plant_channels(made: _Made, customers: list[Values]) -> None:
         price = {"sales_price": Decimal("75.00"), "net_profit": Decimal("150.00"), "web_page_sk": reason}
         for sale in buy("web", 19, "2000-07-11", [100 + reason, 110 + reason], **price):
             _return_order(
-                made, "web", sale, wr_refunded_cdemo_sk=cdemo, wr_returning_cdemo_sk=cdemo, wr_refunded_addr_sk=address,
+                made,
+                "web",
+                sale,
+                wr_refunded_cdemo_sk=cdemo,
+                wr_returning_cdemo_sk=cdemo,
+                wr_refunded_addr_sk=address,
                 wr_reason_sk=reason,
-            )  # fmt: skip
+            )
     divorced = _key_of(made, "customer_demographics", "cd_demo_sk", cd_marital_status="D")
     rich = _key_of(made, "household_demographics", "hd_demo_sk", hd_buy_potential=">10000")
     for day, stocked in (("1999-03-01", "1999-03-04"), ("1999-06-02", "1999-06-03")):  # q72: ordered more than there is
@@ -532,16 +766,12 @@ def _plant_people(made: _Made, customers: list[Values]) -> None:
             day = date_sk(f"1999-{month:02d}-11")
             _store_ticket(made, customers[number - 1], day, [5, 15], ss_customer_sk=number, ss_sold_date_sk=day)
     for number, (status, education) in ((23, ("M", "Unknown")), (24, ("W", "Advanced Degree")), (25, ("M", "Unknown"))):  # q91
-        cdemo = _key_of(
-            made, "customer_demographics", "cd_demo_sk", cd_marital_status=status, cd_education_status=education
-        )
+        cdemo = _key_of(made, "customer_demographics", "cd_demo_sk", cd_marital_status=status, cd_education_status=education)
         hdemo = _key_of(made, "household_demographics", "hd_demo_sk", hd_buy_potential="Unknown")
         address = _key_of(made, "customer_address", "ca_address_sk", ca_gmt_offset=Decimal("-7.00"))
         customers[number - 1].update(c_current_cdemo_sk=cdemo, c_current_hdemo_sk=hdemo, c_current_addr_sk=address)
         for sale in _order(made, "catalog", customers[number - 1], date_sk("1998-10-26"), [3, 6, 9]):
-            _return_order(
-                made, "catalog", sale, cr_returning_customer_sk=number, cr_returned_date_sk=date_sk("1998-11-11")
-            )
+            _return_order(made, "catalog", sale, cr_returning_customer_sk=number, cr_returned_date_sk=date_sk("1998-11-11"))
     _plant_demographies(made, customers)
 
 
@@ -556,27 +786,45 @@ def _plant_demographies(made: _Made, customers: list[Values]) -> None:
         _order(made, "catalog", customers[number - 1], day, [4, 8, 12], **given)
         _order(made, "web", customers[number - 1], date_sk("2001-05-11"), [2, 11, 29])  # q45
     prices = (
-        ("S", "College", "75.00", 1), ("M", "Advanced Degree", "120.00", 3), ("W", "2 yr Degree", "175.00", 3),
-        ("M", "4 yr Degree", "120.00", 3), ("D", "2 yr Degree", "60.00", 1), ("S", "College", "175.00", 1),
-    )  # fmt: skip
+        ("S", "College", "75.00", 1),
+        ("M", "Advanced Degree", "120.00", 3),
+        ("W", "2 yr Degree", "175.00", 3),
+        ("M", "4 yr Degree", "120.00", 3),
+        ("D", "2 yr Degree", "60.00", 1),
+        ("S", "College", "175.00", 1),
+    )
     for status, education, price, dependents in prices * 2:  # q13, q48: demographies, prices, states and profits together
         cdemo = _key_of(made, "customer_demographics", "cd_demo_sk", cd_marital_status=status, cd_education_status=education)
         for states in (("TX", "OH"), ("OR", "KY"), ("VA", "MS")):
             address = _key_of(made, "customer_address", "ca_address_sk", ca_state=states)
             hdemo = _key_of(made, "household_demographics", "hd_demo_sk", hd_dep_count=dependents)
             _store_ticket(
-                made, customers[40], date_sk("2001-08-11"), [made.key("item")], ss_sold_date_sk=date_sk("2001-08-11"),
-                ss_cdemo_sk=cdemo, ss_hdemo_sk=hdemo, ss_addr_sk=address, ss_sales_price=Decimal(price), ss_store_sk=2,
+                made,
+                customers[40],
+                date_sk("2001-08-11"),
+                [made.key("item")],
+                ss_sold_date_sk=date_sk("2001-08-11"),
+                ss_cdemo_sk=cdemo,
+                ss_hdemo_sk=hdemo,
+                ss_addr_sk=address,
+                ss_sales_price=Decimal(price),
+                ss_store_sk=2,
                 ss_net_profit=Decimal("180.00"),
-            )  # fmt: skip
+            )
     for hour in (20, 8, 9, 10, 11, 12):  # q96, q88
         for minute in (15, 35):
             hdemo = _key_of(made, "household_demographics", "hd_demo_sk", hd_dep_count=7 if hour == 20 else 2)
             seconds = hour * 3600 + minute * 60
             lines = made.random.sample(range(1, 131), 4)
-            _store_ticket(made, customers[41], made.pick(made.days), lines, ss_sold_time_sk=seconds, ss_hdemo_sk=hdemo, ss_store_sk=3)
+            _store_ticket(
+                made, customers[41], made.pick(made.days), lines, ss_sold_time_sk=seconds, ss_hdemo_sk=hdemo, ss_store_sk=3
+            )
     for hour in (8, 9, 19, 20):  # q90: so many that no epoch divides by a count of 0
         for minute in (0, 15, 35, 50):
             hdemo = _key_of(made, "household_demographics", "hd_demo_sk", hd_dep_count=6)
-            given = {"ws_sold_time_sk": hour * 3600 + minute * 60, "ws_ship_hdemo_sk": hdemo, "ws_web_page_sk": made.pick((1, 2))}
+            given = {
+                "ws_sold_time_sk": hour * 3600 + minute * 60,
+                "ws_ship_hdemo_sk": hdemo,
+                "ws_web_page_sk": made.pick((1, 2)),
+            }
             _order(made, "web", customers[42], made.pick(made.days), made.random.sample(range(1, 131), 4), **given)
