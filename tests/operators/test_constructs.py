@@ -45,15 +45,19 @@ QUERIES = {
     "make_date(2024, 1, k + 1) + INTERVAL 1 MONTH AS f FROM t",
     "conditional aggregates": "SELECT g, count_if(v > 0) AS n, bool_and(v > 0) AS b, max_by(s, k) AS m, "
     "sum(v) FILTER (WHERE s = 'a') AS sa, count(DISTINCT s) FILTER (WHERE v > 0) AS ns FROM t GROUP BY g",
-    "ordered aggregates": "SELECT g, percentile(v, 0.5) AS p, var_pop(k) AS vp, array_sort(collect_set(s)) AS l FROM t GROUP BY g",
+    "ordered aggregates": "SELECT g, percentile(v, 0.5) AS p, var_pop(k) AS vp, array_sort(collect_set(s)) AS "
+    "l FROM t GROUP BY g",
     "outer generator": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
     "generator with positions": "SELECT k, p, e FROM t LATERAL VIEW posexplode(array(g, k)) x AS p, e",
     "limit below a join": "SELECT r.k, x.v FROM r JOIN (SELECT g, v, k FROM t ORDER BY v DESC, k LIMIT 2) x ON r.g = x.g",
     "limit and offset": "SELECT k, s FROM t ORDER BY s NULLS FIRST, k LIMIT 2 OFFSET 1",
     "order by what is not selected": "SELECT s FROM t ORDER BY v + k DESC, k LIMIT 3",
-    "common table twice": "WITH c AS (SELECT g, count(*) AS n FROM t GROUP BY g) SELECT a.g, b.n FROM c a JOIN c b ON a.n = b.n",
-    "lambda functions": "SELECT k, transform(array(g, k), x -> x + k) AS l, aggregate(array(g, k), 0, (a, x) -> a + x) AS n FROM t",
-    "constants of all types": "SELECT t.k, x.* FROM t JOIN (VALUES (1, CAST(5 AS BIGINT), 1.50, 2.5D, DATE '2024-01-01', NULL), "
+    "common table twice": "WITH c AS (SELECT g, count(*) AS n FROM t GROUP BY g) SELECT a.g, b.n FROM c a "
+    "JOIN c b ON a.n = b.n",
+    "lambda functions": "SELECT k, transform(array(g, k), x -> x + k) AS l, aggregate(array(g, k), 0, (a, x) "
+    "-> a + x) AS n FROM t",
+    "constants of all types": "SELECT t.k, x.* FROM t JOIN (VALUES (1, CAST(5 AS BIGINT), 1.50, 2.5D, DATE "
+    "'2024-01-01', NULL), "
     "(2, CAST(6 AS BIGINT), 22.75, -1D, NULL, 'x')) AS x(a, b, c, d, e, f) ON t.g = x.a WHERE k < 2 * CAST(9 AS BIGINT)",
     "join with constants": "SELECT t.k, x.b FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ON t.g = x.a",
 }

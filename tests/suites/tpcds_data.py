@@ -13,7 +13,7 @@ column holds the constants that queries compare it with, often, and what queries
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ Values = dict[str, Any]
 #: What makes a day one day: were two days to share it, scalar subqueries of queries would have two rows, an error in SQL.
 FIXED = frozenset({"d_date", "d_year", "d_moy", "d_dom", "d_month_seq", "d_week_seq"})
 
-_FIRST_DAY = datetime.date(1998, 1, 1)
+_FIRST_DAY = dt.date(1998, 1, 1)
 _FIRST_DATE_SK = 2450815
 _DAYS = 1826 + 120
 #: Windows of days that queries look at, and how many days of each are drawn from.
@@ -168,7 +168,7 @@ class _Made:
 
 def date_sk(text: str) -> int:
     """The key of a day in ``date_dim``."""
-    return _FIRST_DATE_SK + (datetime.date.fromisoformat(text) - _FIRST_DAY).days
+    return _FIRST_DATE_SK + (dt.date.fromisoformat(text) - _FIRST_DAY).days
 
 
 def _money(value: float) -> Decimal:
@@ -219,7 +219,7 @@ def _dimensions(made: _Made) -> None:
 
 def _dates(made: _Made) -> None:
     for number in range(_DAYS):
-        day = _FIRST_DAY + datetime.timedelta(days=number)
+        day = _FIRST_DAY + dt.timedelta(days=number)
         months = (day.year - 1900) * 12 + day.month - 1
         quarter = (day.month - 1) // 3 + 1
         weeks = (number + 4) // 7 + 5113  # weeks begin on a Sunday; 1998-01-01 was a Thursday
