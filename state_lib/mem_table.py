@@ -57,7 +57,7 @@ class MemTable:
             )
         if self._rows:
             self._check_unmixed()
-        self._change_sets.append(change_set.select(*[F.col(quoted(name)) for name in wanted]))
+        self._change_sets.append(change_set.selectExpr(*map(quoted, wanted)))
 
     def put(self, row: tuple[Any, ...], weight: int) -> None:
         """Take one row, in the order of the table's columns: inserted (weight > 0) or a tombstone (weight < 0)."""

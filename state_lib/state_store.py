@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Final
 
 import pyarrow as pa
@@ -11,13 +11,14 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from state_lib.columns import jvm_of_columns
 from state_lib.commits import latest_commits
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
-from state_lib.slots import TableSlots, assign_slots
+from state_lib.slots import Slot, TableSlots, assign_slots
 from state_lib.small_commits import append_rows
 from state_lib.state_files import StateFiles
 from state_lib.state_table import StateTable
@@ -104,7 +105,9 @@ class StateStore:
 
     def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
         """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
-        return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=epoch - 1), epoch, self.append)
+        # A version that was committed before this epoch has no rows of it: no filter, and the same plan every time.
+        until = epoch - 1 if version is None else None
+        return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=until), epoch, self.append)
 
     def append(
         self,
@@ -137,7 +140,7 @@ class StateStore:
         StateError
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
-        union = self._union(epoch, mem_tables)
+        union = self._union(mem_tables, lambda mem_table: self.stored_rows(epoch, mem_table))
         # By vnode to one task and in key order: one sorted file for each (table, vnode).
         arranged = union.repartition(partitions, TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
         # As write options: left set in the session they would silently drop later writes.
@@ -150,7 +153,8 @@ class StateStore:
 
         For changes that fit into the driver's memory many times over, and where :attr:`is_plain`.
         """
-        rows = self._union(epoch, mem_tables).toArrow()
+        rows = self._union(mem_tables, self._stored_rows).toArrow()
+        rows = rows.append_column(EPOCH_COLUMN, pa.array([epoch] * rows.num_rows, pa.int64()))
         return rows.sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
 
     def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
@@ -163,9 +167,9 @@ class StateStore:
         """Whether rows can be written from Arrow."""
         return is_plain_layout(self.layout)
 
-    def _union(self, epoch: int, mem_tables: Sequence[MemTable]) -> DataFrame:
-        rows = [self.stored_rows(epoch, mem_table) for mem_table in mem_tables if not mem_table.is_empty]
-        return reduce(DataFrame.union, rows) if rows else self._no_rows()
+    def _union(self, mem_tables: Sequence[MemTable], stored_rows: Callable[[MemTable], DataFrame]) -> DataFrame:
+        rows = [stored_rows(mem_table) for mem_table in mem_tables if not mem_table.is_empty]
+        return reduce(DataFrame.union, rows) if rows else self._no_rows().drop(EPOCH_COLUMN)
 
     def _own_commit(self, epoch: int, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
         version = self.find_commit(user_metadata)
@@ -186,20 +190,12 @@ class StateStore:
 
     def stored_rows(self, epoch: int, mem_table: MemTable) -> DataFrame:
         """A MemTable as rows of the Delta table; no Spark action."""
+        return self._stored_rows(mem_table).withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
+
+    def _stored_rows(self, mem_table: MemTable) -> DataFrame:
+        """As :meth:`stored_rows` without the epoch: Spark then runs the code again that it compiled an epoch ago."""
         desc, slots = self._table(mem_table.desc.table_id)
-        filled: dict[str, Column] = {}
-        for column in slots.columns:
-            value = column.write()
-            if column.slot is not None and value is not None:
-                filled[column.slot.name] = value
-        return mem_table.change_set(self._spark).select(
-            F.lit(desc.table_id).alias(TABLE_ID),
-            table_vnode(desc.schema, desc.vnode_count).alias(VNODE),
-            encode_storage_key(desc.schema.columns, desc.schema.storage_key).alias(KEY),
-            F.lit(epoch).cast("bigint").alias(EPOCH_COLUMN),
-            F.col(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
-            *[filled.get(s.name, F.lit(None).cast(s.data_type).alias(s.name)) for s in self.layout.slots],
-        )
+        return mem_table.change_set(self._spark).select(*_stored_columns(jvm_of_columns(), desc, slots, self.layout.slots))
 
     def _no_rows(self) -> DataFrame:
         """No stored rows, in a form that lets the optimizer drop whatever is joined with them."""
@@ -216,3 +212,20 @@ class StateStore:
         if table_id not in self._by_id:
             raise StateError(f"{self.path} has no table_id {table_id}; it has {sorted(self._by_id)}")
         return self._by_id[table_id]
+
+
+@lru_cache(maxsize=4096)
+def _stored_columns(_jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...]) -> tuple[Column, ...]:
+    """A table's rows as they are stored, but for the epoch. Kept: to build them takes some hundred calls into the JVM."""
+    filled: dict[str, Column] = {}
+    for column in slots.columns:
+        value = column.write()
+        if column.slot is not None and value is not None:
+            filled[column.slot.name] = value
+    return (
+        F.lit(desc.table_id).alias(TABLE_ID),
+        table_vnode(desc.schema, desc.vnode_count).alias(VNODE),
+        encode_storage_key(desc.schema.columns, desc.schema.storage_key).alias(KEY),
+        F.col(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
+        *[filled.get(s.name, F.lit(None).cast(s.data_type).alias(s.name)) for s in layout],
+    )

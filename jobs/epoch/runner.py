@@ -40,7 +40,7 @@ from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
 
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
-SMALL_BYTES = 32 * 1024 * 1024
+SMALL_BYTES = 4 * 1024 * 1024
 
 
 class EpochRunner:

@@ -40,6 +40,9 @@ def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Work
     for key, value in settings.items():
         session.conf.set(key, value)
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
+    if workload is not Workload.FULL:
+        # What the driver holds is one task and not one for each core.
+        session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.codegen.wholeStage", "false")

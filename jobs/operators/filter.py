@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Filter
@@ -11,4 +10,4 @@ from jobs.planner.nodes import Filter
 
 def change(_ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:
     """The changed rows for which the condition is true."""
-    return None if child is None else child.where(F.expr(node.condition))
+    return None if child is None else child.where(node.condition)

@@ -50,8 +50,8 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     if not pairs:
         return None
     columns = columns_of(node.column_names)
-    product = (F.col(LEFT_WEIGHT) * F.col(RIGHT_WEIGHT)).alias(WEIGHT)
-    return reduce(DataFrame.union, (p.select(*columns, product) for p in pairs))
+    product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT} AS {WEIGHT}"
+    return reduce(DataFrame.union, (p.selectExpr(*columns, product) for p in pairs))
 
 
 def weighted(change_set: DataFrame, weight: str) -> DataFrame:
@@ -63,7 +63,7 @@ def weighted_runs(table: StateTable, weight: str, within: Within | None = None) 
     """The unmerged rows of a side as of the last epoch, their weight under a side's name; those that can matter."""
     columns = [c.name for c in table.desc.schema.columns]
     runs = table.storage.runs(columns, within)
-    return runs.select(*columns_of(columns), F.col(STATE_WEIGHT).alias(weight))
+    return runs.selectExpr(*columns_of(columns), f"{STATE_WEIGHT} AS {weight}")
 
 
 def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Project
+from jobs.planner.nodes import Project, quoted
 from state_lib.constants import WEIGHT
 
 
@@ -14,4 +13,4 @@ def change(_ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFr
     """Every expression computed on every changed row; the weight passes through."""
     if child is None:
         return None
-    return child.select(*(F.expr(e.sql).alias(e.output.name) for e in node.expressions), WEIGHT)
+    return child.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)

@@ -12,4 +12,4 @@ from state_lib.constants import WEIGHT
 def change(ctx: EpochContext, node: Scan) -> DataFrame | None:
     """The change set of the relation: the node's columns and the weight."""
     changes = ctx.scan(node.relation)
-    return None if changes is None else changes.select(*columns_of(node.column_names), WEIGHT)
+    return None if changes is None else changes.selectExpr(*columns_of(node.column_names), WEIGHT)

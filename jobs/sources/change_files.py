@@ -15,7 +15,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
@@ -61,17 +60,16 @@ def full_path(table: str, path: str) -> str:
 def read_changes(spark: SparkSession, table: str, files: Sequence[ChangeFile], schema: T.StructType) -> DataFrame:
     """The change set in some files: the columns of ``schema`` and the weight; no Spark job."""
     frames = []
-    columns = [F.col(quoted(name)) for name in schema.names]
+    columns = [quoted(name) for name in schema.names]
     by_weight: dict[int, list[str]] = {}
     for file in files:
         by_weight.setdefault(file.weight, []).append(full_path(table, file.path))
     for weight, paths in by_weight.items():
         if weight:
             rows = spark.read.schema(schema).parquet(*paths)
-            frames.append(rows.select(*columns, F.lit(weight).cast("bigint").alias(WEIGHT)))
+            frames.append(rows.selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
             continue
         recorded = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
         rows = spark.read.schema(recorded).parquet(*paths)
-        insertion = F.col(CHANGE_TYPE).isin(*INSERTIONS)
-        frames.append(rows.select(*columns, F.when(insertion, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)))
+        frames.append(rows.selectExpr(*columns, f"IF({CHANGE_TYPE} IN {INSERTIONS}, 1L, -1L) AS {WEIGHT}"))
     return reduce(DataFrame.union, frames)
