@@ -18,7 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suites", description=__doc__)
     parser.add_argument("suites", nargs="*", choices=["tpch", "tpcds", []], help="which suites; all without one")
     parser.add_argument("--queries", help="names, separated by commas (q1,q14a); all without them")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"how many of the {EPOCHS} epochs")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"how many of the {EPOCHS} epochs; 0 only plans")
     parser.add_argument("--report", type=Path, default=Path("suites.json"), help="finished queries; they are not run again")
     parser.add_argument("--parallel", type=int, default=2, help="how many queries side by side")
     parser.add_argument("--table", type=Path, help="only write the table of the report to this Markdown file")
@@ -36,7 +36,7 @@ def main() -> int:
         runner = SuiteRunner(spark, suite(name))
         wanted = arguments.queries.split(",") if arguments.queries else list(runner.suite.queries)
         made = run_queries(runner, wanted, arguments.epochs, reports, _say, arguments.parallel)
-        failed += sum(not report.equal for report in made)
+        failed += sum(bool(report.error) for report in made)
     spark.stop()
     return 1 if failed else 0
 

@@ -104,7 +104,10 @@ class SuiteRunner:
         return plan
 
     def run(self, query: str, files: EpochFiles, epochs: int) -> QueryReport:
-        """Plan a query, run it over the first epochs, and compare it after each; an error ends it and is reported."""
+        """Plan a query, run it over the first epochs, and compare it after each; an error ends it and is reported.
+
+        With no epochs the query is only planned.
+        """
         report = QueryReport(self.suite.name, query)
         started = time.perf_counter()
         try:
@@ -115,6 +118,8 @@ class SuiteRunner:
             return report
         report.nodes = strategies(plan)
         report.state_tables = sum(len(infer_state_tables(n)) for n in walk(plan))
+        if not epochs:
+            return report
         lab = ViewLab(self._spark, plan, self.suite.queries[query], self.suite.reads(query), files)
         try:
             for epoch in range(1, epochs + 1):
@@ -178,14 +183,14 @@ def run_queries(
     """Run those of the queries whose last run over so many epochs did not come out equal, some side by side."""
     files = epoch_files(runner.suite)
     known = {n: reports.reports.get((runner.suite.name, n)) for n in names}
-    wanted = [n for n, r in known.items() if r is None or not r.equal or len(r.epochs) < epochs]
+    wanted = [n for n, r in known.items() if r is None or (epochs and not r.equal) or len(r.epochs) < epochs]
     made = []
     with ThreadPoolExecutor(max_workers=parallel) as pool:
         for future in as_completed([pool.submit(runner.run, name, files, epochs) for name in wanted]):
             report = future.result()
             reports.add(report)
             made.append(report)
-            verdict = f"equal in {len(report.epochs)} epochs" if report.equal else f"FAILED: {report.error}"
+            verdict = f"FAILED: {report.error}" if report.error else f"equal in {len(report.epochs)} epochs"
             rows = " ".join(str(e.changed_rows) for e in report.epochs)
             progress(f"{report.suite} {report.query}: {verdict}; changed rows {rows}; {report.seconds} s")
     return made

@@ -31,13 +31,15 @@ def write_table(path: Path, reports: Reports) -> None:
 
 def _section(title: str, found: list[QueryReport]) -> list[str]:
     numbers = {query_number(r.query) for r in found}
-    wrong = {query_number(r.query) for r in found if not r.equal}
+    not_run = {query_number(r.query) for r in found if not r.epochs and not r.error}
+    wrong = {query_number(r.query) for r in found if r.error}
     full = {query_number(r.query) for r in found if not r.incremental}
     lines = [
         f"## {title}",
         "",
         f"{len(numbers)} queries ({len(found)} texts): {len(numbers - full)} planned fully incrementally, "
-        f"{len(numbers - wrong)} equal in every epoch.",
+        f"{len(numbers - wrong - not_run)} run and equal to Spark's result in every epoch, {len(wrong)} wrong, "
+        f"{len(not_run - wrong)} not run in this report.",
         "",
         "| query | strategy | joins | aggregates | other | state tables | epochs equal | epochs changed | jobs an epoch |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -56,7 +58,7 @@ def _row(report: QueryReport) -> str:
     equal = sum(e.missing == e.unexpected == 0 for e in report.epochs)
     later = [e.jobs for e in report.epochs[1:] if e.jobs]
     jobs = f"{sum(later) / len(later):.0f}" if later else ""
-    checked = f"{equal}" if report.equal else f"**{equal}: {report.error}**"
+    checked = f"**{equal}: {report.error}**" if report.error else f"{equal}" if report.epochs else "not run"
     return (
         f"| {report.query} | {strategy} | {joins} | {aggregates} | {other} | {report.state_tables} | {checked} | "
         f"{report.changed} | {jobs} |"
