@@ -1,6 +1,7 @@
 """What other houses use of the Spark side."""
 
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.epoch.compaction import CompactReport
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.registry import Registry
@@ -9,6 +10,7 @@ from jobs.warehouse import Warehouse
 
 __all__ = [
     "CatalogState",
+    "CompactReport",
     "EpochRunner",
     "Registry",
     "SourceEntry",

@@ -231,6 +231,6 @@ def restart(state: CatalogState, names: Sequence[str]) -> CatalogState:
             raise DeclarationError(f"no materialized view named {name} to rebuild")
         seen.add(name)
         view = state.views[name]
-        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1))
+        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1, merged_rows={}))
         pending += state.dependents(name)
     return state

@@ -197,6 +197,12 @@ class StateStore:
         desc, slots = self._table(mem_table.desc.table_id)
         return mem_table.change_set(self._spark).select(*_stored_columns(jvm_of_columns(), desc, slots, self.layout.slots))
 
+    def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
+        """A table's own columns and ``_weight`` as rows of the Delta table; ``epoch`` is a column of the frame."""
+        desc, slots = self._table(table_id)
+        columns = _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots)
+        return rows.select(*columns, epoch.cast("bigint").alias(EPOCH_COLUMN))
+
     def _no_rows(self) -> DataFrame:
         """No stored rows, in a form that lets the optimizer drop whatever is joined with them."""
         fields = [f"CAST(NULL AS {slot.data_type}) AS {slot.name}" for slot in self.layout.slots]

@@ -38,7 +38,8 @@ class ViewEntry:
     """A materialized view and how far it has come.
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
-    ``generation`` counts full refreshes: each has state and a published table of its own.
+    ``generation`` counts full refreshes: each has state and a published table of its own. ``merged_rows`` has the rows of
+    each state table when it was last compacted, by table id.
     """
 
     name: str
@@ -53,13 +54,14 @@ class ViewEntry:
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
+    merged_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last_epoch(self) -> int | None:
         """The newest epoch that the view has reached; ``None`` before its backfill."""
         return self.epochs[-1] if self.epochs else None
 
-    def reached(self, epoch: int, *, keep: int = 200) -> ViewEntry:
+    def reached(self, epoch: int, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
         return replace(self, epochs=(*self.epochs, epoch)[-keep:])
 
@@ -201,6 +203,7 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "comment": view.comment,
         "properties": dict(view.properties),
         "epochs": list(view.epochs),
+        "merged_rows": dict(view.merged_rows),
     }
 
 

@@ -14,12 +14,13 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.compaction import CompactReport, compact_after_epoch, compact_view, readable_version
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.publish import publish
@@ -41,6 +42,15 @@ from state_lib.state_store import StateStore
 
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
 SMALL_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A view brought to an epoch; ``merged_rows`` of the state tables that are without unmerged runs now, by table id."""
+
+    report: ViewReport
+    versions: ViewVersions
+    merged_rows: Mapping[int, int]
 
 
 class EpochRunner:
@@ -209,10 +219,12 @@ class EpochRunner:
                 versions.setdefault(name, known)
         entries: dict[str, ViewEntry] = {}
         views = [state.views[n] for n in epoch.views if n in state.views and epoch.epoch not in state.views[n].epochs]
-        for name, report, reached in self._side_by_side(state, views, epoch, versions):
-            versions[name] = reached
-            entries[name] = state.views[name].reached(epoch.epoch)
-            yield report
+        for name, done in self._side_by_side(state, views, epoch, versions):
+            versions[name] = done.versions
+            view = state.views[name]
+            merged = {**view.merged_rows, **{str(table): rows for table, rows in done.merged_rows.items()}}
+            entries[name] = replace(view.reached(epoch.epoch), merged_rows=merged)
+            yield done.report
         failpoints.reached("before_complete")
         finished = replace(state, views={**state.views, **entries})
         kept = {n: v for n, v in versions.items() if n in finished.views and epoch.epoch in finished.views[n].epochs}
@@ -221,13 +233,13 @@ class EpochRunner:
 
     def _side_by_side(
         self, state: CatalogState, views: Sequence[ViewEntry], epoch: EpochEntry, versions: dict[str, ViewVersions]
-    ) -> Iterator[tuple[str, ViewReport, ViewVersions]]:
+    ) -> Iterator[tuple[str, _Done]]:
         """Run views as soon as those they read are done, several at a time: most of a small epoch is planning.
 
         An error ends the epoch once the views that are under way have ended; the next run finishes it.
         """
         pending = {view.name: view for view in views}
-        running: dict[Future[tuple[ViewReport, ViewVersions]], str] = {}
+        running: dict[Future[_Done], str] = {}
         moved: dict[str, tuple[int, int]] = {}
         failed: BaseException | None = None
         with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
@@ -244,10 +256,10 @@ class EpochRunner:
                     if error is not None:
                         failed = failed or error
                         continue
-                    report, reached = future.result()
-                    versions[name] = reached
-                    moved[name] = (report.rows_inserted, report.rows_deleted)
-                    yield name, report, reached
+                    done = future.result()
+                    versions[name] = done.versions
+                    moved[name] = (done.report.rows_inserted, done.report.rows_deleted)
+                    yield name, done
         if failed is not None:
             raise failed
 
@@ -258,7 +270,7 @@ class EpochRunner:
         epoch: EpochEntry,
         versions: Mapping[str, ViewVersions],
         upstream: Mapping[str, tuple[int, int]],
-    ) -> tuple[ViewReport, ViewVersions]:
+    ) -> _Done:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges)
@@ -275,11 +287,19 @@ class EpochRunner:
         path = self._warehouse.state_path(view)
         seconds["plan"] = time.perf_counter() - started
         started = time.perf_counter()
-        commit = committed(path, view, epoch.epoch) or compute_and_commit(inputs, path, before)
+        commit = committed(path, view, epoch.epoch)
+        if commit is None:
+            previous = readable_version(path, view, before.state_version if before else None)
+            commit = compute_and_commit(inputs, path, before, previous)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
         done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)
         seconds["publish"] = time.perf_counter() - started
+        started = time.perf_counter()
+        merged: Mapping[int, int] = commit.rows if commit and inputs.is_backfill else {}
+        if commit is not None and not inputs.is_backfill:
+            merged = compact_after_epoch(session, self._warehouse, state, view, epoch.epoch)
+        seconds["compact"] = time.perf_counter() - started
         state_version = commit.version if commit else (before.state_version if before else None)
         view_version = done.version if done else (before.view_version if before else None)
         report = ViewReport(
@@ -297,7 +317,7 @@ class EpochRunner:
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
         )
-        return report, ViewVersions(state_version, view_version)
+        return _Done(report, ViewVersions(state_version, view_version), merged)
 
     def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
         if view.strategy == "full":
@@ -323,6 +343,14 @@ class EpochRunner:
         store = StateStore(session, self._warehouse.state_path(view), view.tables)
         path = self._warehouse.view_path(view.name)
         return publish(session, path, store, view, epoch.epoch, commit, small=small)
+
+    def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
+        """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
+        state = self._warehouse.read()
+        for name in self._selected(state, views):
+            view = state.views[name]
+            if view.last_epoch is not None:
+                yield compact_view(self._session(view, Workload.FULL), self._warehouse, state, view)
 
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
         """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""

@@ -86,8 +86,15 @@ def _metadata(actions: list[dict[str, object]]) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersions | None) -> StateCommit | None:
+def compute_and_commit(
+    inputs: EpochInputs, state_path: str, before: ViewVersions | None, previous: int | None
+) -> StateCommit | None:
     """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
+
+    Parameters
+    ----------
+    before : the versions that the view's last epoch came to.
+    previous : the version of the state to read: that of ``before``, or one that compaction has made of it.
 
     Returns
     -------
@@ -103,7 +110,6 @@ def compute_and_commit(inputs: EpochInputs, state_path: str, before: ViewVersion
     store = StateStore(spark, state_path, view.tables)
     if inputs.is_backfill and not store.exists():
         store.create()
-    previous = None if before is None else before.state_version
     last = view.last_epoch
     descs = tables_by_node(plan, view.tables)
     tables: dict[PlanNode, list[StateTable]] = {

@@ -47,6 +47,7 @@ def main() -> None:
     """Run the command line; a user's error is printed in one line and exits with 1."""
     # Importing a verb registers it; heavy imports stay inside the verbs.
     from relstate_dagster.cli import (  # noqa: F401, PLC0415
+        compact,
         compare,
         demo,
         doctor,

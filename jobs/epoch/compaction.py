@@ -1,0 +1,144 @@
+"""When the state of a view is compacted, and how far: the policy over :mod:`state_lib.compaction`.
+
+After an epoch, where it is cheap; by ``relstate compact``, whatever it costs. Neither writes the catalog: an epoch reads
+the newest version of its view's state that holds no later epoch (:func:`readable_version`), compacted or not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.epoch.view_epoch import app_id, epoch_txn_version
+from jobs.warehouse import Warehouse
+from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
+from state_lib.state_files import StateFile, StateFiles
+from state_lib.state_store import StateStore
+
+#: Tables up to this size are rewritten by the driver, and right after an epoch.
+SMALL_TABLE_BYTES = 32 * 1024 * 1024
+#: A table is due once it has this many times the rows that it had when it was last rewritten ...
+_GROWTH = 2
+#: ... and this many more: below that no lookup notices.
+_SPARE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What a compaction of one view's state came to; ``rows`` of each rewritten table by its id."""
+
+    view: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rewritten: tuple[int, ...]
+    seconds: float
+
+
+def is_due(rows: int, rows_when_merged: int) -> bool:
+    """Whether a table has enough unmerged rows for a rewrite to pay."""
+    return rows > _GROWTH * rows_when_merged + _SPARE_ROWS
+
+
+def compact_after_epoch(
+    session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, epoch: int
+) -> Mapping[int, int]:
+    """Merge runs where there are many, and rewrite small tables that are due; gives the rows of those rewritten.
+
+    Parameters
+    ----------
+    view : the view as it was before the epoch.
+    epoch : the epoch that has just been published.
+    """
+    path = warehouse.state_path(view)
+    files = StateFiles(path).at(None)
+    due = []
+    for table in view.tables:
+        own = [f for f in files if f.table_id == table.table_id]
+        merged = view.merged_rows.get(str(table.table_id), 0)
+        if sum(f.bytes for f in own) <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), merged):
+            due.append(table.table_id)
+    rewritten = _rewrite(session, path, state, view, due, epoch, by_driver=True)
+    if has_many_runs(files):
+        merge_small_runs(path)
+    return rewritten
+
+
+def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> CompactReport:
+    """Rewrite every table of a view that has more than one run, and merge what small runs remain."""
+    started = time.perf_counter()
+    path = warehouse.state_path(view)
+    files = StateFiles(path).at(None)
+    assert view.last_epoch is not None
+    unmerged = [t.table_id for t in view.tables if _has_runs(files, t.table_id)]
+    small = sum(f.bytes for f in files if f.table_id in unmerged) <= SMALL_TABLE_BYTES
+    rewritten = _rewrite(session, path, state, view, unmerged, view.last_epoch, by_driver=small)
+    after = StateFiles(path).at(None)
+    if has_many_runs(after):
+        merge_small_runs(path)
+        after = StateFiles(path).at(None)
+    return CompactReport(
+        view.name,
+        len(files),
+        len(after),
+        sum(f.bytes for f in files),
+        sum(f.bytes for f in after),
+        tuple(rewritten),
+        time.perf_counter() - started,
+    )
+
+
+def readable_version(path: str, view: ViewEntry, state_version: int | None) -> int | None:
+    """The newest version of a view's state that holds its last epoch and no later one: a compaction may have made it."""
+    if state_version is None or view.last_epoch is None:
+        return state_version
+    table = DeltaTable(path)
+    done = table.transaction_version(app_id(view))
+    is_current = done is not None and done < epoch_txn_version(view.last_epoch + 1)
+    return table.version() if is_current else state_version
+
+
+def _has_runs(files: tuple[StateFile, ...], table_id: int) -> bool:
+    own = [f for f in files if f.table_id == table_id]
+    return len(own) > len({f.vnode for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
+
+
+def _rewrite(
+    session: SparkSession,
+    path: str,
+    state: CatalogState,
+    view: ViewEntry,
+    table_ids: list[int],
+    epoch: int,
+    *,
+    by_driver: bool,
+) -> dict[int, int]:
+    if not table_ids:
+        return {}
+    table = DeltaTable(path)
+    newest = table.transaction_version(app_id(view))
+    if newest is None or newest > epoch_txn_version(epoch) + 1:
+        return {}  # a later epoch is on its way; it will see to it
+    store = StateStore(session, path, view.tables)
+    log = view.tables[-1].table_id
+    readers = [state.views[name].last_epoch for name in state.dependents(view.name) if name in state.views]
+    horizon = min([epoch, *(e for e in readers if e is not None)])
+    done = rewrite_tables(
+        store,
+        table_ids,
+        version=table.version(),
+        app_id=app_id(view),
+        txn_version=epoch_txn_version(epoch) + 1,
+        # Views over this one read its change log from their own last epoch on.
+        merged_until={log: horizon},
+        by_driver=by_driver,
+    )
+    if done is None:
+        return {}
+    return {n: sum(f.rows for f in store.files.of(done, frozenset((n,)))) for n in table_ids}

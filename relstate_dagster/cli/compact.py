@@ -1,0 +1,26 @@
+"""``relstate compact``: the state of views rewritten without what is no longer needed."""
+
+from __future__ import annotations
+
+from rich.filesize import decimal
+from rich.table import Table
+
+from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import open_project, start_spark
+
+
+@app.command()
+def compact(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+    """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
+    _, _, runner = open_project(location(project, warehouse), start_spark())
+    table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")
+    with console.status("compacting"):
+        for done in runner.compact(list(views or []) or None):
+            table.add_row(
+                done.view,
+                str(len(done.rewritten)),
+                f"{done.files_before} → {done.files_after}",
+                f"{decimal(done.bytes_before)} → {decimal(done.bytes_after)}",
+                f"{done.seconds:.1f}",
+            )
+    output.print(table)

@@ -1,0 +1,116 @@
+"""Compaction of a Delta state table: fewer runs, and runs that hold no more rows than they mean.
+
+Two kinds, both beside readers and running epochs:
+
+* **merging runs**: small files of a partition become one, as they are. A bin-packing that delta-rs does in the driver; it
+  conflicts with nothing, and each lookup opens fewer files.
+* **rewriting a table**: its runs merged into rows, sorted by key, tombstones dropped. What is written was read at one
+  version, so a commit of an epoch in between would be lost: the rewrite is committed by compare and swap on that version
+  and, for what only Spark can write, under the transaction version between those of that epoch and the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
+from state_lib.merge import merge_runs
+from state_lib.small_commits import committing
+from state_lib.state_files import StateFile
+from state_lib.state_store import StateStore
+from state_lib.table_schema import MergeRule
+
+#: A partition with more files than this has its small ones merged.
+RUNS_PER_PARTITION: Final = 8
+#: Files up to this size count as small.
+SMALL_RUN_BYTES: Final = 8 * 1024 * 1024
+
+
+def has_many_runs(files: Sequence[StateFile]) -> bool:
+    """Whether some partition has more small files than a lookup should open."""
+    small = Counter((f.table_id, f.vnode) for f in files if f.bytes < SMALL_RUN_BYTES)
+    return bool(small) and max(small.values()) > RUNS_PER_PARTITION
+
+
+def merge_small_runs(path: str) -> int | None:
+    """Put the small files of each partition into one; the version of the commit, ``None`` where there was none."""
+    table = DeltaTable(path)
+    before = table.version()
+    try:
+        table.optimize.compact(target_size=SMALL_RUN_BYTES)
+    except CommitFailedError:
+        return None  # an epoch was faster; the next compaction finds what this one would have
+    return table.version() if table.version() != before else None
+
+
+def rewrite_tables(
+    store: StateStore,
+    table_ids: Sequence[int],
+    *,
+    version: int,
+    app_id: str,
+    txn_version: int,
+    merged_until: Mapping[int, int] | None = None,
+    by_driver: bool = True,
+) -> int | None:
+    """Rewrite state tables as the rows that they mean; committed only if nothing was committed since ``version``.
+
+    Parameters
+    ----------
+    version : the version that is read.
+    app_id, txn_version : of the view; the version is the odd one after that of the newest epoch in ``version``.
+    merged_until : for a table whose change log is read by epoch, the epoch after which rows stay as they are.
+    by_driver : the tables fit into the driver's memory; without it Spark writes.
+
+    Returns
+    -------
+    The version of the commit; ``None`` where an epoch came first and nothing was written.
+    """
+    horizons = merged_until or {}
+    rows = reduce(DataFrame.unionByName, [_merged(store, n, version, horizons.get(n)) for n in table_ids])
+    condition = f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
+    if by_driver and store.is_plain:
+        computed = rows.toArrow().sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
+        return _swap(store.path, computed, version, condition, app_id, txn_version)
+    arranged = rows.repartition(TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
+    writer = arranged.write.format("delta").mode("overwrite").option("replaceWhere", condition).option("dataChange", "false")
+    writer.option("txnAppId", app_id).option("txnVersion", txn_version).save(store.path)
+    done = DeltaTable(store.path)
+    # Delta skips the write, without a word, where an epoch has taken a later transaction version in the meantime.
+    written = done.version() > version and done.transaction_version(app_id) == txn_version
+    return done.version() if written else None
+
+
+def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, txn_version: int) -> int | None:
+    table = DeltaTable(path, version=version)
+    once = committing(app_id, txn_version)
+    try:
+        write_deltalake(table, rows, mode="overwrite", predicate=condition, commit_properties=once)
+    except CommitFailedError:
+        return None
+    return version + 1
+
+
+def _merged(store: StateStore, table_id: int, version: int, merged_until: int | None) -> DataFrame:
+    """The stored form of a table's merged rows."""
+    storage = store.storage_table(table_id, version=version)
+    schema = storage.desc.schema
+    runs = storage.runs()
+    old = runs if merged_until is None else runs.where(F.col(EPOCH) <= merged_until)
+    merged = merge_runs(old, schema, keep_epoch=True)
+    if schema.merge is not MergeRule.SUM:
+        merged = merged.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+    stored = store.stored_form(table_id, merged, F.col(EPOCH))
+    if merged_until is None:
+        return stored
+    recent = runs.where(F.col(EPOCH) > merged_until).withColumnRenamed(STATE_WEIGHT, WEIGHT)
+    return stored.unionByName(store.stored_form(table_id, recent, F.col(EPOCH)))

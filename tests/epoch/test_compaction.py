@@ -1,0 +1,118 @@
+"""Compaction: state means the same afterwards, epochs go on over it, and none is lost to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.epoch import compaction
+from jobs.epoch.runner import EpochRunner
+from jobs.epoch.view_epoch import app_id, epoch_txn_version
+from jobs.warehouse import Warehouse
+from state_lib.compaction import RUNS_PER_PARTITION, merge_small_runs, rewrite_tables
+from state_lib.state_files import StateFiles
+from state_lib.state_store import StateStore
+from tests.epoch.scripts import Script
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+CREATE TABLE d (g INT, name STRING, PRIMARY KEY (g));
+INSERT INTO t SELECT id, id % 4, id FROM range(40);
+INSERT INTO d VALUES (0, 'a'), (1, 'b'), (2, 'c');
+CREATE MATERIALIZED VIEW a AS
+  SELECT d.name, count(*) AS n, sum(t.v) AS total, max(t.v) AS top, collect_set(t.k % 3) AS s
+  FROM t LEFT JOIN d ON t.g = d.g GROUP BY d.name;
+CREATE MATERIALIZED VIEW b AS SELECT name, total FROM a WHERE n > 1;
+"""
+
+
+def _epochs(script: Script, numbers: range) -> None:
+    for n in numbers:
+        script.run(
+            f"UPDATE t SET v = v + {n}, g = (g + 1) % 4 WHERE k % 5 = {n % 5};"
+            f"DELETE FROM t WHERE k = {n}; INSERT INTO t VALUES ({100 + n}, {n % 5}, {n}); REFRESH"
+        )
+
+
+def _store(spark: SparkSession, warehouse: Warehouse, name: str) -> StateStore:
+    view = warehouse.read().views[name]
+    return StateStore(spark, warehouse.state_path(view), view.tables)
+
+
+def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_SPARE_ROWS", 20)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    _epochs(script, range(RUNS_PER_PARTITION + 3))
+    script.verify()
+    warehouse = Warehouse(tmp_path / "warehouse")
+    view = warehouse.read().views["a"]
+    assert view.merged_rows, "the policy has rewritten tables on its own"
+    files = StateFiles(warehouse.state_path(view)).at(None)
+    by_table = {t.table_id: sum(f.table_id == t.table_id for f in files) for t in view.tables}
+    assert max(by_table.values()) <= RUNS_PER_PARTITION + 1
+
+    reports = list(EpochRunner(spark, warehouse).compact())
+    assert [r.view for r in reports] == ["a", "b"]
+    assert reports[0].files_after == len([t for t in by_table if by_table[t]]) < reports[0].files_before
+    store = _store(spark, warehouse, "a")
+    assert store.stored([t.table_id for t in view.tables]).where("weight < 0").count() == 0
+    _epochs(script, range(20, 23))
+    script.verify()
+
+
+def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    _epochs(script, range(2))
+    warehouse = Warehouse(tmp_path / "warehouse")
+    view = warehouse.read().views["a"]
+    store = _store(spark, warehouse, "a")
+    read_at = store.files.latest().version()
+    assert view.last_epoch is not None
+    _epochs(script, range(2, 3))
+    for by_driver in (True, False):
+        tables = [t.table_id for t in view.tables]
+        fence = {"app_id": app_id(view), "txn_version": epoch_txn_version(view.last_epoch) + 1}
+        assert rewrite_tables(store, tables, version=read_at, **fence, by_driver=by_driver) is None
+        script.verify()
+    # What only puts files together conflicts with nothing.
+    merge_small_runs(store.path)
+    _epochs(script, range(3, 4))
+    script.verify()
+
+
+def test_spark_rewrites_what_the_driver_cannot_hold(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "SMALL_TABLE_BYTES", 0)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    _epochs(script, range(2))
+    warehouse = Warehouse(tmp_path / "warehouse")
+    (report, _) = EpochRunner(spark, warehouse).compact()
+    assert report.rewritten
+    assert (
+        _store(spark, warehouse, "a")
+        .stored([t.table_id for t in warehouse.read().views["a"].tables])
+        .where("weight < 0")
+        .isEmpty()
+    )
+    _epochs(script, range(2, 4))
+    script.verify()
+
+
+def test_a_view_that_lags_behind_still_finds_the_change_log(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    runner = EpochRunner(spark, warehouse)
+    for n in range(3):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k % 3 = {n}")
+        list(runner.run(["a"]))
+        list(runner.compact(["a"]))
+    assert warehouse.read().views["b"].last_epoch < warehouse.read().views["a"].last_epoch
+    list(runner.run())
+    script.verify()
