@@ -21,7 +21,7 @@ def lookup_several(
     keys: DataFrame,
     key_columns: Sequence[str],
     *,
-    broadcast: bool = True,
+    hint: str | None = "broadcast",
     within: Within | None = None,
 ) -> DataFrame:
     """The unmerged rows of several tables that start with the same key columns, where those equal one of the keys.
@@ -30,7 +30,7 @@ def lookup_several(
     ----------
     tables : tables of one store at one version, whose first columns are ``key_columns``: those then lie in the same slots.
     keys : frame with the key columns; NULL equals NULL. Ignored where there are no key columns.
-    broadcast : send the keys to every task.
+    hint : how Spark is to join the keys; see :meth:`StorageTable.lookup`.
     within : the values of one of the key columns, where they are known.
 
     Returns
@@ -55,7 +55,7 @@ def lookup_several(
         for n, name in enumerate(key_columns):
             equal = first.slots.of(name).read().eqNullSafe(F.col(f"{_LOOKUP}{n}"))
             condition = equal if condition is None else condition & equal
-        rows = rows.join(F.broadcast(wanted) if broadcast else wanted, condition, "left_semi")
+        rows = rows.join(wanted.hint(hint) if hint else wanted, condition, "left_semi")
     columns = [first.slots.of(name).read() for name in key_columns]
     for n, table in enumerate(tables):
         mine = F.col(TABLE_ID) == F.lit(table.desc.table_id)

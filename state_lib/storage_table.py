@@ -93,7 +93,7 @@ class StorageTable:
         null_safe: bool | Sequence[bool] = False,
         columns: Sequence[str] | None = None,
         *,
-        broadcast: bool = True,
+        hint: str | None = "broadcast",
         within: Within | None = None,
     ) -> DataFrame:
         """The unmerged rows whose columns equal those of some key; no Spark action.
@@ -104,7 +104,8 @@ class StorageTable:
         on : pairs of a state column and the column of ``keys`` it equals. At least one.
         null_safe : whether NULL equals NULL, for all pairs or for each.
         columns : the columns wanted; all by default.
-        broadcast : send the keys to every task, so that the state is read where it lies and not shuffled.
+        hint : ``broadcast`` sends the keys to every task, so that the state is read where it lies and not shuffled;
+            ``shuffle_hash`` needs no job of its own and suits state that one task reads; None leaves it to Spark.
         within : the values of one of the state's columns in ``on``, where they are known.
 
         Returns
@@ -126,7 +127,7 @@ class StorageTable:
             left, right = F.col(quoted(ours)), F.col(f"{_LOOKUP}{n}")
             equal = left.eqNullSafe(right) if nulls_match else left == right
             condition = equal if condition is None else condition & equal
-        matched = runs.join(F.broadcast(wrapped) if broadcast else wrapped, condition, "left_semi")
+        matched = runs.join(wrapped.hint(hint) if hint else wrapped, condition, "left_semi")
         return matched.select(*[F.col(quoted(name)) for name in wanted], STATE_WEIGHT, EPOCH)
 
     def prefix_runs(self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None) -> DataFrame:

@@ -66,6 +66,13 @@ class EpochInputs:
         """Whether little enough changed for the driver to hold it."""
         return self.changed_bytes <= SMALL_CHANGE_BYTES
 
+    @property
+    def lookup_hint(self) -> str | None:
+        """How change sets are joined with state."""
+        if not self.is_small:
+            return None
+        return "broadcast" if self.state_is_large else "shuffle_hash"
+
     def check(self) -> dict[str, ChangeRange]:
         """Look at what changed, and raise before anything is written if it cannot be read."""
         found: dict[str, ChangeRange] = {}

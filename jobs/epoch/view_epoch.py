@@ -122,7 +122,7 @@ def compute_and_commit(
         scan=inputs.scan,
         tables=tables,
         full_query=lambda node: _full_difference(inputs, node, before),
-        broadcast_changes=inputs.is_small,
+        lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.is_small and inputs.state_is_large,
     )
     digest = _digest(view, inputs.epoch, last)

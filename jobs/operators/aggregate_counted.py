@@ -52,7 +52,7 @@ def fold(
                 on,
                 null_safe=[True] * len(on),
                 columns=names,
-                broadcast=ctx.broadcast_changes,
+                hint=ctx.lookup_hint,
                 within=affected.within,
             )
         else:

@@ -53,7 +53,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
             frames.measures[f"_old_state_{position}"] = F.first(F.struct(*fields))
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
-    old = lookup_several(stored, affected.groups, node.group, broadcast=ctx.broadcast_changes, within=affected.within)
+    old = lookup_several(stored, affected.groups, node.group, hint=ctx.lookup_hint, within=affected.within)
     newest = {
         f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}") for n, position in enumerate(tables.value_tables)
     }

@@ -31,8 +31,9 @@ class EpochContext:
     scan : gives a relation's change set, or ``None`` where nothing changed in it.
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     full_query : runs a query in full and gives its difference to what the view holds.
-    broadcast_changes : whether change sets are small enough to be sent to every task. A lookup then reads the state
-        once, where it lies; without it Spark chooses the join.
+    lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
+        ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
+        is a job of its own. None: change sets are too large for either, Spark chooses.
     collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, which pays
         where the state is large, as lookups then skip what cannot hold their keys.
     """
@@ -43,7 +44,7 @@ class EpochContext:
     scan: Callable[[str], DataFrame | None]
     tables: Mapping[PlanNode, Sequence[StateTable]]
     full_query: Callable[[FullQuery], DataFrame | None]
-    broadcast_changes: bool = True
+    lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class EpochContext:
 
     def small(self, df: DataFrame) -> DataFrame:
         """A change set as the build side of a lookup."""
-        return F.broadcast(df) if self.broadcast_changes else df
+        return df.hint(self.lookup_hint) if self.lookup_hint else df
 
 
 def columns_of(names: Sequence[str]) -> list[str]:

@@ -47,7 +47,7 @@ def old_and_new(
                 on,
                 null_safe=[True] * len(on),
                 columns=names,
-                broadcast=ctx.broadcast_changes,
+                hint=ctx.lookup_hint,
                 within=affected.within,
             )
         else:

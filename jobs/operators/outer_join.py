@@ -103,7 +103,7 @@ def _read_touched(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> N
                 on,
                 null_safe=null_safe,
                 columns=names,
-                broadcast=ctx.broadcast_changes,
+                hint=ctx.lookup_hint,
                 within=_within(ctx, node, side, other),
             )
         else:

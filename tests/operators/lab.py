@@ -90,7 +90,13 @@ class Lab:
             return self._frame(name, rows) if rows or first else None
 
         context = EpochContext(
-            spark=self._session, epoch=self.epoch, is_backfill=first, scan=scan, tables=tables, full_query=lambda _n: None
+            spark=self._session,
+            epoch=self.epoch,
+            is_backfill=first,
+            scan=scan,
+            tables=tables,
+            full_query=lambda _n: None,
+            lookup_hint="shuffle_hash",
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]

@@ -101,7 +101,7 @@ def test_lookup_gives_the_unmerged_runs_of_some_keys(spark: SparkSession, store:
     nulls = spark.sql("SELECT cast(NULL AS string) AS k, 8L AS n")
     on = [("name", "k"), ("total", "n")]
     assert totals.lookup(nulls, on, columns=["total"]).collect() == []
-    assert totals.lookup(nulls, on, [True, False], ["total"], broadcast=False).collect() == [(8, 1, 2)]
+    assert totals.lookup(nulls, on, [True, False], ["total"], hint=None).collect() == [(8, 1, 2)]
     with pytest.raises(StateError, match="a lookup needs a column"):
         totals.lookup(nulls, [])
 

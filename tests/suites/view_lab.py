@@ -93,7 +93,13 @@ class ViewLab:
             return None if path is None else self._session.read.parquet(str(path))
 
         context = EpochContext(
-            spark=self._session, epoch=epoch, is_backfill=epoch == 1, scan=scan, tables=tables, full_query=lambda _n: None
+            spark=self._session,
+            epoch=epoch,
+            is_backfill=epoch == 1,
+            scan=scan,
+            tables=tables,
+            full_query=lambda _n: None,
+            lookup_hint="shuffle_hash",
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
