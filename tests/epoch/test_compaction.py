@@ -11,7 +11,8 @@ from jobs.epoch import compaction
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.view_epoch import app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
-from state_lib.compaction import RUNS_PER_PARTITION, merge_small_runs, rewrite_tables
+from state_lib import compaction as state_compaction
+from state_lib.compaction import merge_small_runs, rewrite_tables
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from tests.epoch.scripts import Script
@@ -43,23 +44,24 @@ def _store(spark: SparkSession, warehouse: Warehouse, name: str) -> StateStore:
 
 def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_SPARE_ROWS", 20)
+    monkeypatch.setattr(state_compaction, "RUNS_PER_PARTITION", 3)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
-    _epochs(script, range(RUNS_PER_PARTITION + 3))
+    _epochs(script, range(5))
     script.verify()
     warehouse = Warehouse(tmp_path / "warehouse")
     view = warehouse.read().views["a"]
     assert view.merged_rows, "the policy has rewritten tables on its own"
     files = StateFiles(warehouse.state_path(view)).at(None)
     by_table = {t.table_id: sum(f.table_id == t.table_id for f in files) for t in view.tables}
-    assert max(by_table.values()) <= RUNS_PER_PARTITION + 1
+    assert max(by_table.values()) <= 4
 
     reports = list(EpochRunner(spark, warehouse).compact())
     assert [r.view for r in reports] == ["a", "b"]
     assert reports[0].files_after == len([t for t in by_table if by_table[t]]) < reports[0].files_before
     store = _store(spark, warehouse, "a")
     assert store.stored([t.table_id for t in view.tables]).where("weight < 0").count() == 0
-    _epochs(script, range(20, 23))
+    _epochs(script, range(20, 22))
     script.verify()
 
 
