@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -21,7 +23,44 @@ def rows(relations: Mapping[str, Relation], scale: float) -> dict[str, list[Row]
     with tempfile.TemporaryDirectory() as folder:
         command = [str(generator), "parquet", "-s", str(scale), "--output-dir", folder]
         subprocess.run(command, check=True, capture_output=True)
-        return {name: _read(Path(folder) / f"{name}.parquet", relation) for name, relation in relations.items()}
+        tables = {name: _read(Path(folder) / f"{name}.parquet", relation) for name, relation in relations.items()}
+    return _with_rare_rows(relations, tables)
+
+
+#: What Q17 and Q19 look for (brand, container, size, a quantity), in so few rows at a small scale that nothing that
+#: happens to the tables would touch one of them.
+_RARE = (
+    ("Brand#23", "MED BOX", 7, 1),
+    ("Brand#12", "SM BOX", 3, 5),
+    ("Brand#23", "MED BAG", 5, 15),
+    ("Brand#34", "LG BOX", 10, 25),
+)
+#: Each of them is planted in one of so many parts.
+_ONE_IN = 40
+
+
+def _with_rare_rows(relations: Mapping[str, Relation], tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Some parts, and a third of their lines, made into what is rarely there."""
+    parts: list[Row] = []
+    kinds: dict[Any, tuple[str, str, int, int]] = {}
+    for n, row in enumerate(tables["part"]):
+        part = _as_dict(relations["part"], row)
+        if n % _ONE_IN < len(_RARE):
+            kind = kinds[part["p_partkey"]] = _RARE[n % _ONE_IN]
+            part |= {"p_brand": kind[0], "p_container": kind[1], "p_size": kind[2]}
+        parts.append(tuple(part.values()))
+    lines: list[Row] = []
+    for n, row in enumerate(tables["lineitem"]):
+        line = _as_dict(relations["lineitem"], row)
+        if line["l_partkey"] in kinds and n % 3 == 0:
+            quantity = Decimal(kinds[line["l_partkey"]][3]).quantize(line["l_quantity"])
+            line |= {"l_quantity": quantity, "l_shipmode": "AIR", "l_shipinstruct": "DELIVER IN PERSON"}
+        lines.append(tuple(line.values()))
+    return {**tables, "part": parts, "lineitem": lines}
+
+
+def _as_dict(relation: Relation, row: Row) -> dict[str, Any]:
+    return dict(zip((c.name for c in relation.columns), row, strict=True))
 
 
 def _read(path: Path, relation: Relation) -> list[Row]:
