@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -64,8 +65,11 @@ class Run:
         return build_series(self.data, sf, stream, size, wanted, self.seed, lambda text: self.console.print(text, style="dim"))
 
     def work(self, sf: float) -> Path:
-        """A folder for warehouses and replays, on the file system of the data."""
-        return sf_folder(self.data, sf) / "work"
+        """A folder for the warehouses and replays of this measurement, on the file system of the data.
+
+        No path is used twice in a process: Delta remembers tables by their paths.
+        """
+        return sf_folder(self.data, sf) / "work" / f"{os.getpid()}-{self._measured}"
 
     def record(self, named: dict[str, Any], measure: Callable[[], dict[str, Any]], line: Callable[[dict[str, Any]], str]) -> None:
         """Measure, unless that was done before; append the result, and print one line of it."""
@@ -90,7 +94,7 @@ class Run:
         self._measured += 1
         self.results.add(record)
         style = "bold red" if record["status"] == "failed" else None
-        self.console.print(f"{name_of(record):40} {told}  ({seconds:.0f} s)", style=style, highlight=False, markup=False)
+        self.console.print(f"{name_of(record):40} {told}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True)
 
     def drop_series(self, series: Series) -> None:
         """Remove a series that nothing more is measured over."""
