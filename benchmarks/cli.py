@@ -31,7 +31,9 @@ app = typer.Typer(
     "What has been measured is in --results and is not measured again; break off and start again as you like.",
 )
 
-Data = Annotated[Path | None, typer.Option(help="Folder of the generated data. [$RELSTATE_BENCH_DATA or ~/.cache/relstate/tpch]")]
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of the generated data. [$RELSTATE_BENCH_DATA or ~/.cache/relstate/tpch]")
+]
 ResultsFile = Annotated[Path, typer.Option("--results", help="Where results are appended, one JSON line each.")]
 Again = Annotated[bool, typer.Option("--again", help="Measure what has been measured, too; the newest counts.")]
 Epochs = Annotated[int, typer.Option(help="Measured epochs.", min=1)]
@@ -204,13 +206,14 @@ def peers(
 @app.command()
 def report(
     results: Annotated[
-        list[Path] | None, typer.Option("--results", help="Files of results; the later ones win. [curated.jsonl and results.jsonl]")
+        list[Path] | None,
+        typer.Option("--results", help="Files of results; the later ones win. [curated.jsonl and results.jsonl]"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for benchmarks.md and benchmarks/*.svg.")] = ROOT / "docs",
     curate: Annotated[bool, typer.Option("--curate", help="Also keep what is reported as the committed results file.")] = False,
 ) -> None:
     """Write docs/benchmarks.md and its plots."""
-    from benchmarks.report import write_report  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+    from benchmarks.report import write_report
 
     records = newest(results or [CURATED, RESULTS])
     if not records:

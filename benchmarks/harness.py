@@ -93,9 +93,7 @@ class Bench:
         places = self._places()
         before = {p: log_versions(p) for paths in places.values() for p in paths}
         reports, sample = self.probe.measure(lambda: list(self.runner.run()))
-        written = {
-            kind: asdict(sum((written_since(p, before[p]) for p in paths), Written())) for kind, paths in places.items()
-        }
+        written = {kind: asdict(sum((written_since(p, before[p]) for p in paths), Written())) for kind, paths in places.items()}
         return reports, sample, written
 
     def _places(self) -> dict[str, list[str]]:

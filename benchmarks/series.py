@@ -105,7 +105,7 @@ def build_series(
     shutil.rmtree(folder, ignore_errors=True)
     for table in TABLES:
         link_table(base / table, folder / table)
-    versions = [{t: 0 for t in TABLES}]
+    versions = [dict.fromkeys(TABLES, 0)]
     rows: list[dict[str, int]] = []
     for number, epoch in enumerate(islice(changes(generated, stream, size, seed), epochs)):
         tell(f"writing {stream} {size}, epoch {number + 1} of {epochs}")

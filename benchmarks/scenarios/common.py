@@ -71,7 +71,9 @@ class Run:
         """
         return sf_folder(self.data, sf) / "work" / f"{os.getpid()}-{self._measured}"
 
-    def record(self, named: dict[str, Any], measure: Callable[[], dict[str, Any]], line: Callable[[dict[str, Any]], str]) -> None:
+    def record(
+        self, named: dict[str, Any], measure: Callable[[], dict[str, Any]], line: Callable[[dict[str, Any]], str]
+    ) -> None:
         """Measure, unless that was done before; append the result, and print one line of it."""
         if self.results.has(**named):
             return
@@ -94,7 +96,9 @@ class Run:
         self._measured += 1
         self.results.add(record)
         style = "bold red" if record["status"] == "failed" else None
-        self.console.print(f"{name_of(record):40} {told}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(
+            f"{name_of(record):40} {told}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True
+        )
 
     def drop_series(self, series: Series) -> None:
         """Remove a series that nothing more is measured over."""

@@ -19,7 +19,7 @@ from benchmarks.scenarios.common import Run
 def run(run_: Run, sfs: Sequence[float], queries: Sequence[str]) -> None:
     """Measure every query that is not measured yet; nothing where DuckDB is not installed."""
     try:
-        import duckdb  # noqa: F401, PLC0415 - an extra
+        import duckdb  # noqa: F401 - an extra
     except ImportError:
         run_.console.print("duckdb is not installed (pip install 'relstate-dagster[bench]'); peers are left out")
         return
@@ -36,7 +36,7 @@ def line(record: dict[str, Any]) -> str:
 
 def measure(run_: Run, sf: float, query: str) -> dict[str, Any]:
     """Run a query into a table of DuckDB's, again and again, on as many threads as there are cores."""
-    import duckdb  # noqa: PLC0415
+    import duckdb
 
     text = query_text(query, sf)
     base = base_tables(run_.data, sf)
@@ -44,7 +44,9 @@ def measure(run_: Run, sf: float, query: str) -> dict[str, Any]:
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = {os.cpu_count() or 1}")
         for table in tables_of(text):
-            files = [f"{base / table}/{p}" for p in DeltaTable(base / table).get_add_actions(flatten=True).column("path").to_pylist()]
+            files = [
+                f"{base / table}/{p}" for p in DeltaTable(base / table).get_add_actions(flatten=True).column("path").to_pylist()
+            ]
             connection.execute(f"CREATE VIEW {table} AS FROM read_parquet({files})")
         statement = sqlglot.transpile(text, read="spark", write="duckdb")[0]
         for number in range(run_.warm_up + run_.epochs):

@@ -14,15 +14,18 @@ from jobs.api import ViewReport
 
 
 def run(
-    run_: Run, sfs: Sequence[float], queries: Sequence[str], streams: Sequence[str], sizes: Sequence[str], scenario: str = "tpch"
+    run_: Run,
+    sfs: Sequence[float],
+    queries: Sequence[str],
+    streams: Sequence[str],
+    sizes: Sequence[str],
+    scenario: str = "tpch",
 ) -> None:
     """Measure every combination that is not measured yet."""
     for sf in sfs:
         for stream in streams:
             for size in ["0"] if stream == "none" else sizes:
-                todo = [
-                    q for q in queries if not run_.results.has(scenario=scenario, sf=sf, query=q, stream=stream, size=size)
-                ]
+                todo = [q for q in queries if not run_.results.has(scenario=scenario, sf=sf, query=q, stream=stream, size=size)]
                 if not todo:
                     continue
                 series = run_.series(sf, stream, size)
