@@ -10,6 +10,6 @@ SELECT
     avg(l_discount) AS avg_disc,
     count(*) AS count_order
 FROM lineitem
-WHERE l_shipdate <= date_sub(DATE '1998-12-01', 90)
+WHERE l_shipdate <= DATE '1998-12-01' - INTERVAL '90' DAY
 GROUP BY l_returnflag, l_linestatus
 ORDER BY l_returnflag, l_linestatus
