@@ -38,7 +38,7 @@ def measure(run_: Run, sf: float, query: str, epochs: int, compact_every: int, s
         if number >= run_.warm_up:
             walls.append(round(sample.wall, 4))
         if compact is not None and number % compact_every == compact_every - 1:
-            _, cost = run_.probe.measure(compact)
+            _, cost = run_.probe.measure(lambda: list(compact()))
             compactions.append(round(cost.wall, 4))
         if number % 100 == 99:
             run_.console.print(f"{number + 1} of {series.epochs} epochs, the last in {sample.wall:.2f} s", style="dim")
