@@ -30,7 +30,9 @@ class Mismatch(Exception):
 
 def start_spark(memory: str) -> SparkSession:
     """One Spark for everything that is measured, on all cores of this machine."""
-    return create_session(SparkSettings(driver_memory=memory, app_name="relstate-benchmarks"))
+    # What one piece of work ran must still be known when it is counted; single tasks need not.
+    conf = {"spark.ui.retainedJobs": "5000", "spark.ui.retainedStages": "5000", "spark.ui.retainedTasks": "1000"}
+    return create_session(SparkSettings(driver_memory=memory, app_name="relstate-benchmarks", conf=conf))
 
 
 def environment(spark: SparkSession, memory: str) -> dict[str, Any]:

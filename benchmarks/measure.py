@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -85,7 +86,10 @@ class Probe:
             for stage_id in (int(ids.apply(n)) for n in range(ids.size())):
                 if stage_id in seen:
                     continue
-                stage = self._store.lastStageAttempt(stage_id)
+                try:
+                    stage = self._store.lastStageAttempt(stage_id)
+                except Py4JJavaError:
+                    continue  # Spark forgets stages that it skipped first
                 if stage.status().toString() == "SKIPPED":
                     continue
                 seen.add(stage_id)

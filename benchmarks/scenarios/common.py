@@ -83,8 +83,10 @@ class Run:
             record |= {"status": "ok", **measure()}
             told = line(record) if record["status"] == "ok" else record["status"]
         except Exception as problem:
-            told = f"FAILED: {type(problem).__name__}: {problem}"
-            record |= {"status": "failed", "error": f"{type(problem).__name__}: {str(problem).splitlines()[0]}"}
+            # A JVM's error has its reason in the second line.
+            error = f"{type(problem).__name__}: {' '.join(str(problem).splitlines()[:2])}"
+            told = f"FAILED: {error}"
+            record |= {"status": "failed", "error": error}
             if self.fail_fast:
                 raise
         finally:
