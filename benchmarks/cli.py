@@ -1,0 +1,275 @@
+"""The command: ``python -m benchmarks``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.data import base_tables, default_data
+from benchmarks.queries import QUERIES
+from benchmarks.results import Results, newest
+from benchmarks.scenarios import aging as aging_scenario
+from benchmarks.scenarios import cold as cold_scenario
+from benchmarks.scenarios import fixed as fixed_scenario
+from benchmarks.scenarios import idle as idle_scenario
+from benchmarks.scenarios import peers as peers_scenario
+from benchmarks.scenarios import shared as shared_scenario
+from benchmarks.scenarios import tpch
+from benchmarks.scenarios.common import Run
+from benchmarks.streams import SIZES, STREAMS
+
+ROOT = Path(__file__).resolve().parents[1]
+CURATED = ROOT / "benchmarks" / "results" / "curated.jsonl"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Views kept up to date by relstate, against the same queries run in full by the same Spark.\n\n"
+    "What has been measured is in --results and is not measured again; break off and start again as you like.",
+)
+
+Data = Annotated[
+    Path | None, typer.Option(help="Folder of the generated data. [$RELSTATE_BENCH_DATA or ~/.cache/relstate/tpch]")
+]
+ResultsFile = Annotated[Path, typer.Option("--results", help="Where results are appended, one JSON line each.")]
+Again = Annotated[bool, typer.Option("--again", help="Measure what has been measured, too; the newest counts.")]
+Epochs = Annotated[int, typer.Option(help="Measured epochs.", min=1)]
+WarmUp = Annotated[int, typer.Option(help="Epochs before those, not measured.", min=0)]
+Memory = Annotated[str, typer.Option(help="Heap of the JVM.")]
+Seed = Annotated[int, typer.Option(help="Names the random changes.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave warehouses and written streams where they are.")]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failure.")]
+OneSf = Annotated[float, typer.Option("--sf", help="Scale factor.")]
+Sfs = Annotated[str, typer.Option("--sf", help="Scale factors, separated by commas.")]
+Queries = Annotated[str, typer.Option("--queries", help="Such as q1,q3-q6; or all.")]
+OneQuery = Annotated[str, typer.Option("--query", help="Which query.")]
+RESULTS = ROOT / "benchmarks" / "results" / "results.jsonl"
+
+
+@app.command()
+def data(sf: Sfs = "0.1", data: Data = None) -> None:
+    """Generate TPC-H and load it as Delta tables (every other command does so when it needs them)."""
+    for factor in _numbers(sf):
+        typer.echo(str(base_tables(data or default_data(), factor)))
+
+
+@app.command()
+def run(
+    sf: Sfs = "0.1",
+    queries: Queries = "all",
+    streams: Annotated[str, typer.Option(help=f"Of {', '.join(STREAMS)}; or all.")] = "appended",
+    sizes: Annotated[str, typer.Option(help=f"Rows or a share of the base an epoch, of {', '.join(SIZES)}; or all.")] = "100",
+    epochs: Epochs = 20,
+    warm_up: WarmUp = 3,
+    full_every: Annotated[int, typer.Option(help="Run the query in full after every so many epochs.", min=1)] = 1,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+    keep: Keep = False,
+    fail_fast: FailFast = False,
+) -> None:
+    """TPC-H queries as views over a stream of changes: incremental epochs and full runs in turn."""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, fail_fast)
+    run_.full_every = full_every
+    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), _of(sizes, SIZES, closed=False))
+    _end(run_)
+
+
+@app.command()
+def flat(
+    sf: Sfs = "0.01,0.1,1",
+    queries: Queries = "q1,q3,q6,q12",
+    size: Annotated[str, typer.Option(help="Rows an epoch, the same at every scale factor.")] = "100",
+    epochs: Epochs = 40,
+    warm_up: WarmUp = 3,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+    keep: Keep = False,
+) -> None:
+    """The same stream at several scale factors: does an epoch's time depend on the size of the data, or on its age?"""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep)
+    run_.full_every = 10
+    tpch.run(run_, _numbers(sf), _queries(queries), ["appended"], [size], scenario="flat")
+    _end(run_)
+
+
+@app.command()
+def fixed(
+    epochs: Epochs = 20,
+    warm_up: WarmUp = 5,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+) -> None:
+    """The fixed cost of an epoch: SF 0.01, a join with an aggregate, and the query with the largest plan."""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed)
+    fixed_scenario.run(run_)
+    _end(run_)
+
+
+@app.command()
+def idle(
+    sf: OneSf = 0.01,
+    views: Annotated[int, typer.Option(help="How many views.")] = 50,
+    epochs: Epochs = 20,
+    warm_up: WarmUp = 3,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+) -> None:
+    """Many views, nothing changed: seconds of a run, which must start no Spark job."""
+    run_ = _run(data, results, again, epochs, warm_up, memory)
+    idle_scenario.run(run_, sf, views)
+    _end(run_)
+
+
+@app.command()
+def shared(
+    sf: OneSf = 0.1,
+    views: Annotated[int, typer.Option(help="How many views.")] = 20,
+    epochs: Epochs = 10,
+    warm_up: WarmUp = 2,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+) -> None:
+    """Many views in one run, against the sum of each alone."""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed)
+    shared_scenario.run(run_, sf, views)
+    _end(run_)
+
+
+@app.command()
+def cold(
+    sf: OneSf = 0.1,
+    query: OneQuery = "q12",
+    epochs: Epochs = 5,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "2g",
+    seed: Seed = 1,
+) -> None:
+    """From the start of a fresh process to the published view."""
+    run_ = _run(data, results, again, epochs, 0, memory, seed)
+    cold_scenario.run(run_, sf, query, epochs)
+    _end(run_)
+
+
+@app.command()
+def aging(
+    sf: OneSf = 0.1,
+    query: OneQuery = "q12",
+    epochs: Epochs = 1000,
+    compact_every: Annotated[int, typer.Option(help="Epochs between compactions, where the runner has them.")] = 50,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+) -> None:
+    """An epoch's time after 1, 100 and 1000 epochs."""
+    run_ = _run(data, results, again, epochs, 0, memory, seed)
+    aging_scenario.run(run_, sf, query, epochs, compact_every)
+    _end(run_)
+
+
+@app.command()
+def peers(
+    sf: Sfs = "0.1",
+    queries: Queries = "all",
+    epochs: Epochs = 5,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "2g",
+) -> None:
+    """The queries run in full by DuckDB, where it is installed."""
+    run_ = _run(data, results, again, epochs, 1, memory)
+    peers_scenario.run(run_, _numbers(sf), _queries(queries))
+    _end(run_)
+
+
+@app.command()
+def report(
+    results: Annotated[
+        list[Path] | None,
+        typer.Option("--results", help="Files of results; the later ones win. [curated.jsonl and results.jsonl]"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for benchmarks.md and benchmarks/*.svg.")] = ROOT / "docs",
+    curate: Annotated[bool, typer.Option("--curate", help="Also keep what is reported as the committed results file.")] = False,
+) -> None:
+    """Write docs/benchmarks.md and its plots."""
+    from benchmarks.report import write_report
+
+    records = newest(results or [CURATED, RESULTS])
+    if not records:
+        raise typer.BadParameter("there are no results yet: `python -m benchmarks run`")
+    typer.echo(str(write_report(records, out)))
+    if curate:
+        kept = Results(CURATED.with_suffix(".new"))
+        kept.path.unlink(missing_ok=True)
+        for record in records:
+            kept.add(record)
+        kept.path.replace(CURATED)
+
+
+def _run(
+    data: Path | None,
+    results: Path,
+    again: bool,
+    epochs: int,
+    warm_up: int,
+    memory: str,
+    seed: int = 1,
+    keep: bool = False,
+    fail_fast: bool = False,
+) -> Run:
+    found = Results(results, again=again)
+    return Run(data or default_data(), found, epochs, warm_up, seed=seed, memory=memory, keep=keep, fail_fast=fail_fast)
+
+
+def _end(run_: Run) -> None:
+    if run_.results.failures:
+        for failure in run_.results.failures:
+            typer.secho(failure, fg="red", err=True)
+        raise typer.Exit(1)
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
+def _queries(text: str) -> list[str]:
+    if text == "all":
+        return list(QUERIES)
+    found: list[str] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first not in QUERIES or (last or first) not in QUERIES:
+            raise typer.BadParameter(f"{part} is no query; there are q1 to q22")
+        found += QUERIES[QUERIES.index(first) : QUERIES.index(last or first) + 1]
+    return found
+
+
+def _of(text: str, known: Sequence[str], *, closed: bool = True) -> list[str]:
+    if text == "all":
+        return list(known)
+    parts = text.split(",")
+    unknown = [p for p in parts if p not in known]
+    if unknown and closed:
+        raise typer.BadParameter(f"{', '.join(unknown)}: there are {', '.join(known)}")
+    return parts
