@@ -57,7 +57,7 @@ class StoredColumn:
     @property
     def plain_slot(self) -> str | None:
         """The slot that holds the column's values as they are; ``None`` where they have to be converted."""
-        converted = isinstance(parse_type(self.data_type), _INTERVALS)
+        converted = self.slot is None or to_ddl(parse_type(self.data_type)) != self.slot.data_type
         return None if self.slot is None or converted else self.slot.name
 
     def read(self) -> Column:
@@ -73,6 +73,8 @@ class StoredColumn:
             return (F.expr("INTERVAL '1' MONTH") * stored).cast(self.data_type)
         if isinstance(data_type, T.DayTimeIntervalType):
             return (F.expr("INTERVAL '0.000001' SECOND") * stored).cast(self.data_type)
+        if self.slot is not None and to_ddl(data_type) != self.slot.data_type:
+            return stored.cast(self.data_type)
         return stored
 
     def write(self) -> Column | None:
@@ -157,7 +159,25 @@ def _stored_type(ddl: str, where: str) -> str | None:
     if isinstance(data_type, T.DayTimeIntervalType):
         return "bigint"
     _check_nested(data_type, where, nested=False)
-    return to_ddl(data_type)
+    return to_ddl(_with_unique_fields(data_type))
+
+
+def _with_unique_fields(data_type: T.DataType) -> T.DataType:
+    """A type whose structs have field names that Delta takes: ``struct(a, a)`` is a value in Spark, but no column in Delta."""
+    if isinstance(data_type, T.ArrayType):
+        return T.ArrayType(_with_unique_fields(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, T.MapType):
+        key, value = _with_unique_fields(data_type.keyType), _with_unique_fields(data_type.valueType)
+        return T.MapType(key, value, data_type.valueContainsNull)
+    if not isinstance(data_type, T.StructType):
+        return data_type
+    names = [field.name.lower() for field in data_type.fields]
+    unique = len(set(names)) == len(names)
+    fields = [
+        T.StructField(f.name if unique else f"_{n}", _with_unique_fields(f.dataType), f.nullable)
+        for n, f in enumerate(data_type.fields)
+    ]
+    return T.StructType(fields)
 
 
 def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:

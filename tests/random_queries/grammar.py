@@ -1,0 +1,275 @@
+"""Random queries over the lab's relations: every operator, nested as deep as asked for, deterministic in what they mean.
+
+A query is built bottom-up from relations whose columns are known by name and type, so that nearly all of them are ones
+that Spark accepts. What Spark itself may answer in two ways is left out: ties in an order (every order ends with all
+columns), arrays in no order, sums of floating-point numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+
+Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
+
+INT, TEXT, DECIMAL = "int", "string", "decimal(10,2)"
+_CONSTANTS = {INT: ["0", "1", "2", "7"], TEXT: ["'a'", "''", "'b'"], DECIMAL: ["0.00", "1.50", "-2.25"]}
+_JOINS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI", "CROSS")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A subquery: its text and its columns (name, type)."""
+
+    sql: str
+    columns: tuple[tuple[str, str], ...]
+
+    def of(self, *types: str) -> list[str]:
+        """The columns of some types."""
+        return [name for name, data_type in self.columns if data_type in types]
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+
+_BASE = (
+    Relation("SELECT k AS {0}, g AS {1}, s AS {2}, v AS {3} FROM t", (("k", INT), ("g", INT), ("s", TEXT), ("v", DECIMAL))),
+    Relation("SELECT k AS {0}, g AS {1}, CAST(w AS INT) AS {2} FROM r", (("k", INT), ("g", INT), ("w", INT))),
+    Relation("SELECT g AS {0}, s AS {1} FROM m", (("g", INT), ("s", TEXT))),
+    Relation("SELECT g AS {0}, s AS {1} FROM e", (("g", INT), ("s", TEXT))),
+    Relation("SELECT * FROM VALUES (1, 'a'), (2, 'b'), (NULL, 'a') v({0}, {1})", (("g", INT), ("s", TEXT))),
+)
+
+
+class Grammar:
+    """Draws one query; names are unique within it."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._names = 0
+
+    def query(self, depth: int) -> str:
+        """The text of a whole query."""
+        return self.relation(depth).sql
+
+    def relation(self, depth: int) -> Relation:
+        """A relation of at most this many operators above each other."""
+        if depth <= 0:
+            return self._base()
+        makers = (
+            self._filter, self._filter, self._project, self._join, self._join, self._join, self._aggregate, self._aggregate,
+            self._aggregate, self._distinct, self._set_operation, self._window, self._limit, self._explode, self._subquery,
+            self._scalar,
+        )  # fmt: skip
+        return self._pick(makers)(depth)
+
+    # -- drawing --------------------------------------------------------------------------------------------------
+
+    def _pick(self, options: Any) -> Any:
+        return self._draw(st.sampled_from(list(options)))
+
+    def _chance(self) -> bool:
+        return bool(self._draw(st.booleans()))
+
+    def _name(self) -> str:
+        self._names += 1
+        return f"c{self._names}"
+
+    def _alias(self) -> str:
+        self._names += 1
+        return f"q{self._names}"
+
+    def _from(self, relation: Relation) -> str:
+        return f"({relation.sql}) {self._alias()}"
+
+    # -- relations ------------------------------------------------------------------------------------------------
+
+    def _base(self) -> Relation:
+        base = self._pick(_BASE)
+        names = [self._name() for _ in base.columns]
+        columns = tuple((name, data_type) for name, (_, data_type) in zip(names, base.columns, strict=True))
+        return Relation(base.sql.format(*names), columns)
+
+    def _filter(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        return Relation(f"SELECT * FROM {self._from(child)} WHERE {self._predicate(child)}", child.columns)
+
+    def _project(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        kept = [c for c in child.columns if self._chance()] or [child.columns[0]]
+        name, data_type = self._name(), self._pick([INT, TEXT])
+        made = f"{self._expression(child, data_type)} AS {name}"
+        listed = ", ".join([*(n for n, _ in kept), made])
+        return Relation(f"SELECT {listed} FROM {self._from(child)}", (*kept, (name, data_type)))
+
+    def _join(self, depth: int) -> Relation:
+        left, right = self.relation(depth - 1), self.relation(self._pick([0, 0, depth - 1]))
+        kind = self._pick(_JOINS)
+        shared = [t for t in (INT, TEXT, DECIMAL) if left.of(t) and right.of(t)]
+        if kind == "CROSS" or not shared:
+            return Relation(f"SELECT * FROM {self._from(left)} CROSS JOIN {self._from(right)}", (*left.columns, *right.columns))
+        data_type = self._pick(shared)
+        equal = self._pick(["=", "=", "<=>"])
+        condition = f"{self._pick(left.of(data_type))} {equal} {self._pick(right.of(data_type))}"
+        if self._pick([False, False, True]):
+            condition += f" AND {self._predicate(Relation('', (*left.columns, *right.columns)), subqueries=False)}"
+        columns = left.columns if kind in ("LEFT SEMI", "LEFT ANTI") else (*left.columns, *right.columns)
+        return Relation(f"SELECT * FROM {self._from(left)} {kind} JOIN {self._from(right)} ON {condition}", columns)
+
+    def _aggregate(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        group = [c for c in child.columns if c[1] in (INT, TEXT) and self._chance()][:2]
+        calls = [self._call(child) for _ in range(self._pick([1, 2, 3]))]
+        named = [(self._name(), data_type, sql) for sql, data_type in calls]
+        listed = ", ".join([*(n for n, _ in group), *(f"{sql} AS {name}" for name, _, sql in named)])
+        text = f"SELECT {listed} FROM {self._from(child)}"
+        if group:
+            form = self._pick(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})"])
+            text += " GROUP BY " + form.format(", ".join(n for n, _ in group))
+            if self._chance():
+                text += " HAVING count(*) > 1"
+        return Relation(text, (*group, *((name, data_type) for name, data_type, _ in named)))
+
+    def _call(self, child: Relation) -> tuple[str, str]:
+        """One aggregate call and its type, cast back to the types that the grammar knows."""
+        column = self._pick(child.names)
+        numbers = child.of(INT, DECIMAL)
+        options = [
+            ("CAST(count(*) AS INT)", INT),
+            (f"CAST(count({column}) AS INT)", INT),
+            (f"CAST(count(DISTINCT {column}) AS INT)", INT),
+            (f"min({column})", dict(child.columns)[column]),
+            (f"max({column})", dict(child.columns)[column]),
+            (f"array_join(array_sort(collect_list(CAST({column} AS STRING))), '|')", TEXT),
+            (f"CAST(count_if({column} IS NULL) AS INT)", INT),
+        ]
+        if numbers:
+            number = self._pick(numbers)
+            options += [
+                (f"CAST(sum({number}) AS INT)", INT),
+                (f"CAST(avg({number}) AS DECIMAL(10,2))", DECIMAL),
+                (f"CAST(sum(DISTINCT {number}) AS INT)", INT),
+                (f"CAST(sum({number}) FILTER (WHERE {number} > 0) AS INT)", INT),
+                (f"max_by({column}, struct({', '.join([number, *child.names])}))", dict(child.columns)[column]),
+            ]
+        return self._pick(options)  # type: ignore[no-any-return]
+
+    def _distinct(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        kept = child.columns[: self._pick([1, 2])]
+        return Relation(f"SELECT DISTINCT {', '.join(n for n, _ in kept)} FROM {self._from(child)}", kept)
+
+    def _set_operation(self, depth: int) -> Relation:
+        left, right = self.relation(depth - 1), self.relation(depth - 1)
+        shared = [t for t in (INT, TEXT) if left.of(t) and right.of(t)]
+        if not shared:
+            return left
+        data_type = self._pick(shared)
+        one, other, name = self._pick(left.of(data_type)), self._pick(right.of(data_type)), self._name()
+        kind = self._pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
+        text = f"SELECT {one} AS {name} FROM {self._from(left)} {kind} SELECT {other} FROM {self._from(right)}"
+        return Relation(f"SELECT {name} FROM ({text}) {self._alias()}", ((name, data_type),))
+
+    def _window(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        order = ", ".join(child.names)
+        partition = f"PARTITION BY {self._pick(child.names)} " if self._pick([True, True, False]) else ""
+        function = self._pick(
+            [
+                "row_number()", "rank()", "dense_rank()", "count(*)", f"lag({child.names[0]})", f"min({child.names[0]})",
+                f"max({child.names[0]})", f"first_value({child.names[0]})",
+            ]
+        )  # fmt: skip
+        counts = not function.startswith(("lag", "min", "max", "first"))
+        name, data_type = self._name(), INT if counts else child.columns[0][1]
+        value = f"CAST({function} OVER ({partition}ORDER BY {order}) AS {data_type})"
+        return Relation(f"SELECT *, {value} AS {name} FROM {self._from(child)}", (*child.columns, (name, data_type)))
+
+    def _limit(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        order = ", ".join(f"{n} {self._pick(['ASC', 'DESC', 'ASC NULLS LAST'])}" for n in child.names)
+        offset = f" OFFSET {self._pick([1, 2])}" if self._pick([False, False, True]) else ""
+        text = f"SELECT * FROM {self._from(child)} ORDER BY {order} LIMIT {self._pick([1, 3])}{offset}"
+        return Relation(f"SELECT * FROM ({text}) {self._alias()}", child.columns)
+
+    def _explode(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        name, data_type = self._name(), self._pick([INT, TEXT])
+        values = f"array({self._expression(child, data_type)}, {self._expression(child, data_type)})"
+        text = f"SELECT *, {name} FROM {self._from(child)} LATERAL VIEW explode({values}) {self._alias()} AS {name}"
+        listed = ", ".join(child.names)
+        return Relation(text.replace("SELECT *", f"SELECT {listed}", 1), (*child.columns, (name, data_type)))
+
+    def _subquery(self, depth: int) -> Relation:
+        """IN, NOT IN, EXISTS and NOT EXISTS, correlated where a column of the same type is there."""
+        child, other = self.relation(depth - 1), self.relation(0)
+        shared = [t for t in (INT, TEXT) if child.of(t) and other.of(t)]
+        if not shared:
+            return child
+        data_type = self._pick(shared)
+        ours, theirs = self._pick(child.of(data_type)), self._pick(other.of(data_type))
+        sub = f"SELECT {theirs} FROM {self._from(other)}"
+        condition = self._pick(
+            [
+                f"{ours} IN ({sub})",
+                f"{ours} NOT IN ({sub})",
+                f"EXISTS ({sub} WHERE {theirs} = {ours})",
+                f"NOT EXISTS ({sub} WHERE {theirs} = {ours})",
+                f"({ours} IN ({sub}) OR {ours} IS NULL)",
+            ]
+        )
+        return Relation(f"SELECT * FROM {self._from(child)} WHERE {condition}", child.columns)
+
+    def _scalar(self, depth: int) -> Relation:
+        """A scalar subquery in the select list: a global aggregate, correlated or not."""
+        child, other = self.relation(depth - 1), self.relation(0)
+        shared = [t for t in (INT, TEXT) if child.of(t) and other.of(t)]
+        where = ""
+        if shared and self._chance():
+            data_type = self._pick(shared)
+            where = f" WHERE {self._pick(other.of(data_type))} = {self._pick(child.of(data_type))}"
+        value = self._pick(["CAST(count(*) AS INT)", f"CAST(count({other.names[0]}) AS INT)", "CAST(max(1) AS INT)"])
+        name = self._name()
+        sub = f"(SELECT {value} FROM {self._from(other)}{where})"
+        return Relation(f"SELECT *, {sub} AS {name} FROM {self._from(child)}", (*child.columns, (name, INT)))
+
+    # -- expressions ----------------------------------------------------------------------------------------------
+
+    def _expression(self, child: Relation, data_type: str) -> str:
+        columns = child.of(data_type)
+        one = self._pick([*columns, *columns, *_CONSTANTS[data_type]])
+        other = self._pick([*columns, *_CONSTANTS[data_type]])
+        forms = [one, f"coalesce({one}, {other})", f"CASE WHEN {self._predicate(child, subqueries=False)} THEN {one} END"]
+        if data_type == INT:
+            forms += [f"({one} % 5 + {other} % 7)", f"CAST(length({self._pick(child.names)}) AS INT)"]
+        if data_type == TEXT:
+            forms += [f"concat({one}, {other})", f"upper({one})", f"CAST({self._pick(child.names)} AS STRING)"]
+        return str(self._pick(forms))
+
+    def _predicate(self, child: Relation, *, subqueries: bool = True) -> str:
+        data_type = self._pick(sorted({t for _, t in child.columns}))
+        column = self._pick(child.of(data_type))
+        constants = _CONSTANTS[data_type]
+        forms = [
+            f"{column} {self._pick(['=', '<>', '<', '>='])} {self._pick(constants)}",
+            f"{column} IS NULL",
+            f"{column} IS NOT NULL",
+            f"{column} IN ({', '.join(constants[:2])})",
+            f"NOT ({column} <=> {self._pick(constants)})",
+            f"{column} = {self._pick(child.of(data_type))}",
+        ]
+        if subqueries and data_type == INT:
+            base = self._base()
+            if base.of(INT):
+                forms.append(f"{column} <= (SELECT max({base.of(INT)[0]}) FROM {self._from(base)})")
+        return str(self._pick(forms))
+
+
+@st.composite
+def queries(draw: Draw, max_depth: int = 4) -> str:
+    """The text of a query that Spark accepts (nearly always) and answers in one way only."""
+    return Grammar(draw).query(draw(st.integers(1, max_depth)))
