@@ -47,7 +47,8 @@ QUERIES = {
     "sum(v) FILTER (WHERE s = 'a') AS sa, count(DISTINCT s) FILTER (WHERE v > 0) AS ns FROM t GROUP BY g",
     "ordered aggregates": "SELECT g, percentile(v, 0.5) AS p, var_pop(k) AS vp, array_sort(collect_set(s)) AS "
     "l FROM t GROUP BY g",
-    "structs with fields of one name": "SELECT g, max_by(k, struct(v, v, k)) AS m, max(struct(k, k)).col1 AS n FROM t GROUP BY g",
+    "structs with fields of one name": "SELECT g, max_by(k, struct(v, v, k)) AS m, CAST(max(struct(k, k)) AS STRING) AS n "
+    "FROM t GROUP BY g",
     "outer generator": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
     "generator with positions": "SELECT k, p, e FROM t LATERAL VIEW posexplode(array(g, k)) x AS p, e",
     "limit below a join": "SELECT r.k, x.v FROM r JOIN (SELECT g, v, k FROM t ORDER BY v DESC, k LIMIT 2) x ON r.g = x.g",
