@@ -21,6 +21,8 @@ from state_lib.state_store import StateStore
 #: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
 #: written and committed by the driver.
 SMALL_CHANGE_BYTES = 64 * 1024 * 1024
+#: Up to this many bytes of sources a backfill is computed step by step, as an epoch is.
+_COLLECTED_BACKFILL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -65,6 +67,15 @@ class EpochInputs:
     def is_small(self) -> bool:
         """Whether little enough changed for the driver to hold it."""
         return self.changed_bytes <= SMALL_CHANGE_BYTES
+
+    @property
+    def collects(self) -> bool:
+        """Whether change sets with several readers are computed one by one and held by the driver.
+
+        A job for each, and worth it: plans stay small, lookups know what they look for, and what turns out to be empty
+        is not looked up at all.
+        """
+        return self.changed_bytes <= (_COLLECTED_BACKFILL_BYTES if self.is_backfill else SMALL_CHANGE_BYTES)
 
     @property
     def lookup_hint(self) -> str | None:

@@ -40,6 +40,9 @@ def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Work
     for key, value in settings.items():
         session.conf.set(key, value)
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
+    # A union that keeps its inputs' partitioning asks each of them anew where its data lie, and they ask theirs: with
+    # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).
+    session.conf.set("spark.sql.unionOutputPartitioning", "false")
     if workload is not Workload.FULL:
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")

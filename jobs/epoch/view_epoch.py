@@ -123,7 +123,7 @@ def compute_and_commit(
         tables=tables,
         full_query=lambda node: _full_difference(inputs, node, before),
         lookup_hint=inputs.lookup_hint,
-        collect_shared=inputs.is_small and inputs.state_is_large,
+        collect_shared=inputs.collects,
     )
     digest = _digest(view, inputs.epoch, last)
     metadata = json.dumps({"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest})

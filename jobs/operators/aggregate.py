@@ -39,6 +39,8 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     delta = ctx.share(child) if readers > 1 or tables.group_rows is not None else child
     frames = GroupFrames(node.group)
     affected = aggregate_value.fold(ctx, node, delta, tables, frames)
+    if affected is None:
+        return None
     for position, call in enumerate(node.calls):
         if tables.strategy(position) in (CallStrategy.EXTREME, CallStrategy.DISTINCT):
             aggregate_counted.fold(ctx, node, call, position, delta, tables, affected, frames)

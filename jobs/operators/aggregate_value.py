@@ -30,8 +30,8 @@ from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
 
-def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected:
-    """Fold the change per group, add the frames of change and old state; returns the affected groups."""
+def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
+    """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
     group = columns_of(node.group)
     folds = [F.sum(WEIGHT).alias(f"_d{GROUP_ROWS}")]
     picks: dict[str, Column] = {f"_d{GROUP_ROWS}": only(f"_d{GROUP_ROWS}")}
@@ -43,6 +43,8 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
             folds.append(_change_of(call, name).alias(f"_d{name}_{position}"))
             picks[f"_d{name}_{position}"] = only(f"_d{name}_{position}")
     folded = ctx.share(delta.groupBy(*group).agg(*folds))
+    if ctx.is_empty(folded):
+        return None
     frames.add(folded, picks)
     first = node.group[:1]
     affected = Affected(folded.select(*group), ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True))

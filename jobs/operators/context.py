@@ -34,8 +34,8 @@ class EpochContext:
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
         is a job of its own. None: change sets are too large for either, Spark chooses.
-    collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, which pays
-        where the state is large, as lookups then skip what cannot hold their keys.
+    collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, but plans
+        stay small, lookups skip what cannot hold their keys, and what turns out to be empty ends there.
     """
 
     spark: SparkSession

@@ -30,13 +30,9 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     left_table, right_table = ctx.tables[node]
     pairs = []
     if left is not None:
-        left = ctx.share(left)
-        left_table.write(left)
-        left = None if ctx.is_empty(left) else left
+        left = _written(ctx, left_table, left)
     if right is not None:
-        right = ctx.share(right)
-        right_table.write(right)
-        right = None if ctx.is_empty(right) else right
+        right = _written(ctx, right_table, right)
     if left is not None and not ctx.is_backfill:
         within = ctx.within(left, [(key.right, key.left) for key in node.keys if not key.null_safe])
         stored = weighted_runs(right_table, RIGHT_WEIGHT, within)
@@ -52,6 +48,15 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     columns = columns_of(node.column_names)
     product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT} AS {WEIGHT}"
     return reduce(DataFrame.union, (p.selectExpr(*columns, product) for p in pairs))
+
+
+def _written(ctx: EpochContext, table: StateTable, change_set: DataFrame) -> DataFrame | None:
+    """A side's change set, shared and written to its state; ``None`` where it turned out to be empty."""
+    shared = ctx.share(change_set)
+    if ctx.is_empty(shared):
+        return None
+    table.write(shared)
+    return shared
 
 
 def weighted(change_set: DataFrame, weight: str) -> DataFrame:

@@ -64,6 +64,7 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         changes = operator_of(node)(ctx, node, *(done[child] for child in node.children))
         if changes is not None and uses.get(node, 0) > 1:
             changes = ctx.share(changes)
+            changes = None if ctx.is_empty(changes) else changes
         done[node] = changes
     result: DataFrame | None = done[root]
     return result

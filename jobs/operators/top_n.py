@@ -25,6 +25,8 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         return None
     (table,) = ctx.tables[node]
     changed = ctx.share(consolidate(child, node.child.column_names))
+    if ctx.is_empty(changed):
+        return None
     table.write(changed)
     versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None), _VERSION))
     outputs = []

@@ -26,6 +26,8 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
         return None
     (table,) = ctx.tables[node]
     changed = ctx.share(consolidate(child, node.child.column_names))
+    if ctx.is_empty(changed):
+        return None
     table.write(changed)
     first = node.partition[:1]
     within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)

@@ -54,6 +54,7 @@ class Lab:
     relations: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
     bags: dict[str, Bag] = field(default_factory=dict)
     epoch: int = 0
+    collect_shared: bool = True
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -97,6 +98,7 @@ class Lab:
             tables=tables,
             full_query=lambda _n: None,
             lookup_hint="shuffle_hash",
+            collect_shared=self.collect_shared,
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]

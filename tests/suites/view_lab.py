@@ -100,6 +100,7 @@ class ViewLab:
             tables=tables,
             full_query=lambda _n: None,
             lookup_hint="shuffle_hash",
+            collect_shared=True,
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
