@@ -91,14 +91,14 @@ def weighted_value(call: AggCall) -> Column:
     parts = decimal_parts(data_type)
     if parts is None:
         return value.cast(sum_type(data_type)) * (weight.cast("decimal(18,0)") if data_type == "bigint" else weight)
-    precision, scale = parts
+    precision, _ = parts
     times = weight.cast("decimal(10,0)")
     if precision + 11 <= 38:
         many = value * times
     else:
         # The product would lose digits to keep its precision at 38: add the value as often as it occurs instead.
-        kept = f"decimal(38,{scale})"
-        one = value.cast(kept)
+        kept = data_type = sum_type(data_type)
+        value = one = value.cast(kept)
         many = F.aggregate(
             F.array_repeat(F.when(weight < 0, F.lit(0).cast(kept) - one).otherwise(one), F.abs(weight).cast("int")),
             F.lit(0).cast(kept),

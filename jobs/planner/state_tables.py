@@ -54,11 +54,17 @@ def call_strategy(call: AggCall, *, append_only: bool) -> CallStrategy:
     return CallStrategy.MATERIALIZED_INPUT
 
 
+#: So many digits after the point Spark keeps whatever an operation's result needs before it.
+_KEPT_SCALE = 6
+
+
 def sum_type(argument_type: str) -> str:
     """A type in which a running sum cannot overflow before its result does, whatever the order of changes."""
     parts = decimal_parts(argument_type)
     if parts:
-        return f"decimal(38,{parts[1]})"
+        # Two decimals of 38 digits add up to 39, and Spark then gives up digits after the point, unless there are no
+        # more than six. With one digit less no sum of two loses any.
+        return f"decimal({38 if parts[1] <= _KEPT_SCALE else 37},{parts[1]})"
     return "decimal(38,0)" if argument_type == "bigint" else "bigint"
 
 

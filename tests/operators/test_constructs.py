@@ -47,6 +47,8 @@ QUERIES = {
     "sum(v) FILTER (WHERE s = 'a') AS sa, count(DISTINCT s) FILTER (WHERE v > 0) AS ns FROM t GROUP BY g",
     "ordered aggregates": "SELECT g, percentile(v, 0.5) AS p, var_pop(k) AS vp, array_sort(collect_set(s)) AS "
     "l FROM t GROUP BY g",
+    "sums of all digits": "SELECT g, sum(CAST(v / 3 AS DECIMAL(38,12))) AS a, sum(CAST(v / 7 AS DECIMAL(38,20))) AS b, "
+    "avg(CAST(v / 3 AS DECIMAL(38,12))) AS c FROM t GROUP BY g",
     "structs with fields of one name": "SELECT g, max_by(k, struct(v, v, k)) AS m, CAST(max(struct(k, k)) AS STRING) AS n "
     "FROM t GROUP BY g",
     "outer generator": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
