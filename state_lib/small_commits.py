@@ -40,6 +40,8 @@ _PLAIN: Final = (
 def is_plain(data_type: T.DataType) -> bool:
     """Whether Arrow and delta-rs hold a type as Spark and Delta do."""
     if isinstance(data_type, T.StructType):
+        if len({name.lower() for name in data_type.names}) < len(data_type.names):
+            return False
         return all(is_plain(field.dataType) for field in data_type.fields)
     if isinstance(data_type, T.ArrayType):
         return is_plain(data_type.elementType)

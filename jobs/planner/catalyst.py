@@ -190,8 +190,13 @@ def class_name(jvm_object: Any) -> str:
 
 
 def type_ddl(data_type: Any) -> str:
-    """Spark DDL text of a JVM data type; simple types in lower case, as ``simpleString`` writes them."""
+    """Spark DDL text of a JVM data type; simple types in lower case, as ``simpleString`` writes them.
+
+    Fields within a struct may be NULL: what comes back from state is so, and Spark casts it to nothing stricter.
+    """
     text = str(data_type.sql())
+    if "<" in text:
+        text = str(data_type.asNullable().sql())
     return text if "<" in text or "COLLATE" in text.upper() else text.lower()
 
 
