@@ -22,20 +22,6 @@ TABLES_PROPERTY: Final = "relstate.state_tables"
 #: Statistics are computed for each file of each epoch; a few leading key columns are what lookups can skip by.
 MAX_INDEXED_COLUMNS: Final = 8
 
-_INDEXABLE: Final = (
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.StringType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-)
-
 
 def create_state_table(spark: SparkSession, path: str, layout: SlotLayout, descs: Sequence[StateTableDesc]) -> None:
     """Create the empty Delta table of a view's state (version 0), partitioned by table and vnode."""
@@ -76,9 +62,14 @@ def indexed_columns(layout: SlotLayout, descs: Sequence[StateTableDesc]) -> list
         for desc, table in zip(descs, layout.tables, strict=True):
             if position < len(desc.schema.storage_key):
                 slot = table.of(desc.schema.storage_key[position].column).slot
-                if slot is not None and isinstance(parse_type(slot.data_type), _INDEXABLE):
+                if slot is not None and _has_statistics(parse_type(slot.data_type)):
                     names.append(slot.name)
     return list(dict.fromkeys(names))[:MAX_INDEXED_COLUMNS]
+
+
+def _has_statistics(data_type: T.DataType) -> bool:
+    unordered = isinstance(data_type, T.BooleanType | T.BinaryType)
+    return isinstance(data_type, T.AtomicType) and is_plain(data_type) and not unordered
 
 
 def table_reference(path: str) -> str:

@@ -16,7 +16,7 @@ from jobs.operators.context import columns_of
 from jobs.sources.change_files import readable_as_files
 from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import has_deletion_vectors, problem_in_changes, problem_in_files
+from jobs.sources.key_files import KeyProblem, has_deletion_vectors, problem_in_changes, problem_in_files
 from jobs.warehouse import Warehouse
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
@@ -52,7 +52,6 @@ def check_primary_keys(
         if place in checked or (before is not None and before.version == until.version):
             continue
         source = warehouse.source(entry)
-        problem: object
         if before is not None and changed is not None:
             if changed.rows_inserted == 0 and changed.rows_deleted > 0:
                 continue
@@ -69,7 +68,7 @@ def check_primary_keys(
 
 def _problem_in_changes(
     session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
-) -> object | None:
+) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
     small = changed.files is not None and changed.changed_bytes <= SMALL_CHANGE_BYTES
     if small and not has_deletion_vectors(source.path, before.version):
@@ -84,7 +83,7 @@ def _problem_in_changes(
     return _first_problem(rows.join(F.broadcast(came_in.alias("new")), reduce(and_, same), "left_semi"), source.key)
 
 
-def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> object | None:
+def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     facts = source.facts(pin.version)
     plain = readable_as_files(facts.properties, facts.partition_columns)
@@ -94,14 +93,11 @@ def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> obj
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)
 
 
-def _first_problem(rows: DataFrame, key: Sequence[str]) -> str | None:
+def _first_problem(rows: DataFrame, key: Sequence[str]) -> KeyProblem | None:
     columns = columns_of(key)
     counted = rows.groupBy(*columns).agg(F.count(F.lit(1)).alias("_rows"))
     is_null = F.lit(False)
     for column in columns:
         is_null = is_null | F.col(column).isNull()
     bad = counted.where((F.col("_rows") > 1) | is_null).limit(1).collect()
-    if not bad:
-        return None
-    shown = ", ".join(f"{name} = {bad[0][name]!r}" for name in key)
-    return f"{bad[0]['_rows']} rows have {shown}" if bad[0]["_rows"] > 1 else f"a row has a NULL in it ({shown})"
+    return KeyProblem({name: bad[0][name] for name in key}, bad[0]["_rows"]) if bad else None

@@ -31,7 +31,6 @@ from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
-
 #: A view up to this size is merged into by the driver; a larger one by Spark, which rewrites only rows and not files.
 _DRIVER_BYTES = 64 * 1024 * 1024
 

@@ -44,19 +44,7 @@ def fold(
     zero = F.lit(0).cast("bigint")
     counts = changed.select(*group, *values, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
     if not ctx.is_backfill:
-        names = [*node.group, *values]
-        if node.group:
-            on = [(name, name) for name in node.group]
-            runs = table.storage.lookup(
-                affected.groups,
-                on,
-                null_safe=[True] * len(on),
-                columns=names,
-                hint=ctx.lookup_hint,
-                within=affected.within,
-            )
-        else:
-            runs = table.storage.runs(names)
+        runs = affected.stored(ctx, table, node.group, [*node.group, *values])
         stored = runs.select(*group, *values, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         both = stored.union(counts).groupBy(*group, *values)
         counts = both.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import columns_of
+from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.state_tables import CallStrategy
 from state_lib.state_table import StateTable
 from state_lib.within import Within
@@ -41,6 +41,18 @@ class Affected:
 
     groups: DataFrame
     within: Within | None
+
+    def stored(self, ctx: EpochContext, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
+        """The unmerged rows that a state table, keyed by the group first, has of these groups.
+
+        Returns
+        -------
+        ``columns``, ``_state_weight`` and ``_epoch``; all rows where there are no group columns.
+        """
+        if not group:
+            return table.storage.runs(columns)
+        on = [(name, name) for name in group]
+        return table.storage.lookup(self.groups, on, null_safe=True, columns=columns, hint=ctx.lookup_hint, within=self.within)
 
 
 @dataclass(slots=True)
