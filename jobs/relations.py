@@ -60,6 +60,11 @@ def view_columns(entry: ViewEntry) -> list[Column]:
     return columns + [F.col(quoted(c)).alias(names[c]) for c in entry.plan.column_names if c not in shown]
 
 
+def state_column(entry: ViewEntry, name: str) -> str:
+    """The column of the view's own state table that :func:`view_relation` gives a name."""
+    return next(column for column, called in _names_in_relation(entry).items() if called == name)
+
+
 def _names_in_relation(entry: ViewEntry) -> dict[str, str]:
     assert entry.plan is not None
     names: dict[str, str] = {}

@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
+from state_lib.delta_files import DataFile
 from state_lib.merge import merge_runs
 from state_lib.small_commits import committing
-from state_lib.state_files import StateFile
+from state_lib.state_files import partition_of
 from state_lib.state_store import StateStore
 from state_lib.table_schema import MergeRule
 
@@ -35,9 +36,9 @@ RUNS_PER_PARTITION: Final = 8
 SMALL_RUN_BYTES: Final = 8 * 1024 * 1024
 
 
-def has_many_runs(files: Sequence[StateFile]) -> bool:
+def has_many_runs(files: Sequence[DataFile]) -> bool:
     """Whether some partition has more small files than a lookup should open."""
-    small = Counter((f.table_id, f.vnode) for f in files if f.bytes < SMALL_RUN_BYTES)
+    small = Counter(partition_of(f) for f in files if f.bytes < SMALL_RUN_BYTES)
     return bool(small) and max(small.values()) > RUNS_PER_PARTITION
 
 

@@ -17,7 +17,9 @@ from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.epoch.view_epoch import app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
 from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
-from state_lib.state_files import StateFile, StateFiles
+from state_lib.constants import TABLE_ID
+from state_lib.delta_files import DataFile
+from state_lib.state_files import StateFiles, partition_of
 from state_lib.state_store import StateStore
 
 #: Tables up to this size are rewritten by the driver, and right after an epoch.
@@ -60,7 +62,7 @@ def compact_after_epoch(
     files = StateFiles(path).at(None)
     due = []
     for table in view.tables:
-        own = [f for f in files if f.table_id == table.table_id]
+        own = [f for f in files if f.partition[TABLE_ID] == table.table_id]
         merged = view.merged_rows.get(str(table.table_id), 0)
         if sum(f.bytes for f in own) <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), merged):
             due.append(table.table_id)
@@ -77,7 +79,7 @@ def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogStat
     files = StateFiles(path).at(None)
     assert view.last_epoch is not None
     unmerged = [t.table_id for t in view.tables if _has_runs(files, t.table_id)]
-    small = sum(f.bytes for f in files if f.table_id in unmerged) <= SMALL_TABLE_BYTES
+    small = sum(f.bytes for f in files if f.partition[TABLE_ID] in unmerged) <= SMALL_TABLE_BYTES
     rewritten = _rewrite(session, path, state, view, unmerged, view.last_epoch, by_driver=small)
     after = StateFiles(path).at(None)
     if has_many_runs(after):
@@ -104,9 +106,9 @@ def readable_version(path: str, view: ViewEntry, state_version: int | None) -> i
     return table.version() if is_current else state_version
 
 
-def _has_runs(files: tuple[StateFile, ...], table_id: int) -> bool:
-    own = [f for f in files if f.table_id == table_id]
-    return len(own) > len({f.vnode for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
+def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
+    own = [f for f in files if f.partition[TABLE_ID] == table_id]
+    return len(own) > len({partition_of(f) for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
 
 
 def _rewrite(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
-from jobs.planner.nodes import Scan, quoted, walk
-from jobs.relations import view_columns
+from jobs.planner.nodes import Join, Scan, quoted, walk
+from jobs.relations import state_column, view_columns
 from jobs.sources.delta_log import table_bytes
-from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin, struct_of
+from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError, SourceError
 from state_lib.state_store import StateStore
+from state_lib.within import Within
 
 #: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
 #: written and committed by the driver.
@@ -34,6 +36,7 @@ class EpochInputs:
     versions : what the upstream views have come to in this epoch, and in the epochs before.
     state_is_large : whether reading the view's state costs more than the jobs it takes to skip most of it.
     ranges : what was found to have changed in a source between two versions, shared by the views of a run.
+    files : the files of sources at the versions of the epoch, shared likewise.
     """
 
     spark: SparkSession
@@ -46,6 +49,7 @@ class EpochInputs:
     changed_bytes: int = 0
     state_is_large: bool = False
     ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
+    files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
 
     @property
     def is_backfill(self) -> bool:
@@ -114,6 +118,36 @@ class EpochInputs:
         found = self._range(name, before, until)
         return source.changes(self.spark, before, until, found, with_row_id=with_row_id)
 
+    def rows_now(self, name: str, within: Within | None) -> DataFrame:
+        """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
+        if name in self.catalog.views:
+            return self._view_rows(name, within)
+        source, until = self._source(name), self._pin(self.epoch, name)
+        found = self._files(name)
+        if not found.are_rows:
+            return source.all_rows(self.spark, until, with_row_id=False)
+        return found.read(self.spark, struct_of(until), within).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    def _files(self, name: str) -> SnapshotFiles:
+        version = self._pin(self.epoch, name).version
+        place = (name, version)
+        if place not in self.files:
+            self.files[place] = snapshot_files(self._source(name).path, version)
+        return self.files[place]
+
+    def in_place_bytes(self) -> int:
+        """Bytes of the sources that joins look rows up in."""
+        assert self.view.plan is not None
+        sides = (
+            side
+            for join in walk(self.view.plan)
+            if isinstance(join, Join)
+            for side, there in ((join.left, join.left_in_place), (join.right, join.right_in_place))
+            if there
+        )
+        names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
+        return sum(self._files(name).total_bytes for name in names if name not in self.catalog.views)
+
     def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
         place = (name, since.version, until.version)
         if place not in self.ranges:
@@ -131,13 +165,26 @@ class EpochInputs:
             before = self.catalog.epochs[since].versions.get(name)
             if before is not None and before.state_version == versions.state_version:
                 return None
-        table_id = upstream.tables[-1].table_id
-        store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)
-        table = store.storage_table(table_id, version=versions.state_version, epoch=self.epoch.epoch)
-        runs = table.runs([c.name for c in upstream.tables[-1].schema.columns])
+        runs = self._view_runs(upstream, versions.state_version, None)
         if since is not None:
             runs = runs.where(F.col(EPOCH) > since)
         return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
+
+    def _view_rows(self, name: str, within: Within | None) -> DataFrame:
+        upstream, versions = self.catalog.views[name], self.versions.get(name)
+        if versions is None or versions.state_version is None:
+            raise EpochError(f"view {name} has no rows at epoch {self.epoch.epoch}")
+        if within is not None:
+            within = replace(within, column=state_column(upstream, within.column))
+        runs = self._view_runs(upstream, versions.state_version, within)
+        return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
+
+    def _view_runs(self, upstream: ViewEntry, state_version: int, within: Within | None) -> DataFrame:
+        """The unmerged rows of an upstream view up to this epoch."""
+        store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)
+        own = upstream.tables[-1]
+        table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
+        return table.runs([c.name for c in own.schema.columns], within)
 
     def _source(self, name: str) -> DeltaSource:
         entry = self.catalog.sources.get(name)

@@ -36,6 +36,7 @@ from jobs.registry import restart
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, Pin
+from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
@@ -69,6 +70,7 @@ class EpochRunner:
         self._parallel_views = parallel_views
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
         self._ranges: dict[tuple[str, int, int], ChangeRange] = {}
+        self._files: dict[tuple[str, int], SnapshotFiles] = {}
         self._checked_keys: set[CheckedKey] = set()
 
     def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
@@ -99,6 +101,7 @@ class EpochRunner:
         """
         run_id = run_id or uuid.uuid4().hex
         self._ranges.clear()
+        self._files.clear()
         self._checked_keys.clear()
         wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
         with run_lock(self._warehouse.lock_path, run_id, wait):
@@ -171,7 +174,7 @@ class EpochRunner:
         session = None
         for name in epoch.views:
             view = state.views[name]
-            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges)
+            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges, files=self._files)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
@@ -273,7 +276,7 @@ class EpochRunner:
     ) -> _Done:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges)
+        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges, files=self._files)
         inputs.check()
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
         in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
@@ -322,8 +325,8 @@ class EpochRunner:
     def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
         if view.strategy == "full":
             return Workload.FULL
-        state_bytes = 0 if inputs.is_backfill else table_bytes(self._warehouse.state_path(view))
-        if inputs.changed_bytes + state_bytes <= SMALL_BYTES:
+        looked_up = 0 if inputs.is_backfill else table_bytes(self._warehouse.state_path(view)) + inputs.in_place_bytes()
+        if inputs.changed_bytes + looked_up <= SMALL_BYTES:
             return Workload.SMALL
         return Workload.FULL if inputs.is_backfill else Workload.LARGE
 

@@ -121,6 +121,7 @@ def compute_and_commit(
         is_backfill=inputs.is_backfill,
         scan=inputs.scan,
         tables=tables,
+        rows_now=inputs.rows_now,
         full_query=lambda node: _full_difference(inputs, node, before),
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,

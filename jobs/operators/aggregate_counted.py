@@ -44,7 +44,7 @@ def fold(
     zero = F.lit(0).cast("bigint")
     counts = changed.select(*group, *values, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
     if not ctx.is_backfill:
-        runs = affected.stored(ctx, table, node.group, [*node.group, *values])
+        runs = affected.stored(table, node.group, [*node.group, *values])
         stored = runs.select(*group, *values, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         both = stored.union(counts).groupBy(*group, *values)
         counts = both.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import columns_of
 from jobs.planner.state_tables import CallStrategy
 from state_lib.state_table import StateTable
 from state_lib.within import Within
@@ -41,8 +41,9 @@ class Affected:
 
     groups: DataFrame
     within: Within | None
+    hint: str | None
 
-    def stored(self, ctx: EpochContext, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    def stored(self, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
         """The unmerged rows that a state table, keyed by the group first, has of these groups.
 
         Returns
@@ -52,7 +53,7 @@ class Affected:
         if not group:
             return table.storage.runs(columns)
         on = [(name, name) for name in group]
-        return table.storage.lookup(self.groups, on, null_safe=True, columns=columns, hint=ctx.lookup_hint, within=self.within)
+        return table.storage.lookup(self.groups, on, null_safe=True, columns=columns, hint=self.hint, within=self.within)
 
 
 @dataclass(slots=True)

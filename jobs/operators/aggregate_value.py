@@ -47,7 +47,8 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         return None
     frames.add(folded, picks)
     first = node.group[:1]
-    affected = Affected(folded.select(*group), ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True))
+    within = ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True)
+    affected = Affected(folded.select(*group), within, ctx.hint(folded))
     if ctx.is_backfill:
         for position, table in tables.value_tables.items():
             names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
@@ -55,7 +56,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
             frames.measures[f"_old_state_{position}"] = F.first(F.struct(*fields))
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
-    old = lookup_several(stored, affected.groups, node.group, hint=ctx.lookup_hint, within=affected.within)
+    old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
     newest = {
         f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}") for n, position in enumerate(tables.value_tables)
     }

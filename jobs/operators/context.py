@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,6 +32,7 @@ class EpochContext:
     is_backfill : whether the view has no earlier epoch, so that all its state is empty.
     scan : gives a relation's change set, or ``None`` where nothing changed in it.
     tables : the state tables of each node, in the order of ``infer_state_tables``.
+    rows_now : gives a relation's rows as of this epoch with ``_weight``, at least those that are within some values.
     full_query : runs a query in full and gives its difference to what the view holds.
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
@@ -43,11 +46,13 @@ class EpochContext:
     is_backfill: bool
     scan: Callable[[str], DataFrame | None]
     tables: Mapping[PlanNode, Sequence[StateTable]]
+    rows_now: Callable[[str, Within | None], DataFrame]
     full_query: Callable[[FullQuery], DataFrame | None]
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
+    _large: set[int] = field(default_factory=set)
 
     def share(self, df: DataFrame) -> DataFrame:
         """The same rows, computed once however many consumers they have.
@@ -59,9 +64,13 @@ class EpochContext:
         if known is not None:
             return known[1]
         if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
-            rows = df.toArrow()
-            shared = self.spark.createDataFrame(rows, df.schema)
-            self._rows[id(shared)] = rows
+            rows = collected(df)
+            if rows is None:
+                shared = df.localCheckpoint(eager=False)
+                self._large.add(id(shared))
+            else:
+                shared = self.spark.createDataFrame(rows, df.schema)
+                self._rows[id(shared)] = rows
         else:
             shared = df.localCheckpoint(eager=False)
         self._shared[id(df)] = (df, shared)
@@ -88,9 +97,24 @@ class EpochContext:
         ours, theirs = on[0]
         return Within.of(ours, rows[theirs], null_safe=null_safe)
 
-    def small(self, df: DataFrame) -> DataFrame:
-        """A change set as the build side of a lookup."""
-        return df.hint(self.lookup_hint) if self.lookup_hint else df
+    def hint(self, df: DataFrame) -> str | None:
+        """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""
+        return None if id(df) in self._large else self.lookup_hint
+
+    def small(self, df: DataFrame, derived: DataFrame) -> DataFrame:
+        """What was derived from a shared frame, row by row, as the build side of a lookup."""
+        hint = self.hint(df)
+        return derived.hint(hint) if hint else derived
+
+
+def collected(df: DataFrame) -> pa.Table | None:
+    """The rows of a frame, held by the driver; ``None`` where Spark finds that they are more than it may hold."""
+    try:
+        return df.toArrow()
+    except (PySparkException, Py4JJavaError) as error:
+        if "spark.driver.maxResultSize" in str(error):
+            return None
+        raise
 
 
 def columns_of(names: Sequence[str]) -> list[str]:

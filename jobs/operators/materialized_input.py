@@ -40,7 +40,7 @@ def old_and_new(
     zero = F.lit(0).cast("bigint")
     rows = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
     if not ctx.is_backfill:
-        runs = affected.stored(ctx, table, partition, names)
+        runs = affected.stored(table, partition, names)
         stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         summed = stored.union(rows).groupBy(*columns)
         rows = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))

@@ -13,8 +13,9 @@ so the change is what the new (w, n) emit less what the old ones did. Only two k
 * records of the change set, whose matches are counted in the other side as it is now, and
 * stored records with the key of a row that changed on the other side, whose stored count moves by those matches.
 
-State: both sides; a record of a counted side carries ``_num_associations``. A changed count retracts the record under
-the old count and inserts it under the new one. Cost: as an inner join, plus the fan-out of the changed keys.
+State: the counted sides, and the other one unless it is looked up in place; a record of a counted side carries
+``_num_associations``. A changed count retracts the record under the old count and inserts it under the new one. Cost: as
+an inner join, plus the fan-out of the changed keys.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext, columns_of, consolidate
-from jobs.operators.join import LEFT_WEIGHT, RIGHT_WEIGHT, match, weighted, weighted_runs
-from jobs.planner.nodes import Join, PlanNode, quoted
+from jobs.operators.in_place import match
+from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from jobs.planner.nodes import Join, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.join_record_state import NUM_ASSOCIATIONS
-from state_lib.state_table import StateTable
-from state_lib.within import Within
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"
@@ -41,37 +41,36 @@ _RIGHT_IS_NEW = "_right_is_new"
 class _Side:
     """One side during an epoch: its change set, its state, and the stored records that the other side touches."""
 
-    node: PlanNode
-    table: StateTable
-    weight: str
+    side: Side
     is_new: str
-    key_columns: list[str]
     counted: bool
     delta: DataFrame | None
     touched: DataFrame | None = None
 
     @property
     def columns(self) -> list[str]:
-        return list(self.node.column_names)
+        return list(self.side.node.column_names)
+
+    @property
+    def weight(self) -> str:
+        return self.side.weight
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
     """The change of the inner part (where the type has one) and of the rows that depend on association counts."""
     if left is None and right is None:
         return None
-    left_table, right_table = ctx.tables[node]
+    left_side, right_side = sides_of(ctx, node)
     sides = (
-        _Side(node.left, left_table, LEFT_WEIGHT, _LEFT_IS_NEW, [k.left for k in node.keys], node.left_has_associations,
-              left),
-        _Side(node.right, right_table, RIGHT_WEIGHT, _RIGHT_IS_NEW, [k.right for k in node.keys],
-              node.right_has_associations, right),
-    )  # fmt: skip
+        _Side(left_side, _LEFT_IS_NEW, node.left_has_associations, left),
+        _Side(right_side, _RIGHT_IS_NEW, node.right_has_associations, right),
+    )
     for side in sides:
         if side.delta is not None:
             shared = ctx.share(consolidate(side.delta, side.columns))
             side.delta = None if ctx.is_empty(shared) else shared
     if not ctx.is_backfill:
-        _read_touched(ctx, node, *sides)
+        _read_touched(ctx, *sides)
     pairs = _pairs(ctx, node, *sides)
     outputs = []
     if node.keeps_right_columns and pairs is not None:
@@ -81,58 +80,52 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         if side.counted:
             records = _recount(ctx, side, pairs)
             if records is not None:
-                side.table.write(_stored(records, side))
+                side.side.state.write(_stored(records, side))
                 outputs += _emitted(node, records, side)
-        elif side.delta is not None:
-            side.table.write(side.delta)
+        elif side.delta is not None and side.side.table is not None:
+            side.side.table.write(side.delta)
     return reduce(DataFrame.union, outputs) if outputs else None
 
 
-def _read_touched(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> None:
+def _read_touched(ctx: EpochContext, left: _Side, right: _Side) -> None:
     """Look up, merged, the stored records of a counted side that share a key with the other side's change set."""
     for side, other in ((left, right), (right, left)):
         if not side.counted or other.delta is None:
             continue
         names = [*side.columns, NUM_ASSOCIATIONS]
-        keys = other.delta.select(*columns_of(other.key_columns)).distinct()
-        on = list(zip(side.key_columns, other.key_columns, strict=True))
-        null_safe = [key.null_safe for key in node.keys]
-        if on:
-            runs = side.table.storage.lookup(
-                keys,
-                on,
-                null_safe=null_safe,
+        wanted = side.side.wanted
+        if wanted:
+            runs = side.side.state.storage.lookup(
+                other.delta.select(*columns_of([w.theirs for w in wanted])).distinct(),
+                [(w.ours, w.theirs) for w in wanted],
+                null_safe=[w.null_safe for w in wanted],
                 columns=names,
-                hint=ctx.lookup_hint,
-                within=_within(ctx, node, side, other),
+                hint=ctx.hint(other.delta),
+                within=ctx.within(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
             )
         else:
-            runs = side.table.storage.runs(names)
+            runs = side.side.state.storage.runs(names)
         summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
         side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
 
 
-def _within(ctx: EpochContext, node: Join, stored: _Side, changed: _Side) -> Within | None:
-    """What of a side's state the other side's change set can meet."""
-    assert changed.delta is not None
-    keys = zip(node.keys, stored.key_columns, changed.key_columns, strict=True)
-    return ctx.within(changed.delta, [(ours, theirs) for key, ours, theirs in keys if not key.null_safe])
-
-
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
-    """All pairs with at least one changed row; each tells which of its two rows is of a change set."""
+    """All pairs with at least one changed row; each tells which of its two rows is of a change set.
+
+    A side that is in place already has the rows of its change set: its pairs with the other side's change are among
+    those with its rows.
+    """
     found = []
     for side, other in ((left, right), (right, left)):
         if side.delta is None or ctx.is_backfill:
             continue
-        # The other side's stored rows: the records just looked up where it is counted, else its unmerged runs.
-        stored = other.touched
-        if stored is None:
-            stored = weighted_runs(other.table, other.weight, _within(ctx, node, other, side))
+        # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
+        stored = other.touched if other.touched is not None else other.side.met_by(ctx, side.delta)
         stored = stored.select(*columns_of(other.columns), other.weight)
         flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
-        found.append((match(node, stored, ctx.small(weighted(side.delta, side.weight))), flags))
-    if left.delta is not None and right.delta is not None:
+        found.append((match(node, stored, ctx.small(side.delta, weighted(side.delta, side.weight))), flags))
+    apart = ctx.is_backfill or not (node.left_in_place or node.right_in_place)
+    if left.delta is not None and right.delta is not None and apart:
         flags = [F.lit(True).alias(_LEFT_IS_NEW), F.lit(True).alias(_RIGHT_IS_NEW)]
         found.append((match(node, weighted(left.delta, LEFT_WEIGHT), weighted(right.delta, RIGHT_WEIGHT)), flags))
     if not found:
@@ -168,8 +161,8 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     # A record of the change set that was not looked up was not touched from the other side: its count did not move.
     n_old = F.when(was_stored, F.col("_count")).otherwise(F.col("_found"))
     w_new = F.col("_old") + F.col("_delta")
-    problem = F.lit(f"epoch {ctx.epoch}: a record of the {side.table.desc.schema.label} side of a join (table_id "
-                    f"{side.table.desc.table_id}) is retracted more often than it is there, or matched a negative "
+    problem = F.lit(f"epoch {ctx.epoch}: a record of the {side.side.state.desc.schema.label} side of a join (table_id "
+                    f"{side.side.state.desc.table_id}) is retracted more often than it is there, or matched a negative "
                     "number of times; the state and its inputs contradict each other, rebuild with --full-refresh")  # fmt: skip
     broken = (was_stored & (w_new < 0)) | (n_new < 0)
     checked = summed.select(

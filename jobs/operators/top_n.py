@@ -28,7 +28,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     if ctx.is_empty(changed):
         return None
     table.write(changed)
-    versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None), _VERSION))
+    versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
     outputs = []
     for version, weight in (("old", -1), ("new", 1)):
         if version == "old" and ctx.is_backfill:

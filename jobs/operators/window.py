@@ -31,7 +31,7 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     table.write(changed)
     first = node.partition[:1]
     within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)
-    affected = Affected(changed.select(*columns_of(node.partition)).distinct(), within)
+    affected = Affected(changed.select(*columns_of(node.partition)).distinct(), within, ctx.hint(changed))
     versions = ctx.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
     outputs = []
     for version, weight in (("old", -1), ("new", 1)):

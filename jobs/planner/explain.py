@@ -86,7 +86,9 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
         case Join():
             on = ", ".join(k.sql.replace("`", "") for k in node.keys) or "every pair"
             residual = f" where {node.residual}" if node.residual else ""
-            return f"Join {node.join_type} on {on}{residual}"
+            sides = [side for side, there in (("left", node.left_in_place), ("right", node.right_in_place)) if there]
+            in_place = f", {' and '.join(sides)} in place" if sides else ""
+            return f"Join {node.join_type} on {on}{residual}{in_place}"
         case Aggregate():
             calls = ", ".join(f"{c.label} by {call_strategy(c, append_only=node.child.append_only).value}" for c in node.calls)
             return f"Aggregate by ({', '.join(node.group)})" + (f": {calls}" if calls else ": distinct")

@@ -15,6 +15,7 @@ from jobs.planner.expressions import (
     references,
     scalar_subqueries,
 )
+from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -281,7 +282,7 @@ class Lowering:
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
-        return Lowered(Join(left.node, right.node, join_type, tuple(keys), residual, exists), names)
+        return Lowered(with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists)), names)
 
     def _split_condition(
         self, left: Lowered, right: Lowered, parts: list[Any]

@@ -246,7 +246,10 @@ JOIN_TYPES = ("inner", "left outer", "right outer", "full outer", "left semi", "
 
 @dataclass(frozen=True, slots=True)
 class Join(PlanNode):
-    """A join of any type on zero or more equalities and an optional residual condition; both sides have state.
+    """A join of any type on zero or more equalities and an optional residual condition.
+
+    A side is a state table of its own, or is looked up *in place*: its rows as of the epoch are read where they are
+    already, in the sources and views below it. A side that keeps association counts always has a state table.
 
     ``exists`` names the boolean column that an existence join adds to the left columns.
     """
@@ -257,10 +260,14 @@ class Join(PlanNode):
     keys: tuple[JoinKey, ...]
     residual: str | None = None
     exists: str | None = None
+    left_in_place: bool = False
+    right_in_place: bool = False
 
     def __post_init__(self) -> None:
         if self.join_type not in JOIN_TYPES:
             raise PlanError(f"join type {self.join_type} is not known; known are {', '.join(JOIN_TYPES)}")
+        if (self.left_in_place and self.left_has_associations) or (self.right_in_place and self.right_has_associations):
+            raise PlanError(f"a side of a {self.join_type} join that counts its associations needs state of its own")
         self._derive(self._join_schema(), self._join_key(), self._join_append_only())
 
     @property

@@ -88,21 +88,15 @@ def _columns(node: PlanNode) -> tuple[StateColumn, ...]:
 
 
 def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
-    left = join_state_schema(
-        "left",
-        _columns(node.left),
-        tuple(k.left for k in node.keys),
-        node.left.stream_key,
-        with_associations=node.left_has_associations,
+    sides = (
+        ("left", node.left, tuple(k.left for k in node.keys), node.left_has_associations, node.left_in_place),
+        ("right", node.right, tuple(k.right for k in node.keys), node.right_has_associations, node.right_in_place),
     )
-    right = join_state_schema(
-        "right",
-        _columns(node.right),
-        tuple(k.right for k in node.keys),
-        node.right.stream_key,
-        with_associations=node.right_has_associations,
+    return tuple(
+        join_state_schema(label, _columns(side), key, side.stream_key, with_associations=counted)
+        for label, side, key, counted, in_place in sides
+        if not in_place
     )
-    return left, right
 
 
 def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:

@@ -31,6 +31,7 @@ from jobs.sources.change_files import (
 )
 from jobs.sources.delta_log import DeltaLog, TableFacts, rows_changed, table_facts
 from state_lib.constants import ROW_ID, WEIGHT
+from state_lib.delta_files import data_files
 from state_lib.errors import SourceError
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 
@@ -268,9 +269,7 @@ def _file_name(path: str) -> str:
 
 def _files_at(path: str, version: int) -> list[tuple[str, int]]:
     """Data files of a version with their row counts, in the order of their paths."""
-    actions = DeltaTable(path, version=version).get_add_actions(flatten=True)
-    paths, counts = actions.column("path").to_pylist(), actions.column("num_records").to_pylist()
-    return sorted((p, -1 if n is None else int(n)) for p, n in zip(paths, counts, strict=True))
+    return [(file.path, file.rows) for file in data_files(DeltaTable(path, version=version))]
 
 
 def _schema_difference(before: str, after: str) -> str:

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
+from state_lib.delta_files import data_files
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
 SEARCHED_ROWS: Final = 1_000_000
@@ -61,10 +62,10 @@ def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[st
 
 def problem_in_files(table: str, version: int, key: Sequence[str]) -> KeyProblem | None:
     """The first key of a whole table that is NULL or not unique; the table has no deletion vectors."""
-    paths = [path for path, _, _ in _files(table, version)]
-    if not paths:
+    files = data_files(DeltaTable(table, version=version))
+    if not files:
         return None
-    keys = pa.concat_tables([_read(table, path, list(key)) for path in paths])
+    keys = pa.concat_tables([_read(table, file.path, list(key)) for file in files])
     null = _null_key(keys, key)
     if null is not None:
         return null
@@ -75,32 +76,23 @@ def problem_in_files(table: str, version: int, key: Sequence[str]) -> KeyProblem
 
 def _search(table: str, new: pa.Table, key: Sequence[str], version: int) -> pa.Table | None:
     """The first of some keys that a version of a table has already."""
-    lowest, highest = pc.min_max(new[key[0]]).as_py().values()
+    column = key[0]
+    lowest, highest = pc.min_max(new[column]).as_py().values()
     found = [
-        (path, rows)
-        for path, rows, bounds in _files(table, version, key[0])
-        if bounds is None or not (bounds[1] < lowest or bounds[0] > highest)
+        file
+        for file in data_files(DeltaTable(table, version=version))
+        if column not in file.lower
+        or column not in file.upper
+        or not (file.upper[column] < lowest or file.lower[column] > highest)
     ]
-    if sum(rows for _, rows in found) > SEARCHED_ROWS:
+    if sum(file.rows for file in found) > SEARCHED_ROWS:
         return None
-    for path, _ in found:
-        held = _read(table, path, list(key)).cast(new.schema)
+    for file in found:
+        held = _read(table, file.path, list(key)).cast(new.schema)
         there = new.join(held, keys=list(key), join_type="left semi", use_threads=False)
         if there.num_rows:
             return there
     return None
-
-
-def _files(table: str, version: int, column: str | None = None) -> list[tuple[str, int, tuple[Any, Any] | None]]:
-    """Path, rows, and least and greatest value of a column (None: not known), of the files of a version."""
-    actions = pa.table(DeltaTable(table, version=version).get_add_actions(flatten=True))
-    names = actions.column_names
-    known = column is not None and f"min.{column}" in names and f"max.{column}" in names
-    lower = actions[f"min.{column}"].to_pylist() if known else [None] * actions.num_rows
-    upper = actions[f"max.{column}"].to_pylist() if known else [None] * actions.num_rows
-    bounds = [None if low is None or high is None else (low, high) for low, high in zip(lower, upper, strict=True)]
-    rows = [n or 0 for n in actions["num_records"].to_pylist()]
-    return list(zip(actions["path"].to_pylist(), rows, bounds, strict=True))
 
 
 def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table:

@@ -96,6 +96,7 @@ class Lab:
             is_backfill=first,
             scan=scan,
             tables=tables,
+            rows_now=lambda name, _within: self._frame(name, self._rows_after(name, changes.get(name, []))),
             full_query=lambda _n: None,
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
@@ -110,6 +111,12 @@ class Lab:
             for row, weight in rows:
                 self.bags[name][row] = self.bags[name].get(row, 0) + weight
                 assert self.bags[name][row] >= 0, f"the test itself retracts {row} of {name} too often"
+
+    def _rows_after(self, name: str, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+        rows = dict(self.bags[name])
+        for row, weight in changes:
+            rows[row] = rows.get(row, 0) + weight
+        return [(row, weight) for row, weight in rows.items() if weight]
 
     def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
         relation = self.relations[name]

@@ -1,0 +1,102 @@
+"""Looking up rows in place: what the relations below a join side hold as of this epoch, for the keys of a change set.
+
+Filters, projections and unions are applied to the rows found. An inner join is evaluated outwards from the side that has
+the wanted keys: the rows found there are computed first, and are what the other side is asked for. No side is ever read
+for more than the keys that are asked, as far as files, pages and a hash join tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
+from state_lib.constants import WEIGHT
+from state_lib.errors import PlanError
+
+_FIRST_WEIGHT = "_first_weight"
+_SECOND_WEIGHT = "_second_weight"
+_WANTED = "_wanted_"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a lookup is for: rows whose column ``ours`` equals the column ``theirs`` of some row of the change set."""
+
+    ours: str
+    theirs: str
+    null_safe: bool = False
+
+
+def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+    """The rows of a node as of this epoch that a change set asks for, and maybe some more.
+
+    Parameters
+    ----------
+    wanted_by : a change set that was shared.
+    wanted : the equalities; none means every row.
+
+    Returns
+    -------
+    The node's columns and ``_weight``.
+    """
+    match node:
+        case Scan():
+            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
+            return ctx.rows_now(node.relation, within).selectExpr(*columns_of(node.column_names), WEIGHT)
+        case Filter():
+            return rows_now(ctx, node.child, wanted_by, wanted).where(node.condition)
+        case Project():
+            below = {e.output.name: e.sql for e in node.expressions}
+            names = {quoted(name): name for name in node.child.column_names}
+            renamed = [replace(w, ours=names[below[w.ours]]) for w in wanted if below[w.ours] in names]
+            rows = rows_now(ctx, node.child, wanted_by, renamed)
+            return rows.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)
+        case UnionAll():
+            return reduce(DataFrame.union, (rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
+        case Join():
+            return _joined_now(ctx, node, wanted_by, wanted)
+    raise PlanError(f"{type(node).__name__} cannot be looked up in place")
+
+
+def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+    of_left = [w for w in wanted if w.ours in node.left.column_names]
+    of_right = [w for w in wanted if w.ours in node.right.column_names]
+    from_left = len(of_left) >= len(of_right)
+    first, second = (node.left, node.right) if from_left else (node.right, node.left)
+    asked = of_left if from_left else of_right
+    if not asked:
+        left, right = (rows_now(ctx, side, wanted_by, ()) for side in (node.left, node.right))
+        pairs = match(node, left.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), right.withColumnRenamed(WEIGHT, _SECOND_WEIGHT))
+        return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
+    found = ctx.share(_asked_for(ctx, rows_now(ctx, first, wanted_by, asked), wanted_by, asked))
+    keys = [Wanted(k.right, k.left, k.null_safe) if from_left else Wanted(k.left, k.right, k.null_safe) for k in node.keys]
+    partners = rows_now(ctx, second, found, keys).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
+    pairs = match(node, partners, ctx.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
+
+
+def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+    """Exactly the rows that match some row of the change set."""
+    # Names of its own for the keys: both sides may call a column the same.
+    keys = wanted_by.select(*(F.col(quoted(w.theirs)).alias(f"{_WANTED}{n}") for n, w in enumerate(wanted)))
+    condition = F.lit(True)
+    for n, w in enumerate(wanted):
+        ours, theirs = F.col(quoted(w.ours)), F.col(f"{_WANTED}{n}")
+        condition = condition & (ours.eqNullSafe(theirs) if w.null_safe else ours == theirs)
+    return rows.join(ctx.small(wanted_by, keys), condition, "left_semi")
+
+
+def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:
+    """Join two frames, one of each side, on a join's equalities and residual condition."""
+    parts = [key.sql for key in node.keys]
+    if node.residual is not None:
+        parts.append(node.residual)
+    if not parts:
+        return one.crossJoin(other)
+    return one.join(other, F.expr(" AND ".join(parts)), "inner")
