@@ -67,26 +67,30 @@ class StateStore:
         table_ids: Sequence[int],
         version: int | None = None,
         within: Within | None = None,
-        slot: str | None = None,
+        slot: Slot | None = None,
     ) -> DataFrame:
         """The stored rows of some tables at a version (the newest without one); no Spark job.
 
         Parameters
         ----------
-        within, slot : the values that a slot has in the rows that matter; files without any of them are not read.
+        within, slot : the values that a slot has in the rows that matter; files, and in large ones pages, without any of
+            them are not read. Rows with other values may come along.
 
         Returns
         -------
         DataFrame
             ``key``, ``epoch``, ``weight``, the slots, ``table_id`` and ``vnode``.
         """
-        files = self.files.of(version, frozenset(table_ids), within, slot)
+        files = self.files.of(version, frozenset(table_ids), within, None if slot is None else slot.name)
         if not files:
             return self._no_rows()
         paths = [f"{self.path}/{file.path}" for file in files]
         # One path is one call into the JVM, a list of them is one for each and some more.
         reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path)
-        return reader.parquet(*paths)
+        rows = reader.parquet(*paths)
+        if within is None or slot is None:
+            return rows
+        return within.restrict(rows, slot.name, slot.data_type, sum(file.rows for file in files))
 
     def table_bytes(self, table_id: int, version: int | None = None) -> int:
         """Bytes of the files of one table at a version."""

@@ -14,7 +14,7 @@ from state_lib.literals import literal
 from state_lib.merge import key_order, merge_runs
 from state_lib.row_encoding import encode_row, encoded_parts
 from state_lib.row_encoding.spark_codec import quoted
-from state_lib.slots import TableSlots
+from state_lib.slots import Slot, TableSlots
 from state_lib.table_schema import MergeRule, StateTableDesc
 from state_lib.within import Within
 
@@ -37,7 +37,7 @@ class StorageTable:
         self,
         desc: StateTableDesc,
         slots: TableSlots,
-        state: Callable[[Sequence[int], int | None, Within | None, str | None], DataFrame],
+        state: Callable[[Sequence[int], int | None, Within | None, Slot | None], DataFrame],
         *,
         version: int | None = None,
         epoch: int | None = None,
@@ -68,11 +68,7 @@ class StorageTable:
         values are skipped. Rows with other values may come along.
         """
         slot = None if within is None else self.slots.of(within.column).slot
-        if within is None or slot is None:
-            rows = self._state(table_ids, self.version, None, None)
-        else:
-            rows = self._state(table_ids, self.version, within, slot.name)
-            rows = rows.where(within.condition(F.col(slot.name), slot.data_type))
+        rows = self._state(table_ids, self.version, within if slot is not None else None, slot)
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
     def runs(self, columns: Sequence[str] | None = None, within: Within | None = None) -> DataFrame:

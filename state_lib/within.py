@@ -9,13 +9,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from state_lib.literals import literal
+from state_lib.row_encoding.spark_codec import quoted
 
 #: Up to this many values are pushed down one by one, more of them as their range.
 _LISTED_VALUES: Final = 32
+
+#: Files with fewer rows than this together are read as they are.
+_RESTRICTED_ROWS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,17 @@ class Within:
         except TypeError:
             return True
 
+    def restrict(self, rows: DataFrame, column: str, ddl: str, rows_in_files: int) -> DataFrame:
+        """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
+
+        Its literals are others in each epoch, so Spark compiles it anew: few rows are read sooner than that is done.
+        """
+        if rows_in_files < _RESTRICTED_ROWS:
+            return rows
+        return rows.where(self.condition(F.col(quoted(column)), ddl))
+
     def condition(self, slot: Column, ddl: str) -> Column:
-        """A filter on the stored column that reaches the statistics of row groups and pages."""
+        """The filter: one of the values, or between the least and the greatest where there are many."""
         if not self.values:
             return F.lit(False)
         literals = [literal(value, ddl) for value in self._listed()]

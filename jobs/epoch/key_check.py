@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,13 +13,22 @@ from pyspark.sql import functions as F
 from jobs.catalog.entries import CatalogState
 from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
-from jobs.sources.change_files import readable_as_files
-from jobs.sources.delta_log import table_bytes
+from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, has_deletion_vectors, problem_in_changes, problem_in_files
+from jobs.sources.key_files import (
+    KeyProblem,
+    files_that_share_keys,
+    has_deletion_vectors,
+    problem_in_changes,
+    problem_in_files,
+)
+from jobs.sources.snapshot_files import snapshot_files
 from jobs.warehouse import Warehouse
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
+
+#: Files that can share keys are checked by the driver up to so many rows: 16 bytes each, for a key of two numbers.
+_KEYS_HELD: Final = 16_000_000
 
 #: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
 CheckedKey: TypeAlias = tuple[str, int, int | None]
@@ -46,7 +55,7 @@ def check_primary_keys(
     for name in names:
         entry = state.sources[name]
         until = inputs.epoch.pins[name]
-        before = None if since is None else since.pins.get(name)
+        before = _known_until(state, name, until) if since is None else since.pins.get(name)
         place = (name, until.version, None if before is None else before.version)
         changed = found.get(name)
         if place in checked or (before is not None and before.version == until.version):
@@ -64,6 +73,14 @@ def check_primary_keys(
                 f"{until.version} {problem}; remove the duplicates or declare it without a key"
             )
         checked.add(place)
+
+
+def _readable_range(source: DeltaSource, before: Pin, until: Pin) -> ChangeRange | None:
+    """What changed since other views checked a source; ``None`` where that cannot be told any more."""
+    try:
+        return source.check_range(before, until, append_only=False)
+    except SourceError:
+        return None
 
 
 def _problem_in_changes(
@@ -85,12 +102,24 @@ def _problem_in_changes(
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    facts = source.facts(pin.version)
-    plain = readable_as_files(facts.properties, facts.partition_columns)
-    small = plain and table_bytes(source.path) <= SMALL_CHANGE_BYTES
-    if small and not has_deletion_vectors(source.path, pin.version):
-        return problem_in_files(source.path, pin.version, source.key)
+    found = snapshot_files(source.path, pin.version)
+    groups = files_that_share_keys(found.files, source.key[0])
+    if found.are_rows and all(0 <= sum(file.rows for file in group) <= _KEYS_HELD for group in groups):
+        return problem_in_files(source.path, found.files, source.key)
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)
+
+
+def _known_until(state: CatalogState, name: str, until: Pin) -> Pin | None:
+    """The newest pin up to which the keys of a source have been checked: views with this key were built on it."""
+    key = state.sources[name].primary_key
+    built = [
+        state.epochs[view.last_epoch].pins.get(name)
+        for view in state.views.values()
+        if view.plan is not None and view.last_epoch is not None and view.last_epoch in state.epochs
+        if any(isinstance(n, Scan) and n.relation == name and n.key == key for n in walk(view.plan))
+    ]
+    same = [pin for pin in built if pin is not None and pin.table_uuid == until.table_uuid]
+    return max(same, key=lambda pin: pin.version, default=None)
 
 
 def _first_problem(rows: DataFrame, key: Sequence[str]) -> KeyProblem | None:

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from jobs.planner.nodes import quoted
 from jobs.sources.change_files import full_path, readable_as_files
 from state_lib.delta_files import DataFile, data_files
 from state_lib.within import Within
@@ -56,7 +54,8 @@ class SnapshotFiles:
         rows = spark.read.schema(schema).parquet(*[full_path(self.path, f.path) for f in files])
         if within is None:
             return rows
-        return rows.where(within.condition(F.col(quoted(within.column)), schema[within.column].dataType.simpleString()))
+        data_type = schema[within.column].dataType.simpleString()
+        return within.restrict(rows, within.column, data_type, sum(file.rows for file in files))
 
 
 def snapshot_files(path: str, version: int) -> SnapshotFiles:
