@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from state_lib.collected import collected
 from state_lib.columns import jvm_of_columns
 from state_lib.commits import latest_commits
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
@@ -152,12 +153,14 @@ class StateStore:
         writer.option("txnVersion", txn_version).option("userMetadata", user_metadata).save(self.path)
         return self._own_commit(epoch, txn_app_id, txn_version, user_metadata)
 
-    def compute(self, epoch: int, mem_tables: Sequence[MemTable]) -> pa.Table:
+    def compute(self, epoch: int, mem_tables: Sequence[MemTable]) -> pa.Table | None:
         """The rows that an epoch writes, computed by one Spark job and held by the driver, sorted by file and key.
 
-        For changes that fit into the driver's memory many times over, and where :attr:`is_plain`.
+        For small changes, where :attr:`is_plain`. ``None`` where they came to more than the driver may hold.
         """
-        rows = self._union(mem_tables, self._stored_rows).toArrow()
+        rows = collected(self._union(mem_tables, self._stored_rows))
+        if rows is None:
+            return None
         rows = rows.append_column(EPOCH_COLUMN, pa.array([epoch] * rows.num_rows, pa.int64()))
         return rows.sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
 

@@ -23,6 +23,7 @@ from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_o
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
 from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_facts, transaction_version
+from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.errors import EpochError
 from state_lib.row_encoding import parse_type
@@ -107,9 +108,10 @@ def publish(
     if small and not new_generation and written_by_driver(view) and (only_inserts or table_bytes(path) <= _DRIVER_BYTES):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
-            rows = _changes(store, view, epoch, commit.version).toArrow()
-        apply = append_changes if only_inserts else merge_changes
-        return apply(path, rows, app_id(view), epoch_txn_version(epoch))
+            rows = collected(_changes(store, view, epoch, commit.version))
+        if rows is not None:
+            apply = append_changes if only_inserts else merge_changes
+            return apply(path, rows, app_id(view), epoch_txn_version(epoch))
     changes = _changes(store, view, epoch, commit.version)
     mode = None if not only_inserts else "overwrite" if new_generation else "append"
     return _publish_by_spark(session, path, changes, view, epoch, mode)

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
+from state_lib.collected import collected
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
@@ -105,16 +104,6 @@ class EpochContext:
         """What was derived from a shared frame, row by row, as the build side of a lookup."""
         hint = self.hint(df)
         return derived.hint(hint) if hint else derived
-
-
-def collected(df: DataFrame) -> pa.Table | None:
-    """The rows of a frame, held by the driver; ``None`` where Spark finds that they are more than it may hold."""
-    try:
-        return df.toArrow()
-    except (PySparkException, Py4JJavaError) as error:
-        if "spark.driver.maxResultSize" in str(error):
-            return None
-        raise
 
 
 def columns_of(names: Sequence[str]) -> list[str]:

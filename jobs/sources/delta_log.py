@@ -58,8 +58,13 @@ def table_facts(path: str, version: int | None = None) -> TableFacts:
     metadata = table.metadata()
     properties = {k: v for k, v in metadata.configuration.items() if v is not None}
     return TableFacts(
-        table.version(), str(metadata.id), table.schema().to_json(), properties, tuple(metadata.partition_columns)
+        table.version(), str(metadata.id), _in_order(table.schema().to_json()), properties, tuple(metadata.partition_columns)
     )
+
+
+def _in_order(schema_json: str) -> str:
+    """A schema whose text is the same every time: a column's own metadata come in any order."""
+    return json.dumps(json.loads(schema_json), sort_keys=True)
 
 
 def transaction_version(path: str, app_id: str) -> int | None:

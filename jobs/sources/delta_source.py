@@ -129,7 +129,7 @@ class DeltaSource:
         rebuild = "rebuild the views that read it with --full-refresh"
         if since.table_uuid != until.table_uuid or until.version < since.version:
             raise SourceError(f"{where} is another table than at version {since.version}: it was replaced; {rebuild}")
-        if since.schema_json != until.schema_json:
+        if json.loads(since.schema_json) != json.loads(until.schema_json):
             raise SourceError(
                 f"{where} changed its schema between versions {since.version} and {until.version}: "
                 f"{_schema_difference(since.schema_json, until.schema_json)}; {rebuild}"

@@ -114,8 +114,9 @@ class Lab:
     def _commit(self, mem_tables: list[MemTable]) -> int:
         """As a small epoch does it: by the driver, or by Spark where a type asks for it."""
         commit = {"txn_app_id": "lab", "txn_version": self.epoch, "user_metadata": f"e{self.epoch}"}
-        if self._store.is_plain:
-            return self._store.append_computed(self.epoch, self._store.compute(self.epoch, mem_tables), **commit)
+        rows = self._store.compute(self.epoch, mem_tables) if self._store.is_plain else None
+        if rows is not None:
+            return self._store.append_computed(self.epoch, rows, **commit)
         return self._store.append(self.epoch, mem_tables, partitions=2, **commit)
 
     def _rows_after(self, name: str, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:

@@ -130,6 +130,7 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
     table = store.state_table(3, epoch=3)
     table.write(spark.sql("SELECT 1000L AS id, 'new' AS name, 1 AS weight, 1L AS _weight"))
     rows = store.compute(3, [table.mem_table])
+    assert rows is not None
     ids = {"txn_app_id": "store", "txn_version": 3, "user_metadata": "epoch 3"}
     version = store.append_computed(3, rows, **ids)
     assert version == 3

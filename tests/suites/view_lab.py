@@ -107,15 +107,12 @@ class ViewLab:
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if not mem_tables:
             return 0
-        if self._store.is_plain:
-            rows = self._store.compute(epoch, mem_tables)
-            self._version = self._store.append_computed(
-                epoch, rows, txn_app_id="suite", txn_version=epoch, user_metadata=f"e{epoch}"
-            )
+        commit = {"txn_app_id": "suite", "txn_version": epoch, "user_metadata": f"e{epoch}"}
+        rows = self._store.compute(epoch, mem_tables) if self._store.is_plain else None
+        if rows is not None:
+            self._version = self._store.append_computed(epoch, rows, **commit)
         else:
-            self._version = self._store.append(
-                epoch, mem_tables, txn_app_id="suite", txn_version=epoch, user_metadata=f"e{epoch}"
-            )
+            self._version = self._store.append(epoch, mem_tables, **commit)
         written = rows_by_partition(DeltaLog(str(self._folder / "state")).commit(self._version), TABLE_ID)
         return {int(k): n for k, n in written.items()}.get(self.descs[-1].table_id, 0)
 
