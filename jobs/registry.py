@@ -13,6 +13,7 @@ from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
 from jobs.declare import ViewDeclaration, check_name, dependencies
 from jobs.epoch.sessions import meaning_of
 from jobs.planner.catalyst import Catalyst, items, type_ddl
+from jobs.planner.current_time import depends_on_time
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
@@ -90,8 +91,7 @@ class Registry:
                         f"view {definition.name} cannot be maintained incrementally: {refusal}; {hint}"
                     ) from refusal
                 reason = str(refusal)
-                always = refusal.code == "time-dependent"
-                plan = self._full_plan(definition, relations, others, always=always)
+                plan = self._full_plan(definition, relations, others)
         schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
         tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
         is_full = isinstance(plan.child, FullQuery)
@@ -179,15 +179,13 @@ class Registry:
         definition: ViewDeclaration,
         relations: Mapping[str, Relation],
         state: CatalogState,
-        *,
-        always: bool = False,
     ) -> Materialize:
         catalyst = Catalyst(self._spark, relations, _queries(state))
         analysed = catalyst.analyse(definition.sql)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
         reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
-        node = FullQuery(definition.sql, columns, reads, always)
+        node = FullQuery(definition.sql, columns, reads, always=depends_on_time(catalyst.session, analysed))
         return Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
 
     def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from jobs.planner.nodes import Materialize
@@ -76,7 +77,10 @@ class ViewVersions:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry:
-    """An epoch: the pinned sources, the views that take part, and, once complete, their versions."""
+    """An epoch: the pinned sources, the views that take part, and, once complete, their versions.
+
+    ``instant`` is what ``now()`` means in all of them; ``None`` for an epoch of before there were such.
+    """
 
     epoch: int
     pins: Mapping[str, Pin]
@@ -84,6 +88,7 @@ class EpochEntry:
     run_id: str
     complete: bool = False
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
+    instant: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +236,12 @@ def _epoch_payload(epoch: EpochEntry) -> dict[str, Any]:
         "run_id": epoch.run_id,
         "complete": epoch.complete,
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
+        "instant": None if epoch.instant is None else epoch.instant.isoformat(),
     }
 
 
 def _epoch(payload: dict[str, Any]) -> EpochEntry:
+    instant = payload.get("instant")
     return EpochEntry(
         payload["epoch"],
         {name: Pin.from_dict(pin) for name, pin in payload["pins"].items()},
@@ -242,4 +249,5 @@ def _epoch(payload: dict[str, Any]) -> EpochEntry:
         payload["run_id"],
         payload["complete"],
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
+        None if instant is None else datetime.fromisoformat(instant),
     )

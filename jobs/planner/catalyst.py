@@ -162,6 +162,10 @@ class Catalyst:
             return getattr(self.jvm, name)(False, False)
         return self.companion(name)
 
+    def may_read_time(self, tree: Any) -> bool:
+        """Whether Spark has marked a plan or expression as having a current time function, or one like it."""
+        return bool(tree.containsPattern(self.jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()))
+
     def companion(self, name: str) -> Any:
         """The Scala object of that fully qualified name."""
         return getattr(self.jvm, name + "$").__getattr__("MODULE$")

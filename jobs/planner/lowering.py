@@ -31,6 +31,8 @@ from jobs.planner.nodes import (
     Project,
     Scan,
     SortKey,
+    TemporalFilter,
+    TimeBound,
     TopN,
     UnionAll,
     Values,
@@ -38,6 +40,7 @@ from jobs.planner.nodes import (
     quoted,
 )
 from jobs.planner.relations import Relation
+from jobs.planner.temporal import TimeComparison, split_temporal
 from state_lib.errors import PlanError
 
 _JOIN_TYPES = {
@@ -94,6 +97,7 @@ class Lowering:
         self._catalyst = catalyst
         self._relations = relations
         self._write = ExpressionWriter(catalyst)
+        self._write_time = ExpressionWriter(catalyst, with_time=True)
 
     def view(self, query: str) -> Materialize:
         """The plan of a view, rooted at its materialization."""
@@ -183,11 +187,26 @@ class Lowering:
     def _filter(self, plan: Any, need_key: bool) -> Lowered:
         condition = plan.condition()
         child = self._lower(plan.child(), need_key=need_key)
-        extended = self._with_subqueries(child, [condition])
-        node: PlanNode = Filter(extended.node, self._write.sql(condition, extended.names))
-        if extended is not child:
-            node = _select(node, list(child.node.column_names))
-        return Lowered(node, child.names)
+        others, temporal = split_temporal(self._catalyst, conjuncts(condition))
+        if not temporal:
+            others = [condition]
+        extended = self._with_subqueries(child, [*others, *(t.value for t in temporal)])
+        node = extended.node
+        if others:
+            texts = [self._write.sql(part, extended.names) for part in others]
+            node = Filter(node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts))
+        if temporal:
+            # Above the other conditions: what they leave out need not be kept.
+            node = self._temporal_filter(Lowered(node, extended.names), temporal)
+        return Lowered(_select(node, list(child.node.column_names)), child.names)
+
+    def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
+        """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""
+        inputs = _AggregateInput(self._write, child, keep_all=True)
+        bounds = [
+            TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
+        ]
+        return TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds)))
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
@@ -274,6 +293,10 @@ class Lowering:
         right = _renamed_apart(right, left.node.column_names)
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
+        temporal: list[TimeComparison] = []
+        if join_type == "inner":
+            # A condition of an inner join filters its pairs.
+            rest, temporal = split_temporal(self._catalyst, rest)
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
         exists = None
         if join_type == "existence":
@@ -281,7 +304,10 @@ class Lowering:
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
-        return Lowered(Join(left.node, right.node, join_type, tuple(keys), residual, exists), names)
+        node: PlanNode = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
+        if temporal:
+            node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
+        return Lowered(node, names)
 
     def _split_condition(
         self, left: Lowered, right: Lowered, parts: list[Any]
