@@ -6,10 +6,11 @@ comes, goes, or comes back by the same formula, and a clock that is set back is 
 
 State: the input's rows, by weight, under ``compared columns | stream key``. A row whose condition has another value than
 before has a compared column between the old and the new time (or equal to one of them), so only that range of the key is
-read; Parquet's statistics skip the rest. Runs are read unmerged: the formula is linear.
+read; Parquet's statistics skip the rest. Runs are read unmerged: the formula is linear. Rows that can never hold again
+are kept: one may still be deleted, and what the input retracts must be there.
 
 Cost: |Δ|, and the state rows between the old and the new times. Where a time has not moved (``current_date()`` on the
-same day) Spark finds the condition unchanged while it plans, and reads nothing.
+same day) Spark finds the condition unchanged while it plans, and opens no file.
 """
 
 from __future__ import annotations

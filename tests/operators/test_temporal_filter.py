@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.planner.explain import explain_plan
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, TemporalFilter, TimeBound, walk
 from jobs.planner.planning import plan_view
@@ -102,6 +103,12 @@ def test_every_epoch_equals_the_query_at_its_instant(spark: SparkSession, name: 
         for hours, changes in _EPOCHS:
             lab.step(changes, _at(hours))
             lab.check()
+
+
+def test_explain_says_what_is_followed(spark: SparkSession) -> None:
+    text = explain_plan(plan_view(spark, _QUERIES["the last day"], _RELATIONS))
+    assert "TemporalFilter `ts` > CAST((now() - INTERVAL '1' DAY) AS TIMESTAMP)  [stream key (k); cost |Δ| + rows" in text
+    assert "TemporalFilter input: materialized input, key ts, k prefix 1, weights add up" in text
 
 
 def test_rows_leave_and_come_by_time_alone(spark: SparkSession) -> None:
