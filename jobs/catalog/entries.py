@@ -40,7 +40,7 @@ class ViewEntry:
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
     ``generation`` counts full refreshes: each has state and a published table of its own. ``merged_rows`` has the rows of
-    each state table when it was last compacted, by table id.
+    each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     """
 
     name: str
@@ -56,6 +56,7 @@ class ViewEntry:
     properties: Mapping[str, str] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
 
     @property
     def last_epoch(self) -> int | None:
@@ -209,6 +210,7 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "properties": dict(view.properties),
         "epochs": list(view.epochs),
         "merged_rows": dict(view.merged_rows),
+        "functions": list(view.functions),
     }
 
 
@@ -224,6 +226,7 @@ def _view(payload: dict[str, Any]) -> ViewEntry:
             "tables": tuple(desc_from_dict(t) for t in payload["tables"]),
             "reads": tuple(payload["reads"]),
             "epochs": tuple(payload["epochs"]),
+            "functions": tuple(payload.get("functions", ())),
         }
     )
 

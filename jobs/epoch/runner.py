@@ -29,6 +29,7 @@ from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
+from jobs.functions import check_functions
 from jobs.instants import Clock, utc_now
 from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
@@ -81,7 +82,7 @@ class EpochRunner:
         """
         place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
         if place not in self._sessions:
-            self._sessions[place] = session_for(self._spark, view.settings, workload)
+            self._sessions[place] = session_for(self._spark, view.settings, workload, self._warehouse.functions)
         return self._sessions[place]
 
     def run(
@@ -99,8 +100,12 @@ class EpochRunner:
         ------
         EpochError : another run holds the warehouse, or the epoch cannot be completed.
         SourceError : a source cannot give its changes; raised before anything is written.
+        DeclarationError : the user's functions cannot be registered, or lack one that a view calls; raised before anything
+            is written.
         """
         run_id = run_id or uuid.uuid4().hex
+        if self._warehouse.functions is not None:
+            self._warehouse.functions.load()
         self._ranges.clear()
         self._checked_keys.clear()
         wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
@@ -174,6 +179,8 @@ class EpochRunner:
         session = None
         for name in epoch.views:
             view = state.views[name]
+            if view.functions:
+                check_functions(view, self._session(view, Workload.FULL), self._warehouse.functions)
             inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]

@@ -107,7 +107,12 @@ class ExpressionWriter:
             return self._attribute(attribute)
         if kind == "NamedLambdaVariable":
             return self._attribute(_variable(expression))
+        if kind == "AggregateExpression" and is_python_aggregate(expression):
+            return self._rename(expression.aggregateFunction(), names, texts)
         children = list(items(expression.children()))
+        called = user_function(expression, kind)
+        if called is not None:
+            return self._standing_for(f"{quoted(called)}({', '.join(self.sql(c, names) for c in children)})", texts)
         if not children:
             return expression
         if kind == "LambdaFunction":
@@ -184,6 +189,27 @@ class ExpressionWriter:
     def _attribute(self, name: str) -> Any:
         attribute = self._catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
         return attribute.quoted(name)
+
+
+def is_python_aggregate(call: Any) -> bool:
+    """Whether an aggregate call is of a function that the user wrote in Python."""
+    return class_name(call.aggregateFunction()) == "PythonUDAF"
+
+
+def user_function(expression: Any, kind: str) -> str | None:
+    """The name that the user registered a function under; ``None`` for an expression of Spark's.
+
+    Spark writes its arguments with the ids that its columns have in one plan, which mean nothing in another.
+    """
+    if kind in ("PythonUDF", "PythonUDAF"):
+        return str(expression.name())
+    if kind == "ScalaUDF" and expression.udfName().isDefined():
+        return str(expression.udfName().get())
+    if kind == "PythonUDTF":
+        raise NotIncremental(
+            "table-function", str(expression.name()), "a table function in Python has no incremental form here"
+        )
+    return None
 
 
 def check_deterministic(expression: Any, kind: str) -> None:

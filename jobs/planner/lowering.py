@@ -10,10 +10,13 @@ from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type
 from jobs.planner.expressions import (
     ExpressionWriter,
     NotIncremental,
+    check_deterministic,
     conjuncts,
     expression_id,
+    is_python_aggregate,
     references,
     scalar_subqueries,
+    user_function,
 )
 from jobs.planner.nodes import (
     AggCall,
@@ -355,6 +358,7 @@ class Lowering:
             raise NotIncremental("aggregate", "Aggregate", "Spark cannot split it into groups and calls")
         parts = pattern.get()
         grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
+        _check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
         child = self._with_subqueries(child, [*grouping, *calls])
         inputs = _AggregateInput(self._write, child)
@@ -380,12 +384,12 @@ class Lowering:
 
     def _agg_call(self, call: Any, inputs: _AggregateInput, output: str) -> AggCall:
         function = call.aggregateFunction()
-        name = str(function.prettyName()).lower()
+        name = str(function.name() if is_python_aggregate(call) else function.prettyName()).lower()
         arguments = list(items(function.children()))
         condition = call.filter().get() if call.filter().isDefined() else None
         result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
         columns = []
-        if name in _NULL_IGNORING and len(arguments) == 1:
+        if name in _NULL_IGNORING and len(arguments) == 1 and not is_python_aggregate(call):
             # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
             constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
             if condition is not None:
@@ -397,6 +401,11 @@ class Lowering:
                 columns = [inputs.column(arguments[0], "_value")]
             inner = ", ".join(quoted(c) for c in columns) or "1"
             sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
+        elif is_python_aggregate(call):
+            # The function has what name the user gave it, maybe that of one of Spark's, which are kept in other ways.
+            name = f"python {name}"
+            columns = [inputs.column(argument, "_value") for argument in arguments]
+            sql = f"{quoted(str(user_function(function, 'PythonUDAF')))}({', '.join(quoted(c) for c in columns)})"
         elif class_name(function) == "PivotFirst":
             # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
             pivot, value = function.pivotColumn(), function.valueColumn()
@@ -541,6 +550,23 @@ class _AggregateInput:
         if names == self._child.node.column_names and all(e.is_column for e in expressions):
             return self._child.node
         return Project(self._child.node, expressions)
+
+
+def _check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
+    """Refuse what Spark refuses only as it runs, and what cannot be told without running the function."""
+    of_python = [call for call in calls if is_python_aggregate(call)]
+    for call in of_python:
+        function = call.aggregateFunction()
+        name = str(function.name())
+        check_deterministic(function, "PythonUDAF")
+        if len(of_python) < len(calls):
+            raise PlanError(
+                f"Spark computes no Python aggregate ({name}) beside others than such; compute them in views of their own"
+            )
+        if call.isDistinct() or call.filter().isDefined():
+            raise NotIncremental("python-aggregate", name, "DISTINCT and FILTER have no incremental form with it")
+        if not grouping:
+            raise NotIncremental("python-aggregate", name, "what it gives over no rows, only Spark's run of it can tell")
 
 
 def _field(named: Any, name: str) -> Field:

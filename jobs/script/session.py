@@ -76,6 +76,8 @@ class ScriptSession:
     ) -> None:
         self._spark = spark
         self._warehouse = warehouse
+        if warehouse.functions is not None:
+            warehouse.functions.register(spark)
         self._registry = Registry(spark, warehouse)
         self._runner = EpochRunner(spark, warehouse, clock=clock)
         self._on_report = on_report

@@ -15,8 +15,8 @@ from jobs.warehouse import Warehouse
 class Script:
     """A warehouse and one script session over it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, clock: Clock = utc_now) -> None:
-        self.warehouse = Warehouse(folder)
+    def __init__(self, spark: SparkSession, folder: Path, clock: Clock = utc_now, functions: str | None = None) -> None:
+        self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
         self.session = ScriptSession(spark.newSession(), self.warehouse, clock=clock)
 
