@@ -14,7 +14,7 @@ from jobs.declare import ViewDeclaration, check_name, dependencies
 from jobs.epoch.sessions import meaning_of
 from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, items, type_ddl
-from jobs.planner.current_time import depends_on_time
+from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
@@ -193,7 +193,7 @@ class Registry:
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
         reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
-        node = FullQuery(definition.sql, columns, reads, always=depends_on_time(catalyst.session, analysed))
+        node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
         return Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
 
     def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:

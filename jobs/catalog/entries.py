@@ -210,7 +210,7 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "properties": dict(view.properties),
         "epochs": list(view.epochs),
         "merged_rows": dict(view.merged_rows),
-        "functions": list(view.functions),
+        **({"functions": list(view.functions)} if view.functions else {}),
     }
 
 

@@ -40,7 +40,7 @@ def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
     return DataFrame(rows, session)
 
 
-def depends_on_time(session: SparkSession, analysed: Any) -> bool:
+def reads_current_time(session: SparkSession, analysed: Any) -> bool:
     """Whether an analysed plan gives other rows at another time."""
     return _AtInstant(session, _SOME_INSTANT).plan(analysed) is not analysed
 
