@@ -17,6 +17,18 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+def read_clock(clock: Clock) -> datetime:
+    """What a clock says, in UTC.
+
+    Raises
+    ------
+    ValueError : it says no time zone.
+    """
+    instant = clock()
+    unix_microseconds(instant)
+    return instant.astimezone(timezone.utc)
+
+
 def unix_microseconds(instant: datetime) -> int:
     """An instant as Spark stores a TIMESTAMP.
 

@@ -30,7 +30,7 @@ from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.functions import check_functions
-from jobs.instants import Clock, utc_now
+from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
@@ -153,7 +153,7 @@ class EpochRunner:
         pins = self.pins(state)
         number = state.next_epoch
         with_upstream = {v for v in names if not _outside_upstream(state, v, names)}
-        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id, instant=self._clock())
+        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id, instant=read_clock(self._clock))
         stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
         # A view over views that change in this epoch takes part as well.
         for view in epoch.views:
@@ -224,7 +224,7 @@ class EpochRunner:
         """Bring every view of an epoch to it, whatever of that has been done before, and complete the epoch."""
         if epoch.instant is None:
             # It was begun by a version that pinned none. From here on it has one, whatever becomes of this run.
-            epoch = replace(epoch, instant=self._clock())
+            epoch = replace(epoch, instant=read_clock(self._clock))
             state = self._warehouse.catalog.write(state.with_epoch(epoch))
         versions: dict[str, ViewVersions] = dict(epoch.versions)
         for name in state.views:

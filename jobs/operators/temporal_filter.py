@@ -1,6 +1,7 @@
 """Temporal filter: Δ = σ_new(ΔR) + (σ_new − σ_old)(R₋).
 
 σ_new and σ_old are the condition at the instant of this epoch and at that of the view's last one.
+
 The condition is a conjunction of comparisons of a column with a time. Nothing is asked of how the times move: a row
 comes, goes, or comes back by the same formula, and a clock that is set back is no special case.
 

@@ -16,7 +16,6 @@ from jobs.planner.expressions import (
     is_python_aggregate,
     references,
     scalar_subqueries,
-    user_function,
 )
 from jobs.planner.nodes import (
     AggCall,
@@ -384,12 +383,13 @@ class Lowering:
 
     def _agg_call(self, call: Any, inputs: _AggregateInput, output: str) -> AggCall:
         function = call.aggregateFunction()
-        name = str(function.name() if is_python_aggregate(call) else function.prettyName()).lower()
+        of_python = is_python_aggregate(call)
+        name = str(function.name() if of_python else function.prettyName()).lower()
         arguments = list(items(function.children()))
         condition = call.filter().get() if call.filter().isDefined() else None
         result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
         columns = []
-        if name in _NULL_IGNORING and len(arguments) == 1 and not is_python_aggregate(call):
+        if name in _NULL_IGNORING and len(arguments) == 1 and not of_python:
             # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
             constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
             if condition is not None:
@@ -401,11 +401,11 @@ class Lowering:
                 columns = [inputs.column(arguments[0], "_value")]
             inner = ", ".join(quoted(c) for c in columns) or "1"
             sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
-        elif is_python_aggregate(call):
+        elif of_python:
             # The function has what name the user gave it, maybe that of one of Spark's, which are kept in other ways.
             name = f"python {name}"
             columns = [inputs.column(argument, "_value") for argument in arguments]
-            sql = f"{quoted(str(user_function(function, 'PythonUDAF')))}({', '.join(quoted(c) for c in columns)})"
+            sql = f"{quoted(str(function.name()))}({', '.join(quoted(c) for c in columns)})"
         elif class_name(function) == "PivotFirst":
             # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
             pivot, value = function.pivotColumn(), function.valueColumn()
