@@ -12,7 +12,9 @@ from pyspark.sql import SparkSession
 from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
 from jobs.declare import ViewDeclaration, check_name, dependencies
 from jobs.epoch.sessions import meaning_of
+from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, items, type_ddl
+from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
@@ -60,7 +62,7 @@ class Registry:
         state = self._warehouse.read()
         self._check_free(state, name, besides="plain view" if replace_existing else "")
         others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != name})
-        catalyst = Catalyst(self._spark, self.relations(others), _queries(others))
+        catalyst = Catalyst(self._spark, self.relations(others), _queries(others), self._warehouse.functions)
         catalyst.analyse(query)
         return self._warehouse.catalog.write(state.with_plain_view(PlainView(name, query)))
 
@@ -76,13 +78,14 @@ class Registry:
         if _inlined(others, definition, definition.name):
             raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
         policy = definition.refresh_policy
+        functions = self._warehouse.functions
         relations = self.relations(others)
         reason: str | None = None
         if policy == "full":
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
         else:
             try:
-                plan = plan_view(self._spark, definition.sql, relations, _queries(others))
+                plan = plan_view(self._spark, definition.sql, relations, _queries(others), functions)
             except NotIncremental as refusal:
                 if policy == "incremental" or refusal.code in _NEVER_FULL:
                     hint = "set TBLPROPERTIES ('refresh.policy' = 'full') to have it recomputed at every epoch"
@@ -90,8 +93,7 @@ class Registry:
                         f"view {definition.name} cannot be maintained incrementally: {refusal}; {hint}"
                     ) from refusal
                 reason = str(refusal)
-                always = refusal.code == "time-dependent"
-                plan = self._full_plan(definition, relations, others, always=always)
+                plan = self._full_plan(definition, relations, others)
         schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
         tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
         is_full = isinstance(plan.child, FullQuery)
@@ -106,7 +108,13 @@ class Registry:
             settings=meaning_of(self._spark),
             comment=definition.comment,
             properties=dict(definition.properties),
+            functions=() if functions is None else self._called(functions, definition, others),
         )
+
+    def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
+        """The user's functions that a view calls, itself or through a plain view that it reads."""
+        inlined = [v.query for v in state.plain_views.values() if _inlined(state, definition, v.name)]
+        return called_in([definition.sql, *inlined], Catalyst(self._spark, {}, {}, functions).user_functions())
 
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it; it is backfilled by the next run that includes it."""
@@ -179,15 +187,13 @@ class Registry:
         definition: ViewDeclaration,
         relations: Mapping[str, Relation],
         state: CatalogState,
-        *,
-        always: bool = False,
     ) -> Materialize:
-        catalyst = Catalyst(self._spark, relations, _queries(state))
+        catalyst = Catalyst(self._spark, relations, _queries(state), self._warehouse.functions)
         analysed = catalyst.analyse(definition.sql)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
         reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
-        node = FullQuery(definition.sql, columns, reads, always)
+        node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
         return Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
 
     def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:

@@ -23,9 +23,11 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
 
     Raises
     ------
-    DeclarationError : a table that a view reads is not to be found.
+    DeclarationError : a table that a view reads is not to be found, or the user's functions are not.
     PlanError : Spark refuses a query, or its refresh policy cannot be kept.
     """
+    if warehouse.functions is not None:
+        warehouse.functions.load()
     registry = Registry(spark, warehouse)
     for source in project.sources:
         declare_source(spark, warehouse, registry, source)

@@ -18,6 +18,7 @@ from pathlib import Path
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 from jobs.catalog.store import CatalogStore
 from jobs.declare import check_name
+from jobs.functions import UserFunctions
 from jobs.sources.delta_source import DeltaSource
 
 
@@ -27,12 +28,15 @@ class Warehouse:
     Parameters
     ----------
     path : the folder, or an object store's address.
+    functions : the callable that registers the functions that views may call besides Spark's own, as
+        ``package.module:callable``; see :mod:`jobs.functions`.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], functions: str | None = None) -> None:
         text = os.fspath(path)
         self.is_local = "://" not in text
         self.root = str(Path(text).absolute()) if self.is_local else text.rstrip("/")
+        self.functions = UserFunctions(functions) if functions else None
         self.catalog = CatalogStore(f"{self.root}/_relstate/catalog")
 
     @property

@@ -17,7 +17,7 @@ from relstate_dagster.settings import Location
 def build_definitions(location: Location) -> Definitions:
     """Return everything Dagster shows of one project."""
     project = load_project(location.project)
-    warehouse = WarehouseResource(path=location.warehouse, spark=SparkResource())
+    warehouse = WarehouseResource(path=location.warehouse, spark=SparkResource(), functions=location.functions or "")
     refresh = refresh_job(project)
     paths = {name: warehouse.source_path(project, name) for name in project.source_names}
     return Definitions(

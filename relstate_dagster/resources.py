@@ -38,13 +38,16 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
     path: str = Field(description="a folder, or the address of an object store")
     spark: SparkResource
+    functions: str = Field(
+        default="", description="callable that registers what views call besides Spark's functions: package.module:callable"
+    )
 
     def runner(self, project: Project) -> EpochRunner:
         """Start Spark, make the project known to the warehouse, and return its epoch runner."""
         from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
         session = self.spark.session()
-        warehouse = Warehouse(self.path)
+        warehouse = Warehouse(self.path, self.functions or None)
         sync_project(session, warehouse, project)
         return EpochRunner(session, warehouse)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from jobs.planner.nodes import Materialize
@@ -39,7 +40,7 @@ class ViewEntry:
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
     ``generation`` counts full refreshes: each has state and a published table of its own. ``merged_rows`` has the rows of
-    each state table when it was last compacted, by table id.
+    each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ViewEntry:
     properties: Mapping[str, str] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
 
     @property
     def last_epoch(self) -> int | None:
@@ -76,7 +78,10 @@ class ViewVersions:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry:
-    """An epoch: the pinned sources, the views that take part, and, once complete, their versions."""
+    """An epoch: the pinned sources, the views that take part, and, once complete, their versions.
+
+    ``instant`` is what ``now()`` means in all of them; ``None`` for an epoch of before there were such.
+    """
 
     epoch: int
     pins: Mapping[str, Pin]
@@ -84,6 +89,7 @@ class EpochEntry:
     run_id: str
     complete: bool = False
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
+    instant: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,7 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "properties": dict(view.properties),
         "epochs": list(view.epochs),
         "merged_rows": dict(view.merged_rows),
+        **({"functions": list(view.functions)} if view.functions else {}),
     }
 
 
@@ -219,6 +226,7 @@ def _view(payload: dict[str, Any]) -> ViewEntry:
             "tables": tuple(desc_from_dict(t) for t in payload["tables"]),
             "reads": tuple(payload["reads"]),
             "epochs": tuple(payload["epochs"]),
+            "functions": tuple(payload.get("functions", ())),
         }
     )
 
@@ -231,10 +239,12 @@ def _epoch_payload(epoch: EpochEntry) -> dict[str, Any]:
         "run_id": epoch.run_id,
         "complete": epoch.complete,
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
+        "instant": None if epoch.instant is None else epoch.instant.isoformat(),
     }
 
 
 def _epoch(payload: dict[str, Any]) -> EpochEntry:
+    instant = payload.get("instant")
     return EpochEntry(
         payload["epoch"],
         {name: Pin.from_dict(pin) for name, pin in payload["pins"].items()},
@@ -242,4 +252,5 @@ def _epoch(payload: dict[str, Any]) -> EpochEntry:
         payload["run_id"],
         payload["complete"],
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
+        None if instant is None else datetime.fromisoformat(instant),
     )

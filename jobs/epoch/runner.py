@@ -29,9 +29,11 @@ from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
+from jobs.functions import check_functions
+from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
-from jobs.planner.nodes import FullQuery, walk
+from jobs.planner.nodes import depends_on_time
 from jobs.registry import restart
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_log import table_bytes
@@ -62,12 +64,14 @@ class EpochRunner:
     spark : any session with Delta; work is done in sessions of its own on the same Spark.
     warehouse : where sources, views and state lie.
     parallel_views : how many views are computed at the same time.
+    clock : asked once an epoch for the instant that is ``now()`` in all of its views.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, parallel_views: int = 3) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, parallel_views: int = 3, clock: Clock = utc_now) -> None:
         self._spark = spark
         self._warehouse = warehouse
         self._parallel_views = parallel_views
+        self._clock = clock
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
         self._ranges: dict[tuple[str, int, int], ChangeRange] = {}
         self._files: dict[tuple[str, int], SnapshotFiles] = {}
@@ -80,7 +84,7 @@ class EpochRunner:
         """
         place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
         if place not in self._sessions:
-            self._sessions[place] = session_for(self._spark, view.settings, workload)
+            self._sessions[place] = session_for(self._spark, view.settings, workload, self._warehouse.functions)
         return self._sessions[place]
 
     def run(
@@ -98,8 +102,12 @@ class EpochRunner:
         ------
         EpochError : another run holds the warehouse, or the epoch cannot be completed.
         SourceError : a source cannot give its changes; raised before anything is written.
+        DeclarationError : the user's functions cannot be registered, or lack one that a view calls; raised before anything
+            is written.
         """
         run_id = run_id or uuid.uuid4().hex
+        if self._warehouse.functions is not None:
+            self._warehouse.functions.load()
         self._ranges.clear()
         self._files.clear()
         self._checked_keys.clear()
@@ -148,7 +156,7 @@ class EpochRunner:
         pins = self.pins(state)
         number = state.next_epoch
         with_upstream = {v for v in names if not _outside_upstream(state, v, names)}
-        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id)
+        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id, instant=read_clock(self._clock))
         stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
         # A view over views that change in this epoch takes part as well.
         for view in epoch.views:
@@ -174,6 +182,8 @@ class EpochRunner:
         session = None
         for name in epoch.views:
             view = state.views[name]
+            if view.functions:
+                check_functions(view, self._session(view, Workload.FULL), self._warehouse.functions)
             inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges, files=self._files)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
@@ -215,6 +225,10 @@ class EpochRunner:
 
     def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
         """Bring every view of an epoch to it, whatever of that has been done before, and complete the epoch."""
+        if epoch.instant is None:
+            # It was begun by a version that pinned none. From here on it has one, whatever becomes of this run.
+            epoch = replace(epoch, instant=read_clock(self._clock))
+            state = self._warehouse.catalog.write(state.with_epoch(epoch))
         versions: dict[str, ViewVersions] = dict(epoch.versions)
         for name in state.views:
             known = state.versions_at(name)
@@ -379,10 +393,10 @@ def _outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -
 
 
 def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
-    """Whether a view can differ from its last epoch: it has none, a source moved, or an upstream view did."""
+    """Whether a view can differ from its last epoch: it has none, time or a source moved, or an upstream view did."""
     if view.last_epoch is None:
         return True
-    if any(isinstance(n, FullQuery) and n.always for n in walk(plan_of(view))):
+    if depends_on_time(plan_of(view)):
         return True
     since = state.epochs[view.last_epoch]
     for name in view.reads:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from jobs.functions import UserFunctions
+
 #: What a plan's meaning depends on; stored with the view and set again in every epoch.
 MEANING = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
 
@@ -34,8 +36,10 @@ class Workload(enum.Enum):
     FULL = "full"
 
 
-def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Workload) -> SparkSession:
-    """A session of its own on the same Spark, with the settings of a plan, for one kind of work."""
+def session_for(
+    spark: SparkSession, settings: Mapping[str, str], workload: Workload, functions: UserFunctions | None = None
+) -> SparkSession:
+    """A session of its own on the same Spark, with the settings of a plan and its user's functions, for one kind of work."""
     session = spark.newSession()
     for key, value in settings.items():
         session.conf.set(key, value)
@@ -59,6 +63,8 @@ def session_for(spark: SparkSession, settings: Mapping[str, str], workload: Work
     # Silently skipped files would be silently wrong views.
     session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
+    if functions is not None:
+        functions.register(session)
     return session
 
 

@@ -36,7 +36,7 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     started = time.perf_counter()
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to verify yet; run it first")
-    session = session_for(spark, view.settings, Workload.FULL)
+    session = session_for(spark, view.settings, Workload.FULL, warehouse.functions)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
     expected = full_query(inputs, session)
@@ -52,7 +52,7 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
     """Run a view's query in full as of its last epoch, write the result as a Delta table, and drop it again."""
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
-    session = session_for(spark, view.settings, Workload.FULL)
+    session = session_for(spark, view.settings, Workload.FULL, warehouse.functions)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
     names = [f"c{n}" for n in range(len(plan_of(view).output))]

@@ -16,7 +16,8 @@ from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.inputs import EpochInputs
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
-from jobs.planner.nodes import FullQuery, Materialize, PlanNode, walk
+from jobs.planner.current_time import query_at
+from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from jobs.planner.serialize import plan_to_dict
 from jobs.planner.state_tables import infer_state_tables
 from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition, table_facts, transaction_version
@@ -125,6 +126,8 @@ def compute_and_commit(
         full_query=lambda node: _full_difference(inputs, node, before),
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,
+        instant=inputs.epoch.instant,
+        last_instant=None if inputs.since is None else inputs.since.instant,
     )
     digest = _digest(view, inputs.epoch, last)
     metadata = json.dumps({"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest})
@@ -157,9 +160,10 @@ def compute_and_commit(
 
 
 def _digest(view: ViewEntry, epoch: EpochEntry, last: int | None) -> str:
-    """Names the change set by what determines it: plan, tables, pinned versions and the epoch it starts from."""
+    """Names the change set by what determines it: plan, tables, pinned versions and instant, and the epoch it starts from."""
     pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
-    text = json.dumps([plan_to_dict(view.plan), [t.table_id for t in view.tables], pins, last], sort_keys=True)
+    instant = None if epoch.instant is None else epoch.instant.isoformat()
+    text = json.dumps([plan_to_dict(view.plan), [t.table_id for t in view.tables], pins, instant, last], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -180,7 +184,7 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
 
 
 def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
-    """The view's query run in full by Spark, on its inputs as of the epoch."""
+    """The view's query run in full by Spark, on its inputs as of the epoch and at its instant."""
     for name in inputs.view.reads:
         inputs.snapshot(name, session).createOrReplaceTempView(name)
     for plain in inputs.catalog.plain_views.values():
@@ -188,7 +192,10 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
             session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
         except PySparkException:
             continue  # a plain view over relations that this view does not read
-    return session.sql(inputs.view.query)
+    instant = inputs.epoch.instant
+    if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(plan_of(inputs.view))):
+        return session.sql(inputs.view.query)
+    return query_at(session, inputs.view.query, instant)
 
 
 def _explained(view: ViewEntry, epoch: int, error: PySparkException) -> RelstateError:

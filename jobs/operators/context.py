@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +50,8 @@ class EpochContext:
     full_query: Callable[[FullQuery], DataFrame | None]
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
+    instant: datetime | None = None
+    last_instant: datetime | None = None
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
     _large: set[int] = field(default_factory=set)

@@ -1,8 +1,9 @@
 """The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
 
-The only module (with :mod:`jobs.planner.expressions` and :mod:`jobs.planner.lowering`, which walk what it returns) that
-touches the JVM. Relations are registered as empty temporary views whose columns carry the relation's name in their
-metadata, so planning reads no table and a leaf of the analysed tree says by itself what it scans.
+The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.expressions`,
+:mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering` and :mod:`jobs.planner.current_time`. Relations are
+registered as empty temporary views whose columns carry the relation's name in their metadata, so planning reads no
+table and a leaf of the analysed tree says by itself what it scans.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from jobs.functions import UserFunctions, not_registered
 from jobs.planner.relations import Relation
 from state_lib.errors import PlanError
 
@@ -27,6 +29,8 @@ _PREPARE = (
     "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
     _OPTIMIZER + "InlineCTE",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
+    # A function defined in SQL becomes its body.
+    _OPTIMIZER + "EliminateSQLFunctionNode",
 )
 _PULL_UP = _OPTIMIZER + "PullupCorrelatedPredicates"
 #: Repeated until nothing changes: turning a subquery into a join brings its own set operations and subqueries to light.
@@ -66,7 +70,13 @@ _FINISH = (
 class Catalyst:
     """One planning session: a session of its own, so that its temporary views leave no trace in the user's."""
 
-    def __init__(self, spark: SparkSession, relations: Mapping[str, Relation], views: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        relations: Mapping[str, Relation],
+        views: Mapping[str, str],
+        functions: UserFunctions | None = None,
+    ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise PlanError(
                 "planning needs a classic Spark session; with Spark Connect, plan in a local session first "
@@ -76,6 +86,9 @@ class Catalyst:
         for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive"):
             self.session.conf.set(key, spark.conf.get(key) or "")
         self.jvm: Any = self.session._jvm
+        self._functions = functions
+        if functions is not None:
+            functions.register(self.session)
         for relation in relations.values():
             self._register(relation)
         for name, query in views.items():
@@ -92,7 +105,15 @@ class Catalyst:
         try:
             return self.session.sql(text)
         except PySparkException as error:
-            raise PlanError(f"Spark refuses the query: {first_line(error)}") from error
+            problem = first_line(error)
+            if "[UNRESOLVED_ROUTINE]" in problem:
+                problem += f". A function of your own is one that {not_registered(self._functions)}"
+            raise PlanError(f"Spark refuses the query: {problem}") from error
+
+    def user_functions(self) -> list[str]:
+        """Names of the functions that the user has registered."""
+        found = self.session._jsparkSession.sessionState().catalog().listTemporaryFunctions()
+        return [str(identifier.funcName()) for identifier in items(found)]
 
     def analyse(self, query: str) -> Any:
         """The analysed JVM plan of a query, before any rule."""
@@ -161,6 +182,10 @@ class Catalyst:
         if name.endswith(".InlineCTE"):
             return getattr(self.jvm, name)(False, False)
         return self.companion(name)
+
+    def may_read_time(self, tree: Any) -> bool:
+        """Whether Spark has marked a plan or expression as having a current time function, or one like it."""
+        return bool(tree.containsPattern(self.jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()))
 
     def companion(self, name: str) -> Any:
         """The Scala object of that fully qualified name."""

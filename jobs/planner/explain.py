@@ -15,6 +15,7 @@ from jobs.planner.nodes import (
     PlanNode,
     Project,
     Scan,
+    TemporalFilter,
     TopN,
     UnionAll,
     Values,
@@ -29,6 +30,7 @@ _COSTS = {
     Scan: "|Δ|",
     Values: "0",
     Filter: "|Δ|",
+    TemporalFilter: "|Δ| + rows that time moves across",
     Project: "|Δ|",
     UnionAll: "|Δ|",
     Expand: "|Δ| × projections",
@@ -73,6 +75,8 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
             return f"Values ({len(node.rows)} rows)"
         case Filter():
             return f"Filter {node.condition}"
+        case TemporalFilter():
+            return "TemporalFilter " + " AND ".join(bound.sql_at("now()") for bound in node.bounds)
         case Project():
             return "Project " + ", ".join(
                 e.output.name if e.is_column else f"{e.sql} AS {e.output.name}" for e in node.expressions

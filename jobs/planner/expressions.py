@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
-from jobs.planner.nodes import quoted
+from jobs.planner.nodes import NOW, quoted
 from state_lib.errors import PlanError
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
@@ -41,6 +41,15 @@ _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "bigint"})
 _LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
 
 
+#: Current time functions as SQL text over the instant of the epoch.
+_AT_INSTANT = {
+    "CurrentTimestamp": NOW,
+    "Now": NOW,
+    "CurrentDate": f"CAST({NOW} AS DATE)",
+    "LocalTimestamp": f"CAST({NOW} AS TIMESTAMP_NTZ)",
+}
+
+
 class NotIncremental(PlanError):
     """A node of the query cannot be maintained incrementally.
 
@@ -59,10 +68,17 @@ class NotIncremental(PlanError):
 
 
 class ExpressionWriter:
-    """Writes expressions as SQL text."""
+    """Writes expressions as SQL text.
 
-    def __init__(self, catalyst: Catalyst) -> None:
+    Parameters
+    ----------
+    with_time : whether current time functions are written, with :data:`jobs.planner.nodes.NOW` for the instant; they are
+        refused otherwise.
+    """
+
+    def __init__(self, catalyst: Catalyst, *, with_time: bool = False) -> None:
         self._catalyst = catalyst
+        self._with_time = with_time
 
     def sql(self, expression: Any, names: Mapping[int, str]) -> str:
         """SQL text of an expression; ``names`` maps expression ids to the child's column names."""
@@ -74,11 +90,13 @@ class ExpressionWriter:
             text = text.replace(column, written)
         return text
 
-    def _rename(  # noqa: C901, PLR0911 - one return a kind of expression
+    def _rename(  # noqa: C901, PLR0911, PLR0912 - one return a kind of expression
         self, expression: Any, names: Mapping[int, str], texts: dict[str, str]
     ) -> Any:
         """The expression over the child's columns; ``texts`` gets what stands for the columns that stand for texts."""
         kind = class_name(expression)
+        if self._with_time and kind in _AT_INSTANT:
+            return self._standing_for(_AT_INSTANT[kind], texts)
         check_deterministic(expression, kind)
         if kind == "AttributeReference":
             return expression.withName(_name(expression, names)).withQualifier(self._catalyst.seq([]))
@@ -89,7 +107,12 @@ class ExpressionWriter:
             return self._attribute(attribute)
         if kind == "NamedLambdaVariable":
             return self._attribute(_variable(expression))
+        if kind == "AggregateExpression" and is_python_aggregate(expression):
+            return self._rename(expression.aggregateFunction(), names, texts)
         children = list(items(expression.children()))
+        called = user_function(expression, kind)
+        if called is not None:
+            return self._standing_for(f"{quoted(called)}({', '.join(self.sql(c, names) for c in children)})", texts)
         if not children:
             return expression
         if kind == "LambdaFunction":
@@ -127,6 +150,8 @@ class ExpressionWriter:
         """The literal that a constant expression is; ``None`` for any other, and where it has no value but an error."""
         if not expression.foldable() or not expression.resolved():
             return None
+        if self._with_time and reads_time(expression):
+            return None
         _check_below(expression)
         try:
             return self._standing_for(self.literal(expression.eval(None), expression.dataType()), texts)
@@ -151,6 +176,8 @@ class ExpressionWriter:
         if kind == "Between":
             value, lower, upper = arguments
             return f"({value} BETWEEN {lower} AND {upper})"
+        if kind == "DatetimeSub":
+            return f"({' - '.join(arguments)})"
         return f"{expression.prettyName()}({', '.join(arguments)})"
 
     def _standing_for(self, text: str, texts: dict[str, str]) -> Any:
@@ -164,11 +191,35 @@ class ExpressionWriter:
         return attribute.quoted(name)
 
 
+def is_python_aggregate(call: Any) -> bool:
+    """Whether an aggregate call is of a function that the user wrote in Python."""
+    return class_name(call.aggregateFunction()) == "PythonUDAF"
+
+
+def user_function(expression: Any, kind: str) -> str | None:
+    """The name that the user registered a function under; ``None`` for an expression of Spark's.
+
+    Spark writes its arguments with the ids that its columns have in one plan, which mean nothing in another.
+    """
+    if kind in ("PythonUDF", "PythonUDAF"):
+        return str(expression.name())
+    if kind == "ScalaUDF" and expression.udfName().isDefined():
+        return str(expression.udfName().get())
+    if kind == "PythonUDTF":
+        raise NotIncremental(
+            "table-function", str(expression.name()), "a table function in Python has no incremental form here"
+        )
+    return None
+
+
 def check_deterministic(expression: Any, kind: str) -> None:
     """Refuse an expression whose value another run would not give again."""
     if kind in _TIME_DEPENDENT:
         raise NotIncremental(
-            "time-dependent", str(expression), "its value changes with the time of the run, not with the inputs"
+            "time-dependent",
+            str(expression),
+            "its value changes with the time of the run, not with the inputs; it is followed only where a condition of "
+            "WHERE, ON or HAVING has it alone on one side of a comparison, as in ts > now() - INTERVAL 1 DAY",
         )
     if expression.children().size() == 0 and not expression.deterministic():
         raise NotIncremental(
@@ -245,6 +296,12 @@ def conjuncts(condition: Any) -> list[Any]:
     if class_name(condition) == "And":
         return conjuncts(condition.left()) + conjuncts(condition.right())
     return [condition]
+
+
+def reads_time(expression: Any) -> bool:
+    """Whether an expression has a current time function; subqueries in it are not looked into."""
+    kind = class_name(expression)
+    return kind in _TIME_DEPENDENT or any(reads_time(child) for child in items(expression.children()))
 
 
 def references(expression: Any) -> set[int]:

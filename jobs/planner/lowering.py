@@ -10,8 +10,10 @@ from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type
 from jobs.planner.expressions import (
     ExpressionWriter,
     NotIncremental,
+    check_deterministic,
     conjuncts,
     expression_id,
+    is_python_aggregate,
     references,
     scalar_subqueries,
 )
@@ -32,6 +34,8 @@ from jobs.planner.nodes import (
     Project,
     Scan,
     SortKey,
+    TemporalFilter,
+    TimeBound,
     TopN,
     UnionAll,
     Values,
@@ -39,6 +43,7 @@ from jobs.planner.nodes import (
     quoted,
 )
 from jobs.planner.relations import Relation
+from jobs.planner.temporal import TimeComparison, split_temporal
 from state_lib.errors import PlanError
 
 _JOIN_TYPES = {
@@ -95,6 +100,7 @@ class Lowering:
         self._catalyst = catalyst
         self._relations = relations
         self._write = ExpressionWriter(catalyst)
+        self._write_time = ExpressionWriter(catalyst, with_time=True)
 
     def view(self, query: str) -> Materialize:
         """The plan of a view, rooted at its materialization."""
@@ -184,11 +190,26 @@ class Lowering:
     def _filter(self, plan: Any, need_key: bool) -> Lowered:
         condition = plan.condition()
         child = self._lower(plan.child(), need_key=need_key)
-        extended = self._with_subqueries(child, [condition])
-        node: PlanNode = Filter(extended.node, self._write.sql(condition, extended.names))
-        if extended is not child:
-            node = _select(node, list(child.node.column_names))
-        return Lowered(node, child.names)
+        others, temporal = split_temporal(self._catalyst, conjuncts(condition))
+        if not temporal:
+            others = [condition]
+        extended = self._with_subqueries(child, [*others, *(t.value for t in temporal)])
+        node = extended.node
+        if others:
+            texts = [self._write.sql(part, extended.names) for part in others]
+            node = Filter(node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts))
+        if temporal:
+            # Above the other conditions: what they leave out need not be kept.
+            node = self._temporal_filter(Lowered(node, extended.names), temporal)
+        return Lowered(_select(node, list(child.node.column_names)), child.names)
+
+    def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
+        """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""
+        inputs = _AggregateInput(self._write, child, keep_all=True)
+        bounds = [
+            TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
+        ]
+        return TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds)))
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
@@ -275,6 +296,10 @@ class Lowering:
         right = _renamed_apart(right, left.node.column_names)
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
+        temporal: list[TimeComparison] = []
+        if join_type == "inner":
+            # A condition of an inner join filters its pairs.
+            rest, temporal = split_temporal(self._catalyst, rest)
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
         exists = None
         if join_type == "existence":
@@ -282,7 +307,10 @@ class Lowering:
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
-        return Lowered(with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists)), names)
+        node: PlanNode = with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists))
+        if temporal:
+            node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
+        return Lowered(node, names)
 
     def _split_condition(
         self, left: Lowered, right: Lowered, parts: list[Any]
@@ -330,6 +358,7 @@ class Lowering:
             raise NotIncremental("aggregate", "Aggregate", "Spark cannot split it into groups and calls")
         parts = pattern.get()
         grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
+        _check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
         child = self._with_subqueries(child, [*grouping, *calls])
         inputs = _AggregateInput(self._write, child)
@@ -355,12 +384,13 @@ class Lowering:
 
     def _agg_call(self, call: Any, inputs: _AggregateInput, output: str) -> AggCall:
         function = call.aggregateFunction()
-        name = str(function.prettyName()).lower()
+        of_python = is_python_aggregate(call)
+        name = str(function.name() if of_python else function.prettyName()).lower()
         arguments = list(items(function.children()))
         condition = call.filter().get() if call.filter().isDefined() else None
         result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
         columns = []
-        if name in _NULL_IGNORING and len(arguments) == 1:
+        if name in _NULL_IGNORING and len(arguments) == 1 and not of_python:
             # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
             constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
             if condition is not None:
@@ -372,6 +402,11 @@ class Lowering:
                 columns = [inputs.column(arguments[0], "_value")]
             inner = ", ".join(quoted(c) for c in columns) or "1"
             sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
+        elif of_python:
+            # The function has what name the user gave it, maybe that of one of Spark's, which are kept in other ways.
+            name = f"python {name}"
+            columns = [inputs.column(argument, "_value") for argument in arguments]
+            sql = f"{quoted(str(function.name()))}({', '.join(quoted(c) for c in columns)})"
         elif class_name(function) == "PivotFirst":
             # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
             pivot, value = function.pivotColumn(), function.valueColumn()
@@ -516,6 +551,23 @@ class _AggregateInput:
         if names == self._child.node.column_names and all(e.is_column for e in expressions):
             return self._child.node
         return Project(self._child.node, expressions)
+
+
+def _check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
+    """Refuse what Spark refuses only as it runs, and what cannot be told without running the function."""
+    of_python = [call for call in calls if is_python_aggregate(call)]
+    for call in of_python:
+        function = call.aggregateFunction()
+        name = str(function.name())
+        check_deterministic(function, "PythonUDAF")
+        if len(of_python) < len(calls):
+            raise PlanError(
+                f"Spark computes no Python aggregate ({name}) beside others than such; compute them in views of their own"
+            )
+        if call.isDistinct() or call.filter().isDefined():
+            raise NotIncremental("python-aggregate", name, "DISTINCT and FILTER have no incremental form with it")
+        if not grouping:
+            raise NotIncremental("python-aggregate", name, "what it gives over no rows, only Spark's run of it can tell")
 
 
 def _field(named: Any, name: str) -> Field:

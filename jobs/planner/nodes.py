@@ -142,6 +142,64 @@ class Filter(PlanNode):
         return (self.child,)
 
 
+#: Stands for the instant of the epoch, a TIMESTAMP, in the times of a temporal filter.
+NOW = "`__relstate_now__`"
+
+#: The comparisons of a temporal filter: of a column, on the left, with a time.
+TIME_COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBound:
+    """A comparison of a column with a time that moves from epoch to epoch.
+
+    Parameters
+    ----------
+    column : of the filter's child.
+    comparison : one of ``TIME_COMPARISONS``.
+    time : SQL text that reads no column; :data:`NOW` stands in it for the instant of the epoch.
+    """
+
+    column: str
+    comparison: str
+    time: str
+
+    def __post_init__(self) -> None:
+        if self.comparison not in TIME_COMPARISONS:
+            raise PlanError(f"a temporal filter compares by {', '.join(TIME_COMPARISONS)}, not by {self.comparison}")
+
+    def time_at(self, instant: str) -> str:
+        """The time as SQL text, for an instant given as SQL text."""
+        return self.time.replace(NOW, instant)
+
+    def sql_at(self, instant: str) -> str:
+        """The comparison as SQL text over the child's columns, for an instant given as SQL text."""
+        return f"{quoted(self.column)} {self.comparison} {self.time_at(instant)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalFilter(PlanNode):
+    """Keeps the rows for which all bounds hold at the instant of the epoch; rows come and go by time alone."""
+
+    child: PlanNode
+    bounds: tuple[TimeBound, ...]
+
+    def __post_init__(self) -> None:
+        for bound in self.bounds:
+            self.child.field_named(bound.column)
+        self._derive(self.child.schema, self.child.stream_key, False)
+
+    @property
+    def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
+        return (self.child,)
+
+    @property
+    def bound_columns(self) -> tuple[str, ...]:
+        """The columns that are compared with a time, each once."""
+        return tuple(dict.fromkeys(bound.column for bound in self.bounds))
+
+
 @dataclass(frozen=True, slots=True)
 class Project(PlanNode):
     """Computes expressions. Linear, no state. Keeps the stream key where its columns (or renames of them) survive."""
@@ -443,6 +501,11 @@ def walk(node: PlanNode) -> Iterator[PlanNode]:
             yield current
 
     return visit(node)
+
+
+def depends_on_time(root: PlanNode) -> bool:
+    """Whether a plan's rows may change though no input did."""
+    return any(isinstance(n, TemporalFilter) or (isinstance(n, FullQuery) and n.always) for n in walk(root))
 
 
 def relations_read(node: PlanNode) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from jobs.functions import UserFunctions
 from jobs.planner.catalyst import Catalyst
 from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Materialize
@@ -14,7 +15,11 @@ from jobs.planner.text_check import check_texts
 
 
 def plan_view(
-    spark: SparkSession, query: str, relations: Mapping[str, Relation], views: Mapping[str, str] | None = None
+    spark: SparkSession,
+    query: str,
+    relations: Mapping[str, Relation],
+    views: Mapping[str, str] | None = None,
+    functions: UserFunctions | None = None,
 ) -> Materialize:
     """Plan a view.
 
@@ -24,12 +29,13 @@ def plan_view(
     query : the SELECT of the view.
     relations : the sources and materialized views that the query may name.
     views : plain views, inlined, in an order in which each reads only earlier ones.
+    functions : what the query may call besides Spark's own functions.
 
     Raises
     ------
     PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
     """
-    catalyst = Catalyst(spark, relations, views or {})
+    catalyst = Catalyst(spark, relations, views or {}, functions)
     plan = Lowering(catalyst, relations).view(query)
     check_texts(catalyst.session, plan)
     return plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 
-from jobs.planner.nodes import AggCall, Aggregate, Join, Materialize, PlanNode, TopN, Window
+from jobs.planner.nodes import AggCall, Aggregate, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
 from state_lib.constants import ROW_ID
 from state_lib.join_record_state import join_state_schema
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
@@ -74,10 +74,8 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
         return _join_tables(node)
     if isinstance(node, Aggregate):
         return _aggregate_tables(node)
-    if isinstance(node, Window):
-        return (_materialized_input(node.child, node.partition),)
-    if isinstance(node, TopN):
-        return (_materialized_input(node.child, ()),)
+    if isinstance(node, (Window, TopN, TemporalFilter)):
+        return (_materialized_input(node.child, _input_prefix(node)),)
     if isinstance(node, Materialize):
         return (_view_table(node),)
     return ()
@@ -161,6 +159,13 @@ def _counted_values(
 def value_column(position: int) -> str:
     """The column of an extreme or distinct state that holds an argument of its call."""
     return f"_value_{position}"
+
+
+def _input_prefix(node: Window | TopN | TemporalFilter) -> tuple[str, ...]:
+    """The columns by which a node finds the rows of its input again."""
+    if isinstance(node, Window):
+        return node.partition
+    return node.bound_columns if isinstance(node, TemporalFilter) else ()
 
 
 def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableSchema:

@@ -14,7 +14,19 @@ from pyspark.sql import SparkSession
 from jobs.planner.catalyst import first_line
 from jobs.planner.explain import headline
 from jobs.planner.expressions import NotIncremental
-from jobs.planner.nodes import Aggregate, Expand, Field, Filter, Join, PlanNode, Project, Window, quoted, walk
+from jobs.planner.nodes import (
+    Aggregate,
+    Expand,
+    Field,
+    Filter,
+    Join,
+    PlanNode,
+    Project,
+    TemporalFilter,
+    Window,
+    quoted,
+    walk,
+)
 
 
 def check_texts(session: SparkSession, root: PlanNode) -> None:
@@ -40,13 +52,15 @@ def check_texts(session: SparkSession, root: PlanNode) -> None:
                 raise NotIncremental("no-text", headline(node), f"{sql} reads back as {found} and not as {planned}")
 
 
-def _columns(node: PlanNode) -> tuple[list[tuple[str, str]], list[str]]:
+def _columns(node: PlanNode) -> tuple[list[tuple[str, str]], list[str]]:  # noqa: PLR0911 - one return a kind of node
     """The texts of a node with their planned types, and the columns to group by."""
     match node:
         case Project() | Window():
             return [(e.sql, e.output.data_type) for e in node.expressions if not e.is_column], []
         case Filter():
             return [(node.condition, "boolean")], []
+        case TemporalFilter():
+            return [(bound.sql_at("now()"), "boolean") for bound in node.bounds], []
         case Join() if node.residual is not None:
             return [(node.residual, "boolean")], []
         case Expand():

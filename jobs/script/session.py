@@ -34,6 +34,7 @@ from jobs.epoch.reports import ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.verify import published_rows
 from jobs.epoch.view_epoch import plan_of
+from jobs.instants import Clock, utc_now
 from jobs.planner.explain import explain_plan
 from jobs.registry import Registry
 from jobs.script.strategy import strategy_line
@@ -63,15 +64,22 @@ class ScriptSession:
     spark : a session with Delta; sources and views are registered in it by their plain names.
     warehouse : where they lie.
     on_report : told of each view as it is brought up to date.
+    clock : gives the instants of epochs.
     """
 
     def __init__(
-        self, spark: SparkSession, warehouse: Warehouse, on_report: Callable[[ViewReport], None] = lambda _report: None
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        on_report: Callable[[ViewReport], None] = lambda _report: None,
+        clock: Clock = utc_now,
     ) -> None:
         self._spark = spark
         self._warehouse = warehouse
+        if warehouse.functions is not None:
+            warehouse.functions.register(spark)
         self._registry = Registry(spark, warehouse)
-        self._runner = EpochRunner(spark, warehouse)
+        self._runner = EpochRunner(spark, warehouse, clock=clock)
         self._on_report = on_report
         self._known: CatalogState | None = None
         self._tables: dict[str, str] = {}

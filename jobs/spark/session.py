@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -126,7 +127,11 @@ def _start(settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder
     for name, setting in conf.items():
         builder = builder.config(name, setting)
-    with _environment(JAVA_HOME=str(java_home), SPARK_LOCAL_IP="127.0.0.1" if settings.is_local else None):
+    # Python functions run in this very Python: the first one on PATH may lack pandas, or be of another version.
+    workers = sys.executable if settings.is_local and "PYSPARK_PYTHON" not in os.environ else None
+    with _environment(
+        JAVA_HOME=str(java_home), SPARK_LOCAL_IP="127.0.0.1" if settings.is_local else None, PYSPARK_PYTHON=workers
+    ):
         try:
             return builder.getOrCreate()
         except Exception as problem:

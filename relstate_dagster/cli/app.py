@@ -40,7 +40,10 @@ def location(project: Path | None, warehouse: str | None) -> Location:
     chosen = found.warehouse if warehouse is None else warehouse
     if warehouse is not None and "://" not in warehouse:
         chosen = str(Path(warehouse).absolute())
-    return Location(found.project if project is None else project.absolute(), chosen)
+    if found.functions and str(Path.cwd()) not in sys.path:
+        # A module beside the project is found as `python -m` and Dagster find it.
+        sys.path.insert(0, str(Path.cwd()))
+    return Location(found.project if project is None else project.absolute(), chosen, found.functions)
 
 
 def main() -> None:

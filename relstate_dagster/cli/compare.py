@@ -15,7 +15,8 @@ def verify(views: ViewsArgument = None, warehouse: WarehouseOption = None) -> No
     from jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
     spark = start_spark()
-    runner = EpochRunner(spark, Warehouse(location(None, warehouse).warehouse))
+    where = location(None, warehouse)
+    runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
     with console.status("running every query in full"):
         reports = runner.verify(list(views or []) or None)
     output.print(verify_table(reports))

@@ -47,7 +47,8 @@ def sql(
 
     script = text if text is not None else Path(str(file)).read_text(encoding="utf-8")
     spark = start_spark()
-    session = ScriptSession(spark, Warehouse(location(None, warehouse).warehouse), on_report=_tell)
+    where = location(None, warehouse)
+    session = ScriptSession(spark, Warehouse(where.warehouse, where.functions), on_report=_tell)
     failed = False
     for result in session.run(script, str(file) if file else None):
         if isinstance(result, tuple):

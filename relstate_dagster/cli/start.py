@@ -26,7 +26,7 @@ def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehou
     from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project)
-    warehouse = Warehouse(where.warehouse)
+    warehouse = Warehouse(where.warehouse, where.functions)
     with console.status("planning views"):
         sync_project(spark, warehouse, project)
     return project, warehouse, EpochRunner(spark, warehouse)

@@ -47,10 +47,12 @@ def test_location_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RELSTATE_WAREHOUSE", raising=False)
     monkeypatch.delenv("RELSTATE_PROJECT", raising=False)
+    monkeypatch.delenv("RELSTATE_FUNCTIONS", raising=False)
     assert Location.from_environment() == Location(DEMO_PROJECT, str(tmp_path / "demo-warehouse"))
     monkeypatch.setenv("RELSTATE_WAREHOUSE", "s3://bucket/warehouse")
     monkeypatch.setenv("RELSTATE_PROJECT", "views")
-    assert Location.from_environment() == Location(tmp_path / "views", "s3://bucket/warehouse")
+    monkeypatch.setenv("RELSTATE_FUNCTIONS", "shop.functions:register")
+    assert Location.from_environment() == Location(tmp_path / "views", "s3://bucket/warehouse", "shop.functions:register")
 
 
 def test_jobs_sensor_and_schedule(tmp_path):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dagster import AssetKey, DagsterInstance
+from typer.testing import CliRunner
 
+from jobs.api import Warehouse
+from relstate_dagster.cli import app, compare, run  # noqa: F401 - registers the verbs
 from relstate_dagster.definitions import build_definitions
 from relstate_dagster.settings import Location
+from state_lib.errors import DeclarationError
 
 DECLARATIONS = """
 CREATE TABLE orders (id INT, customer STRING, cents BIGINT, PRIMARY KEY (id)) COMMENT 'what was bought';
@@ -13,6 +17,19 @@ CREATE MATERIALIZED VIEW per_customer COMMENT 'Sales.'
 AS SELECT customer, count(*) AS orders, sum(cents) AS cents FROM orders GROUP BY customer;
 CREATE MATERIALIZED VIEW big_customers
 AS SELECT customer, cents FROM per_customer WHERE cents >= 1000;
+"""
+
+FUNCTION_VIEWS = """
+CREATE TABLE orders (id INT, customer STRING, cents BIGINT, PRIMARY KEY (id));
+CREATE MATERIALIZED VIEW per_initial AS SELECT initial(customer) AS i, sum(cents) AS cents FROM orders GROUP BY 1;
+"""
+FUNCTIONS = """
+def initial(name):
+    return name[:1].upper()
+
+
+def register(spark):
+    spark.udf.register("initial", initial, "string")
 """
 
 
@@ -60,3 +77,31 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
                 for key, record in checks.items()
             }
             assert outcomes == {"matches_full_recompute": True, "stream_key_unique": True}
+
+
+def test_a_project_with_functions_of_its_own(spark, tmp_path, monkeypatch):
+    project, warehouse = tmp_path / "project", tmp_path / "warehouse"
+    project.mkdir()
+    (project / "views.sql").write_text(FUNCTION_VIEWS)
+    # In the working directory of a person, where no worker of Spark looks.
+    (tmp_path / "shop_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    location = Location(project, str(warehouse), "shop_functions:register")
+    repository = build_definitions(location).get_repository_def()
+    with DagsterInstance.ephemeral() as instance:
+        for change in ("INSERT INTO {} VALUES (1, 'ann', 900), (2, 'bob', 200)", "UPDATE {} SET customer = 'al' WHERE id = 2"):
+            assert repository.get_job("refresh_views").execute_in_process(instance=instance).success
+            spark.sql(change.format(f"delta.`{warehouse}/sources/orders`"))
+        assert repository.get_job("refresh_views").execute_in_process(instance=instance).success
+    # The command line reads the same variable.
+    monkeypatch.setenv("RELSTATE_FUNCTIONS", "shop_functions:register")
+    verified = CliRunner().invoke(app, ["verify", "--warehouse", str(warehouse)])
+    assert verified.exit_code == 0, verified.output
+    view = Warehouse(str(warehouse)).read().views["per_initial"]
+    assert (view.strategy, view.functions) == ("incremental", ("initial",))
+    rows = spark.read.format("delta").load(f"{warehouse}/views/per_initial").select("i", "cents").collect()
+    assert [tuple(row) for row in rows] == [("A", 1100)]
+    monkeypatch.setenv("RELSTATE_FUNCTIONS", "shop_functionz:register")
+    failed = CliRunner().invoke(app, ["run", "--project", str(project), "--warehouse", str(warehouse)])
+    assert isinstance(failed.exception, DeclarationError)
+    assert "module shop_functionz cannot be imported" in str(failed.exception)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs.instants import Clock, utc_now
 from jobs.script import Result, ScriptSession
 from jobs.warehouse import Warehouse
 
@@ -14,10 +15,10 @@ from jobs.warehouse import Warehouse
 class Script:
     """A warehouse and one script session over it."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.warehouse = Warehouse(folder)
+    def __init__(self, spark: SparkSession, folder: Path, clock: Clock = utc_now, functions: str | None = None) -> None:
+        self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
-        self.session = ScriptSession(spark.newSession(), self.warehouse)
+        self.session = ScriptSession(spark.newSession(), self.warehouse, clock=clock)
 
     def run(self, text: str) -> list[Result]:
         """Run statements that must all work."""

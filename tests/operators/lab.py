@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
+from jobs.planner.current_time import query_at
 from jobs.planner.nodes import Field, walk
 from jobs.planner.planning import plan_view
 from jobs.planner.relations import Relation
@@ -56,6 +58,7 @@ class Lab:
     bags: dict[str, Bag] = field(default_factory=dict)
     epoch: int = 0
     collect_shared: bool = True
+    instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -77,9 +80,10 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def step(self, changes: Mapping[str, list[tuple[Row, int]]]) -> None:
-        """One epoch: changes by relation, as (row, weight)."""
+    def step(self, changes: Mapping[str, list[tuple[Row, int]]], instant: datetime | None = None) -> None:
+        """One epoch: changes by relation, as (row, weight); time moves on to ``instant`` if there is one."""
         self.epoch += 1
+        last_instant, self.instant = self.instant, instant or self.instant
         first = self.epoch == 1
         descs = tables_by_node(self.plan, self.descs)
         tables = {
@@ -101,6 +105,8 @@ class Lab:
             full_query=lambda _n: None,
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
+            instant=self.instant,
+            last_instant=None if first else last_instant,
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
@@ -144,7 +150,7 @@ class Lab:
             rows = [(row, 1) for row, n in self.bags[name].items() for _ in range(n)]
             visible = columns_of([f.name for f in relation.columns])
             self._frame(name, rows).select(*visible).createOrReplaceTempView(name)
-        return session.sql(self.query)
+        return query_at(session, self.query, self.instant)
 
     def check(self) -> None:
         """View = query, as bags, both ways."""

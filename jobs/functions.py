@@ -1,0 +1,115 @@
+"""Functions of the user's own, by a callable that registers them in a session, as any Spark program does.
+
+::
+
+    # my_views/udfs.py, named as my_views.udfs:register
+    def register(spark):
+        spark.udf.register("initials", lambda name: name[:1], "string")
+
+Views are planned, maintained and verified in sessions of their own, which share no registered functions with any other,
+so the callable is called for each of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import ViewEntry
+from state_lib.errors import DeclarationError
+
+#: The environment variable that names the callable, for messages.
+VARIABLE = "RELSTATE_FUNCTIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunctions:
+    """The callable ``package.module:callable``, which takes a session and registers functions in it."""
+
+    name: str
+
+    def register(self, session: SparkSession) -> None:
+        """Make the functions known to a session.
+
+        Raises
+        ------
+        DeclarationError : the callable is not to be found, or fails.
+        """
+        callable_ = self.load()
+        try:
+            callable_(session)
+        except Exception as error:
+            raise DeclarationError(
+                f"functions {self.name}: the callable failed for a new session: {_said(error)}; it is called with each session "
+                "that plans or runs views"
+            ) from error
+
+    def load(self) -> Callable[[SparkSession], Any]:
+        """Import the callable.
+
+        Raises
+        ------
+        DeclarationError : its name is not of the right form, the module cannot be imported, or has no such callable.
+        """
+        module_name, _, attribute = self.name.partition(":")
+        if not module_name or not attribute.isidentifier():
+            raise DeclarationError(f"functions {self.name!r}: name a callable as package.module:callable ({VARIABLE})")
+        try:
+            module = importlib.import_module(module_name)
+        except Exception as error:
+            raise DeclarationError(
+                f"functions {self.name}: module {module_name} cannot be imported: {_said(error)}; install its package, or put "
+                "its folder on PYTHONPATH"
+            ) from error
+        found = getattr(module, attribute, None)
+        if not callable(found):
+            raise DeclarationError(
+                f"functions {self.name}: module {module_name} has no callable {attribute}; define {attribute}(spark), which "
+                "calls spark.udf.register(...)"
+            )
+        _travels_by_value(module)
+        register: Callable[[SparkSession], Any] = found
+        return register
+
+
+def _travels_by_value(module: ModuleType) -> None:
+    """Send the module's functions whole to Spark's workers, which may not be able to import it."""
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunctions | None) -> None:
+    """Look whether a session knows the functions that a view was declared with.
+
+    Raises
+    ------
+    DeclarationError : one of them is not registered.
+    """
+    missing = [name for name in view.functions if not session.catalog.functionExists(name)]
+    if missing:
+        raise DeclarationError(f"view {view.name} calls {', '.join(missing)}, which {not_registered(functions)}")
+
+
+def not_registered(functions: UserFunctions | None) -> str:
+    """What to do about a function that no session knows, as the end of a message."""
+    if functions is None:
+        return f"no callable registers; set {VARIABLE}=package.module:callable to one that does"
+    return f"{functions.name} does not register; register it there, in the session it is called with"
+
+
+def called_in(texts: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some functions that query texts call, as far as words tell: a name before a parenthesis."""
+    text = "\n".join(texts)
+    called = {n for n in names if re.search(rf"(?i)(?<!\w)`?{re.escape(n)}`?\s*\(", text)}
+    return tuple(sorted(called))
+
+
+def _said(error: Exception) -> str:
+    first_line = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {first_line}"

@@ -1,0 +1,139 @@
+"""Epochs have one instant: views that depend on the time, from the clock to the published table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import jobs.epoch.runner
+from jobs.catalog.store import CatalogStore
+from jobs.epoch.runner import EpochRunner
+from tests.epoch.scripts import Script
+
+
+class SetClock:
+    """A clock that stands where it was set, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+        self.asked = 0
+
+    def __call__(self) -> datetime:
+        self.asked += 1
+        return self.now
+
+    def move(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def timed(spark: SparkSession, tmp_path: Path, clock: SetClock) -> Script:
+    script = Script(spark, tmp_path / "warehouse", clock)
+    script.run(
+        """
+        CREATE TABLE ev (k INT, g INT, ts TIMESTAMP, PRIMARY KEY (k));
+        INSERT INTO ev VALUES (1, 1, TIMESTAMP '2024-04-30 13:00:00Z'), (2, 1, TIMESTAMP '2024-05-01 11:00:00Z'),
+                              (3, 2, TIMESTAMP '2024-05-01 18:00:00Z'), (4, 2, NULL);
+        CREATE MATERIALIZED VIEW latest AS SELECT k, g FROM ev WHERE ts > now() - INTERVAL 1 DAY;
+        CREATE MATERIALIZED VIEW groups AS SELECT g, count(*) AS n FROM latest GROUP BY g;
+        CREATE MATERIALIZED VIEW plain AS SELECT g, count(*) AS n FROM ev GROUP BY g;
+        CREATE MATERIALIZED VIEW stamped AS SELECT k, now() AS at, ts < current_date() AS old FROM ev;
+        """
+    )
+    return script
+
+
+def _jobs(spark: SparkSession, run: EpochRunner, views: list[str]) -> int:
+    """Spark jobs of an epoch over some views."""
+    tracker = spark.sparkContext._jsc.sc().statusStore()
+    before = tracker.jobsList(None).size()
+    list(run.run(views))
+    return int(tracker.jobsList(None).size() - before)
+
+
+def test_views_follow_the_clock_and_one_instant_holds_for_all(timed: Script, clock: SetClock) -> None:
+    strategies = {name: view.strategy for name, view in timed.warehouse.read().views.items()}
+    assert strategies == {"latest": "incremental", "groups": "incremental", "plain": "incremental", "stamped": "full"}
+    assert timed.rows("SELECT k FROM latest") == [(1,), (2,), (3,)]
+    clock.move(hours=2)
+    asked = clock.asked
+    timed.run("REFRESH")
+    assert clock.asked == asked + 1
+    assert timed.rows("SELECT k FROM latest") == [(2,), (3,)]
+    assert timed.rows("SELECT * FROM groups") == [(1, 1), (2, 1)]
+    assert timed.rows("SELECT DISTINCT at = TIMESTAMP '2024-05-01 14:00:00Z' FROM stamped") == [(True,)]
+    # Verified later, and still at the instant of the epoch.
+    clock.move(days=3)
+    timed.verify()
+    timed.run("INSERT INTO ev VALUES (5, 3, TIMESTAMP '2024-05-04 10:00:00Z'); DELETE FROM ev WHERE k = 1; REFRESH")
+    assert timed.rows("SELECT * FROM groups") == [(3, 1)]
+    timed.verify()
+
+
+def test_an_epoch_in_which_nothing_crosses_writes_nothing(timed: Script, clock: SetClock) -> None:
+    before = timed.warehouse.read()
+    clock.move(minutes=1)
+    reports = {r.view: r for r in timed.session._runner.run(["latest", "groups", "plain"])}
+    assert all(report.skipped for report in reports.values())
+    after = timed.warehouse.read()
+    assert after.versions_at("latest") == before.versions_at("latest")
+    # The view has reached the new instant all the same: the next epoch looks from there.
+    assert after.epochs[after.views["latest"].last_epoch].instant == clock.now
+    clock.move(hours=2)
+    timed.run("REFRESH")
+    assert timed.rows("SELECT k FROM latest") == [(2,), (3,)]
+    timed.verify()
+
+
+def test_views_without_time_stay_free_of_jobs(spark: SparkSession, timed: Script, clock: SetClock) -> None:
+    runner = timed.session._runner
+    epoch = timed.warehouse.read().next_epoch
+    clock.move(minutes=30)
+    assert _jobs(spark, runner, ["plain"]) == 0
+    assert timed.warehouse.read().next_epoch == epoch
+    # With a view that follows the time beside it, the range between the two instants is looked at, in one job.
+    assert _jobs(spark, runner, ["plain", "latest"]) == 1
+
+
+def test_recovery_keeps_the_instant_of_the_epoch(timed: Script, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock.move(hours=2)
+    begun = clock.now
+
+    def publish(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs.epoch.runner, "publish", publish)
+        with pytest.raises(KeyboardInterrupt):
+            timed.run("REFRESH VIEW latest, groups, stamped")
+    running = timed.warehouse.read().running_epoch
+    assert running is not None
+    assert running.instant == begun
+    clock.move(days=2)
+    # The next run finishes that epoch at its instant, then makes one of its own.
+    reports = [r for r in timed.session._runner.run(["latest"]) if r.view == "latest"]
+    assert [r.rows_deleted for r in reports] == [1, 2]
+    state = timed.warehouse.read()
+    assert state.epochs[running.epoch].instant == begun
+    assert timed.rows("SELECT DISTINCT at FROM stamped") == [(begun.replace(tzinfo=None),)]
+    timed.verify()
+
+
+def test_a_catalog_of_before_there_were_instants(timed: Script, clock: SetClock) -> None:
+    catalog: CatalogStore = timed.warehouse.catalog
+    state = catalog.read()
+    catalog.write(replace(state, epochs={n: replace(e, instant=None) for n, e in state.epochs.items()}))
+    assert all(e.instant is None for e in catalog.read().epochs.values())
+    # A view that follows to such an epoch gives it the instant it lacks.
+    timed.run("CREATE MATERIALIZED VIEW over AS SELECT k FROM latest WHERE k < 2 OR g > 0")
+    timed.run("REFRESH VIEW stamped, plain, over")
+    assert all(r.equal for r in timed.session._runner.verify(["stamped", "plain", "over"]))
