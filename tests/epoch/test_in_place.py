@@ -66,7 +66,8 @@ from jobs.spark import SparkSettings, create_session
 from pathlib import Path
 import sys
 
-conf = {"spark.driver.maxResultSize": "64k"}
+# A broadcast is collected, too: below the limit here, as the defaults of 10 MB and 1 GB are.
+conf = {"spark.driver.maxResultSize": "64k", "spark.sql.autoBroadcastJoinThreshold": "4k"}
 spark = create_session(SparkSettings(master="local[2]", shuffle_partitions=2, conf=conf))
 script = Script(spark, Path(sys.argv[1]))
 script.run('''
