@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -26,6 +27,8 @@ def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
         raise DeclarationError(f"source {entry.name}: primary key columns {missing} are not columns of {entry.path}")
     append_only = entry.append_only or facts.is_append_only
     if entry.primary_key:
+        # A NULL in a key is refused wherever one comes in.
+        columns = tuple(replace(f, nullable=False) if f.name in entry.primary_key else f for f in columns)
         return Relation(entry.name, columns, entry.primary_key, append_only)
     if append_only:
         return Relation(entry.name, columns, (ROW_ID,), True, (_ROW_ID_FIELD,))

@@ -1,4 +1,4 @@
-"""Python values as Spark literals of an exact type, so that a filter on them reaches the files' statistics."""
+"""Python values as Spark literals of an exact type, so that a filter on them reaches the files' statistics; texts in SQL."""
 
 from __future__ import annotations
 
@@ -37,3 +37,9 @@ def literal(value: Any, ddl: str) -> Column | None:
     if isinstance(data_type, T.YearMonthIntervalType):
         return (F.expr("INTERVAL '1' MONTH") * F.lit(value)).cast(ddl)
     return F.lit(bytes(value) if isinstance(data_type, T.BinaryType) else value).cast(ddl)
+
+
+def text_literal(value: str) -> str:
+    """A text as it is written in SQL."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

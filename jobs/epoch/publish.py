@@ -26,6 +26,7 @@ from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_fa
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.errors import EpochError
+from state_lib.literals import text_literal
 from state_lib.row_encoding import parse_type
 from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.state_store import StateStore
@@ -51,7 +52,7 @@ def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None
     if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
         properties["delta.columnMapping.mode"] = "name"
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
-    comment = f" COMMENT {_literal(view.comment)}" if view.comment else ""
+    comment = f" COMMENT {text_literal(view.comment)}" if view.comment else ""
     session.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} TBLPROPERTIES ({listed})"
     )
@@ -62,11 +63,6 @@ def written_by_driver(view: ViewEntry) -> bool:
     plan = plan_of(view)
     plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
     return plain and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def published(path: str, view: ViewEntry, epoch: int) -> Published | None:

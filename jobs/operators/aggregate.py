@@ -16,8 +16,7 @@ Each strategy contributes frames keyed by group; one last grouping brings them t
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
 from jobs.operators.aggregate_group import GroupFrames, Tables
@@ -65,48 +64,38 @@ def _tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
 
 
 def _emit(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
+    names = [quoted(call.output.name) for call in node.calls]
     old = [_result(node, tables, position, "old") for position in range(len(node.calls))]
     new = [_result(node, tables, position, "new") for position in range(len(node.calls))]
-    lives_old, lives_new = _lives(node, "old"), _lives(node, "new")
-    names = [call.output.name for call in node.calls]
-    same = lives_old & lives_new
-    for call, before, after in zip(node.calls, old, new, strict=True):
-        if call.output.data_type.upper().startswith("MAP"):
-            same = F.lit(False)  # maps do not compare; an update that changes nothing is only wasteful
-            break
-        same = same & before.eqNullSafe(after)
-    group = columns_of(node.group)
-    zero = F.lit(0).cast("bigint")
+    unchanged = [_lives(node, "old"), _lives(node, "new")]
+    if any(call.output.data_type.upper().startswith("MAP") for call in node.calls):
+        unchanged.append("false")  # maps do not compare; an update that changes nothing is only wasteful
+    else:
+        unchanged += [f"({before}) <=> ({after})" for before, after in zip(old, new, strict=True)]
+    same = " AND ".join(unchanged)
 
-    def version(weight: Column, results: list[Column]) -> Column:
-        values = [value.alias(name) for value, name in zip(results, names, strict=True)]
-        return F.struct(weight.alias(WEIGHT), *values)
+    def version(name: str, weight: int, results: list[str]) -> str:
+        values = "".join(f"{sql} AS {column}, " for sql, column in zip(results, names, strict=True))
+        return f"struct({values}IF({_lives(node, name)} AND NOT ({same}), {weight}L, 0L) AS {WEIGHT})"
 
-    versions = F.array(
-        version(F.when(lives_old & ~same, F.lit(-1).cast("bigint")).otherwise(zero), old),
-        version(F.when(lives_new & ~same, F.lit(1).cast("bigint")).otherwise(zero), new),
-    )
-    rows = groups.select(*group, F.explode(versions).alias("_version")).where(F.col(f"_version.{WEIGHT}") != 0)
-    results = [F.col("_version").getField(n).alias(n) for n in names]
-    return rows.select(*group, *results, F.col("_version").getField(WEIGHT).alias(WEIGHT))
+    versions = f"inline(array({version('old', -1, old)}, {version('new', 1, new)}))"
+    return groups.selectExpr(*columns_of(node.group), versions).where(f"{WEIGHT} != 0")
 
 
-def _lives(node: Aggregate, version: str) -> Column:
-    if not node.group:
-        return F.col(f"_stored_{version}")
-    return F.col(f"_{version}{GROUP_ROWS}") > 0
+def _lives(node: Aggregate, version: str) -> str:
+    return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"
 
 
-def _result(node: Aggregate, tables: Tables, position: int, version: str) -> Column:
+def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
     call = node.calls[position]
     if tables.strategy(position) is CallStrategy.VALUE:
         return aggregate_value.result(call, position, version)
-    value = F.col(f"_{version}_{position}")
+    value = f"_{version}_{position}"
     if call.function == "count":
-        value = F.coalesce(value, F.lit(0))
+        value = f"coalesce({value}, 0L)"
     elif not node.group and tables.strategy(position) is CallStrategy.MATERIALIZED_INPUT:
         value = aggregate_input.or_empty_result(call, value)
-    return value.cast(call.output.data_type)
+    return f"CAST({value} AS {call.output.data_type})"
 
 
 def _no_rows(ctx: EpochContext, node: Aggregate) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import columns_of
@@ -62,20 +62,20 @@ class GroupFrames:
 
     group: tuple[str, ...]
     frames: list[DataFrame] = field(default_factory=list)
-    measures: dict[str, Column] = field(default_factory=dict)
+    measures: dict[str, str] = field(default_factory=dict)
 
-    def add(self, frame: DataFrame, measures: Mapping[str, Column]) -> None:
-        """Add a frame and, for each measure it has, the aggregate that picks it out of the stack."""
+    def add(self, frame: DataFrame, measures: Mapping[str, str]) -> None:
+        """Add a frame and, for each measure it has, the aggregate (SQL) that picks it out of the stack."""
         self.frames.append(frame)
         self.measures.update(measures)
 
     def together(self) -> DataFrame:
         """One row a group with all measures."""
         stacked = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), self.frames)
-        aggregates = [column.alias(name) for name, column in self.measures.items()]
+        aggregates = [F.expr(f"{sql} AS {name}") for name, sql in self.measures.items()]
         return stacked.groupBy(*columns_of(self.group)).agg(*aggregates)
 
 
-def only(name: str) -> Column:
+def only(name: str) -> str:
     """The one value that a measure has in a group (all other rows of the stack leave it NULL)."""
-    return F.first(name, ignorenulls=True)
+    return f"first({name}, true)"

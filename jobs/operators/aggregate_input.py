@@ -7,7 +7,7 @@ group's old and new ones. Cost: the rows of the affected groups.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
@@ -27,24 +27,19 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     tables.input.write(changed)
     versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}
-    results = [F.expr(call.sql).alias(f"_result_{position}") for position, call in calls.items()]
+    results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
     computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
-    picked: dict[str, Column] = {}
-    measures = []
-    for position in calls:
-        for version in ("old", "new"):
-            name = f"_{version}_{position}"
-            measures.append(F.when(F.col(_VERSION) == version, F.col(f"_result_{position}")).alias(name))
-            picked[name] = only(name)
-    frames.add(computed.select(*columns_of(node.group), *measures), picked)
+    measures = {f"_{v}_{p}": f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
+    picked = computed.selectExpr(*columns_of(node.group), *(f"{sql} AS {name}" for name, sql in measures.items()))
+    frames.add(picked, {name: only(name) for name in measures})
 
 
-def or_empty_result(call: AggCall, value: Column) -> Column:
+def or_empty_result(call: AggCall, value: str) -> str:
     """What a global aggregate gives over no rows: an empty array for the collecting calls, else NULL."""
     if call.output.data_type.upper().startswith("ARRAY") and call.function in (
         "collect_list",
         "collect_set",
         "array_agg",
     ):
-        return F.coalesce(value, F.array().cast(call.output.data_type))
+        return f"coalesce({value}, CAST(array() AS {call.output.data_type}))"
     return value

@@ -18,7 +18,7 @@ then one of the result and not of the order in which changes came.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
@@ -26,6 +26,7 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, decimal_parts, sum_type
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from state_lib.literals import text_literal
 from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
@@ -33,35 +34,34 @@ from state_lib.state_table import StateTable
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
     """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
     group = columns_of(node.group)
-    folds = [F.sum(WEIGHT).alias(f"_d{GROUP_ROWS}")]
-    picks: dict[str, Column] = {f"_d{GROUP_ROWS}": only(f"_d{GROUP_ROWS}")}
+    folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
     for position, table in tables.value_tables.items():
         if position < 0:
             continue
         call = node.calls[position]
-        for name in _accumulators(table, node):
-            folds.append(_change_of(call, name).alias(f"_d{name}_{position}"))
-            picks[f"_d{name}_{position}"] = only(f"_d{name}_{position}")
-    folded = ctx.share(delta.groupBy(*group).agg(*folds))
+        folds.update((f"_d{name}_{position}", _change_of(call, name)) for name in _accumulators(table, node))
+    folded = ctx.share(delta.groupBy(*group).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items())))
     if ctx.is_empty(folded):
         return None
-    frames.add(folded, picks)
+    frames.add(folded, {name: only(name) for name in folds})
     first = node.group[:1]
     within = ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True)
     affected = Affected(folded.select(*group), within, ctx.hint(folded))
     if ctx.is_backfill:
         for position, table in tables.value_tables.items():
             names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
-            fields = [F.lit(None).cast(_type_of(table, n)).alias(n) for n in names]
-            frames.measures[f"_old_state_{position}"] = F.first(F.struct(*fields))
+            fields = ", ".join(f"CAST(NULL AS {_type_of(table, n)}) AS {quoted(n)}" for n in names)
+            frames.measures[_old_state(position)] = f"first(struct({fields}))"
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
-    newest = {
-        f"_old_state_{position}": F.max_by(f"_state_{n}", f"{EPOCH}_{n}") for n, position in enumerate(tables.value_tables)
-    }
+    newest = {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
     frames.add(old, newest)
     return affected
+
+
+def _old_state(position: int) -> str:
+    return f"_old_state_{position}" if position >= 0 else "_old_state_of_group"
 
 
 def _type_of(table: StateTable, name: str) -> str:
@@ -72,106 +72,98 @@ def _accumulators(table: StateTable, node: Aggregate) -> list[str]:
     return [c.name for c in table.desc.schema.columns if c.name not in node.group and c.name != GROUP_ROWS]
 
 
-def _change_of(call: AggCall, accumulator: str) -> Column:
-    weight = F.col(WEIGHT)
+def _change_of(call: AggCall, accumulator: str) -> str:
     if accumulator == EXTREME:
-        folding = F.min if call.function == "min" else F.max
-        return folding(quoted(call.arguments[0]))
-    present = F.lit(True)
-    for argument in call.arguments:
-        present = present & F.col(quoted(argument)).isNotNull()
+        return f"{call.function}({quoted(call.arguments[0])})"
     if accumulator == COUNT:
-        return F.coalesce(F.sum(F.when(present, weight)), F.lit(0).cast("bigint"))
+        present = " AND ".join(f"{quoted(argument)} IS NOT NULL" for argument in call.arguments) or "true"
+        return f"coalesce(sum(IF({present}, {WEIGHT}, NULL)), 0L)"
     kept_as = sum_type(call.argument_types[0])
-    return F.coalesce(F.sum(weighted_value(call)).cast(kept_as), F.lit(0).cast(kept_as))
+    return f"coalesce(CAST(sum({weighted_value(call)}) AS {kept_as}), CAST(0 AS {kept_as}))"
 
 
-def weighted_value(call: AggCall) -> Column:
+def weighted_value(call: AggCall) -> str:
     """The argument times the weight, in a type that loses no digit of it."""
-    value, data_type, weight = F.col(quoted(call.arguments[0])), call.argument_types[0], F.col(WEIGHT)
+    value, data_type = quoted(call.arguments[0]), call.argument_types[0]
     parts = decimal_parts(data_type)
     if parts is None:
-        return value.cast(sum_type(data_type)) * (weight.cast("decimal(18,0)") if data_type == "bigint" else weight)
+        weight = f"CAST({WEIGHT} AS decimal(18,0))" if data_type == "bigint" else WEIGHT
+        return f"CAST({value} AS {sum_type(data_type)}) * {weight}"
     precision, _ = parts
-    times = weight.cast("decimal(10,0)")
     if precision + 11 <= 38:
-        many = value * times
+        many = f"{value} * CAST({WEIGHT} AS decimal(10,0))"
     else:
         # The product would lose digits to keep its precision at 38: add the value as often as it occurs instead.
-        kept = data_type = sum_type(data_type)
-        value = one = value.cast(kept)
-        many = F.aggregate(
-            F.array_repeat(F.when(weight < 0, F.lit(0).cast(kept) - one).otherwise(one), F.abs(weight).cast("int")),
-            F.lit(0).cast(kept),
-            lambda total, x: (total + x).cast(kept),
-        )
+        data_type = sum_type(data_type)
+        value = f"CAST({value} AS {data_type})"
+        zero = f"CAST(0 AS {data_type})"
+        copies = f"array_repeat(IF({WEIGHT} < 0, {zero} - {value}, {value}), CAST(abs({WEIGHT}) AS INT))"
+        many = f"aggregate({copies}, {zero}, (total, x) -> CAST(total + x AS {data_type}))"
     # Spark's unary minus keeps 34 digits of a decimal only; a subtraction keeps them all.
-    return F.when(weight == 1, value).when(weight == -1, F.lit(0).cast(data_type) - value).otherwise(many)
+    return f"CASE {WEIGHT} WHEN 1 THEN {value} WHEN -1 THEN CAST(0 AS {data_type}) - {value} ELSE {many} END"
 
 
 def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add, for each accumulator, its old and its new value to the grouped measures."""
-    columns: dict[str, Column] = {}
+    columns: dict[str, str] = {}
     for position, table in tables.value_tables.items():
-        state = F.col(f"_old_state_{position}")
-        stored = state.isNotNull() & (state.getField(STATE_WEIGHT) > 0)
+        state = _old_state(position)
+        stored = f"({state} IS NOT NULL AND {state}.{STATE_WEIGHT} > 0)"
         for column in table.desc.schema.columns:
             if column.name in node.group:
                 continue
-            old = F.when(stored, state.getField(column.name))
+            old = f"IF({stored}, {state}.{quoted(column.name)}, NULL)"
             if column.name == GROUP_ROWS:
-                before = F.coalesce(old, F.lit(0).cast("bigint"))
+                before = f"coalesce({old}, 0L)"
                 columns[f"_old{GROUP_ROWS}"] = before
-                columns[f"_new{GROUP_ROWS}"] = before + F.coalesce(F.col(f"_d{GROUP_ROWS}"), F.lit(0).cast("bigint"))
-                columns["_stored_old"] = F.coalesce(stored, F.lit(False))
-                columns["_stored_new"] = F.lit(True)
+                columns[f"_new{GROUP_ROWS}"] = f"{before} + coalesce(_d{GROUP_ROWS}, 0L)"
+                columns["_stored_old"] = f"coalesce({stored}, false)"
+                columns["_stored_new"] = "true"
                 continue
-            changed = F.col(f"_d{column.name}_{position}")
-            call = node.calls[position]
+            changed = f"_d{column.name}_{position}"
             if column.name == EXTREME:
-                new = F.least(old, changed) if call.function == "min" else F.greatest(old, changed)
+                new = f"{'least' if node.calls[position].function == 'min' else 'greatest'}({old}, {changed})"
             else:
-                old = F.coalesce(old, F.lit(0).cast(column.data_type))
-                new = (old + F.coalesce(changed, F.lit(0).cast(column.data_type))).cast(column.data_type)
+                zero = f"CAST(0 AS {column.data_type})"
+                old = f"coalesce({old}, {zero})"
+                new = f"CAST({old} + coalesce({changed}, {zero}) AS {column.data_type})"
             columns[f"_old{column.name}_{position}"] = old
             columns[f"_new{column.name}_{position}"] = new
-    return groups.withColumns(columns)
+    return groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
 
 
-def result(call: AggCall, position: int, version: str) -> Column:
+def result(call: AggCall, position: int, version: str) -> str:
     """The call's value out of its accumulators, in the type that Spark gives the call."""
     result_type = call.output.data_type
     if call.function in ("min", "max"):
-        return F.col(f"_{version}{EXTREME}_{position}").cast(result_type)
-    count = F.col(f"_{version}{COUNT}_{position}")
+        return f"CAST(_{version}{EXTREME}_{position} AS {result_type})"
+    count = f"_{version}{COUNT}_{position}"
     if call.function == "count":
         return count
-    total = F.col(f"_{version}{SUM}_{position}")
+    total = f"_{version}{SUM}_{position}"
     if call.function == "sum":
-        return F.when(count > 0, total.cast(result_type))
+        return f"IF({count} > 0, CAST({total} AS {result_type}), NULL)"
     parts = decimal_parts(call.argument_types[0])
     if parts is None:
-        return F.when(count > 0, total.cast("double") / count.cast("double"))
+        return f"IF({count} > 0, CAST({total} AS double) / CAST({count} AS double), NULL)"
     precision, scale = parts
     # As Spark's own avg: the sum's type, divided by the count as a decimal(20,0).
-    spark_sum = total.cast(f"decimal({min(precision + 10, 38)},{scale})")
-    return F.when(count > 0, (spark_sum / count.cast("decimal(20,0)")).cast(result_type))
+    spark_sum = f"CAST({total} AS decimal({min(precision + 10, 38)},{scale}))"
+    return f"IF({count} > 0, CAST({spark_sum} / CAST({count} AS decimal(20,0)) AS {result_type}), NULL)"
 
 
 def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> None:
     """Write the new accumulators of every affected group, or a tombstone for a group that has no rows left."""
     group = columns_of(node.group)
-    rows_new, rows_old = F.col(f"_new{GROUP_ROWS}"), F.col(f"_old{GROUP_ROWS}")
-    lives = F.lit(True) if not node.group else rows_new > 0
-    problem = F.lit(
+    rows_new, rows_old = f"_new{GROUP_ROWS}", f"_old{GROUP_ROWS}"
+    lives = f"{rows_new} > 0" if node.group else "true"
+    problem = text_literal(
         f"epoch {ctx.epoch}: more rows of a group are retracted than it has (aggregate by "
         f"{', '.join(node.group) or 'nothing'}); input and state contradict each other, rebuild with --full-refresh"
     )
     weight = (
-        F.when(rows_new < 0, F.raise_error(problem).cast("bigint"))
-        .when(lives, F.lit(1).cast("bigint"))
-        .when(rows_old > 0, F.lit(-1).cast("bigint"))
-        .otherwise(F.lit(0).cast("bigint"))
+        f"CASE WHEN {rows_new} < 0 THEN CAST(raise_error({problem}) AS bigint) "
+        f"WHEN {lives} THEN 1L WHEN {rows_old} > 0 THEN -1L ELSE 0L END AS {WEIGHT}"
     )
     for position, table in tables.value_tables.items():
         values = []
@@ -179,5 +171,5 @@ def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame)
             if column.name in node.group:
                 continue
             source = f"_new{GROUP_ROWS}" if column.name == GROUP_ROWS else f"_new{column.name}_{position}"
-            values.append(F.col(source).alias(column.name))
-        table.write(groups.select(*group, *values, weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0))
+            values.append(f"{source} AS {quoted(column.name)}")
+        table.write(groups.selectExpr(*group, *values, weight).where(f"{WEIGHT} != 0"))

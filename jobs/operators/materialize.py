@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.planner.nodes import Materialize
 from state_lib.constants import WEIGHT
+from state_lib.literals import text_literal
 
 
 def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> DataFrame | None:
@@ -33,22 +34,18 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
 def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFrame:
     """One retraction and one insertion at most for each key; checked in the same pass, by Spark."""
     key = columns_of(node.stream_key or ())
-    rows = F.struct(*columns_of(node.column_names), WEIGHT)
-    per_key = changes.groupBy(*key).agg(F.collect_list(rows).alias("_rows"))
-    weights = F.transform(F.col("_rows"), lambda row: row.getField(WEIGHT))
+    fields = ", ".join([*columns_of(node.column_names), WEIGHT])
+    per_key = changes.groupBy(*key).agg(F.expr(f"collect_list(struct({fields})) AS _rows"))
     # A view of one row (no key columns) has its one key even where nothing changed.
-    fits = (F.size("_rows") == 0) | (
-        (F.size("_rows") <= 2)
-        & (F.array_max(weights) <= 1)
-        & (F.array_min(weights) >= -1)
-        & (F.size(F.array_distinct(weights)) == F.size("_rows"))
+    fits = (
+        f"size(_rows) = 0 OR (size(_rows) <= 2 AND array_max(_rows.{WEIGHT}) <= 1 AND array_min(_rows.{WEIGHT}) >= -1 "
+        f"AND size(array_distinct(_rows.{WEIGHT})) = size(_rows))"
     )
-    problem = F.concat(
-        F.lit(f"epoch {ctx.epoch}: the change set of the view breaks its stream key ({', '.join(node.stream_key or ())}): "),
-        F.to_json(F.struct(*key)) if key else F.lit("{}"),
-        F.lit(" has more than one row. A source declared with a PRIMARY KEY probably has duplicates of it"),
+    broken = text_literal(
+        f"epoch {ctx.epoch}: the change set of the view breaks its stream key ({', '.join(node.stream_key or ())}): "
     )
-    checked = F.when(fits, F.col("_rows")).otherwise(
-        F.raise_error(problem).cast(changes.select(F.array(rows)).schema[0].dataType)
-    )
-    return per_key.select(F.explode(checked).alias("_row")).select("_row.*")
+    cause = text_literal(" has more than one row. A source declared with a PRIMARY KEY probably has duplicates of it")
+    values = f"to_json(struct({', '.join(key)}))" if key else "'{}'"
+    # A filter, because its result has the type of the other branch without anyone having to write that type.
+    problem = f"filter(_rows, row -> CAST(raise_error(concat({broken}, {values}, {cause})) AS boolean))"
+    return per_key.selectExpr(f"inline(IF({fits}, _rows, {problem}))")

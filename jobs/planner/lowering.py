@@ -42,6 +42,7 @@ from jobs.planner.nodes import (
     Window,
     quoted,
 )
+from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.relations import Relation
 from jobs.planner.temporal import TimeComparison, split_temporal
 from state_lib.errors import PlanError
@@ -294,6 +295,13 @@ class Lowering:
         # The value of a scalar subquery goes along with every left row: it is one row, so no row is lost or doubled.
         left = self._with_subqueries(left, parts)
         right = _renamed_apart(right, left.node.column_names)
+        if join_type == "left anti":
+            equalities = [null_aware_equality(part) for part in parts]
+            parts = [p if e is None or not cannot_be_null(e) else e for p, e in zip(parts, equalities, strict=True)]
+            if len(parts) == 1 and equalities[0] is not None and parts[0] is not equalities[0]:
+                kept = self._not_in(left, right, equalities[0])
+                if kept is not None:
+                    return kept
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
         temporal: list[TimeComparison] = []
@@ -311,6 +319,14 @@ class Lowering:
         if temporal:
             node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
         return Lowered(node, names)
+
+    def _not_in(self, left: Lowered, right: Lowered, equality: Any) -> Lowered | None:
+        left_with_key, right_with_key, keys, _ = self._split_condition(left, right, [equality])
+        if not keys:
+            return None
+        taken = _NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
+        kept = not_in(left_with_key.node, right_with_key.node, keys[0], taken.unique("_any_null"))
+        return Lowered(kept, dict(left.names))
 
     def _split_condition(
         self, left: Lowered, right: Lowered, parts: list[Any]

@@ -27,6 +27,8 @@ QUERIES = {
     "semi join": "SELECT k, s FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g AND r.w < t.v)",
     "anti join": "SELECT g, s FROM m WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.g = m.g)",
     "not in": "SELECT k FROM t WHERE g NOT IN (SELECT g FROM r WHERE w > 2)",
+    "not in, null-free": "SELECT k FROM t WHERE k NOT IN (SELECT k FROM r WHERE w > 2)",
+    "not in, pairs": "SELECT k FROM t WHERE (g, s) NOT IN (SELECT g, s FROM m)",
     "existence join": "SELECT k, g IN (SELECT g FROM r) OR s = 'a' AS f FROM t WHERE g IN (SELECT g FROM r) OR v > 0",
     "aggregate": "SELECT g, sum(v) AS sv, count(*) AS n, count(s) AS ns, avg(v) AS av FROM t GROUP BY g",
     "aggregate of a multiset": "SELECT s, sum(g) AS sg, count(*) AS n FROM m GROUP BY s",
