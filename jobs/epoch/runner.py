@@ -26,7 +26,7 @@ from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.publish import publish
 from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.sessions import Workload, session_for
+from jobs.epoch.sessions import SHUFFLE_PARTITIONS, Workload, session_for, shuffle_for_change
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.functions import check_functions
@@ -300,6 +300,8 @@ class EpochRunner:
         session = self._session(view, workload)
         inputs.state_is_large = workload is Workload.LARGE
         inputs.spark = session
+        if workload is not Workload.FULL:
+            shuffle_for_change(session, inputs.changed_bytes, self._spark.conf.get(SHUFFLE_PARTITIONS) or "1")
         before = None if view.last_epoch is None else state.versions_at(view.name)
         path = self._warehouse.state_path(view)
         seconds["plan"] = time.perf_counter() - started
@@ -307,7 +309,7 @@ class EpochRunner:
         commit = committed(path, view, epoch.epoch)
         if commit is None:
             previous = readable_version(path, view, before.state_version if before else None)
-            commit = compute_and_commit(inputs, path, before, previous)
+            commit = compute_and_commit(inputs, path, before, previous, self._spark.conf.get(SHUFFLE_PARTITIONS))
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
         done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)

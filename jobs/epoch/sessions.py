@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 
 from jobs.functions import UserFunctions
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+#: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
+_BYTES_PER_TASK = 4 * 1024 * 1024
 #: What a plan's meaning depends on; stored with the view and set again in every epoch.
 MEANING = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
 
@@ -51,7 +54,6 @@ def session_for(
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
     if workload is Workload.SMALL:
-        session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
@@ -66,6 +68,11 @@ def session_for(
     if functions is not None:
         functions.register(session)
     return session
+
+
+def shuffle_for_change(session: SparkSession, changed_bytes: int, most: str) -> None:
+    """Set how many tasks a shuffle has: state is never shuffled, so it is the change that they divide."""
+    session.conf.set(SHUFFLE_PARTITIONS, str(min(int(most), 1 + changed_bytes // _BYTES_PER_TASK)))
 
 
 @contextmanager

@@ -88,7 +88,11 @@ def _metadata(actions: list[dict[str, object]]) -> dict[str, object]:
 
 
 def compute_and_commit(
-    inputs: EpochInputs, state_path: str, before: ViewVersions | None, previous: int | None
+    inputs: EpochInputs,
+    state_path: str,
+    before: ViewVersions | None,
+    previous: int | None,
+    most_partitions: str | None = None,
 ) -> StateCommit | None:
     """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
 
@@ -96,6 +100,7 @@ def compute_and_commit(
     ----------
     before : the versions that the view's last epoch came to.
     previous : the version of the state to read: that of ``before``, or one that compaction has made of it.
+    most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
 
     Returns
     -------
@@ -126,6 +131,7 @@ def compute_and_commit(
         full_query=lambda node: _full_difference(inputs, node, before),
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,
+        most_partitions=most_partitions,
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
     )

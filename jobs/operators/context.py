@@ -50,6 +50,7 @@ class EpochContext:
     full_query: Callable[[FullQuery], DataFrame | None]
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
+    most_partitions: str | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
@@ -68,6 +69,9 @@ class EpochContext:
         if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
             rows = collected(df)
             if rows is None:
+                # The tasks of a shuffle were reckoned from what changed, which has met far more.
+                if self.most_partitions is not None:
+                    self.spark.conf.set("spark.sql.shuffle.partitions", self.most_partitions)
                 shared = df.localCheckpoint(eager=False)
                 self._large.add(id(shared))
             else:

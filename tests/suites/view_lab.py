@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.epoch.sessions import Workload, meaning_of, session_for
-from jobs.epoch.verify import bag_difference
+from jobs.epoch.verify import difference
 from jobs.epoch.view_epoch import tables_by_node
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
@@ -127,4 +127,4 @@ class ViewLab:
             self._session.read.parquet(str(self.files.full(epoch, name))).createOrReplaceTempView(name)
         names = [f"c{n}" for n in range(len(self.plan.output))]
         actual = repeated.select(*columns_of([o.column for o in self.plan.output])).toDF(*names)
-        return bag_difference(self._session.sql(self.query).toDF(*names), actual)
+        return difference(self._session.sql(self.query), actual)

@@ -1,0 +1,41 @@
+"""What a LIMIT leaves open: which of the rows that its ORDER BY does not tell apart are among the first ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from jobs.planner.catalyst import class_name, items
+from jobs.planner.expressions import expression_id
+
+_LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}
+
+
+def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
+    """The rows out of which a query takes its first ones, and the positions of the columns that they are sorted by.
+
+    Returns
+    -------
+    The rows without LIMIT and OFFSET; ``None`` where the query does not end in a limit, or sorts by what it does not show.
+    """
+    session = frame.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        return None
+    jvm: Any = session._jvm
+    inline: Any = getattr(jvm, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")(False, False)
+    plan = inline.apply(frame._jdf.queryExecution().analyzed())
+    if class_name(plan) not in _LIMITS:
+        return None
+    while class_name(plan) in _LIMITS:
+        plan = plan.child()
+    shown = [expression_id(column) for column in items(plan.output())]
+    keys = []
+    if class_name(plan) == "Sort":
+        for order in items(plan.order()):
+            if class_name(order.child()) != "AttributeReference" or expression_id(order.child()) not in shown:
+                return None
+            keys.append(shown.index(expression_id(order.child())))
+        plan = plan.child()
+    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
+    return DataFrame(rows, session), keys

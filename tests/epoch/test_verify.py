@@ -1,0 +1,35 @@
+"""The oracle: what counts as a difference between a view and its query."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.epoch.verify import difference
+
+_ROWS = "(VALUES (1, 'a'), (1, 'b'), (2, 'c'), (2, 'd'), (2, 'd')) AS r(g, s)"
+
+
+@pytest.mark.parametrize(
+    ("query", "rows", "expected"),
+    [
+        # Which of the rows with g = 2 comes third is left open, which g it has is not.
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g LIMIT 3", [(1, "b"), (1, "a"), (2, "d")], (0, 0)),
+        (f"WITH c AS (SELECT * FROM {_ROWS}) SELECT s, g FROM c ORDER BY g LIMIT 3", [("a", 1), ("b", 1), ("c", 2)], (0, 0)),
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g LIMIT 3", [(1, "a"), (2, "c"), (2, "d")], (1, 1)),
+        # A row that is not there, as often as one that is.
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g LIMIT 3", [(1, "a"), (1, "b"), (2, "x")], (1, 1)),
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g LIMIT 4", [(1, "a"), (1, "b"), (2, "c"), (2, "c")], (1, 1)),
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g LIMIT 3", [(1, "a"), (1, "b")], (1, 0)),
+        # Sorted by all columns, nothing is open.
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g, s LIMIT 3", [(1, "a"), (1, "b"), (2, "d")], (1, 1)),
+        (f"SELECT s FROM {_ROWS} LIMIT 2", [("d",), ("d",)], (0, 0)),
+        (f"SELECT g FROM {_ROWS} ORDER BY g LIMIT 1 OFFSET 2", [(2,)], (0, 0)),
+        # Without a limit, and where the order is by what is not shown, rows are what they are.
+        (f"SELECT g, s FROM {_ROWS} ORDER BY g", [(1, "a"), (1, "a"), (2, "c"), (2, "d"), (2, "d")], (1, 1)),
+        (f"SELECT DISTINCT g FROM {_ROWS}", [(1,), (3,)], (1, 1)),
+    ],
+)
+def test_rows_that_a_limit_may_pick(spark: SparkSession, query: str, rows: list, expected: tuple[int, int]) -> None:
+    wanted = spark.sql(query)
+    assert difference(wanted, spark.createDataFrame(rows, wanted.schema)) == expected
