@@ -18,7 +18,9 @@ def write_table(path: Path, reports: Reports) -> None:
         "Every query of both suites as a materialized view, brought through a load and epochs of mixed inserts, updates and",
         "deletes over all base tables (`tests/suites/changes.py`), and compared after each epoch with the query run in full",
         "by Spark, as bags and both ways. The texts are those of Spark's own tests. `python -m tests.suites` runs it,",
-        "`python -m tests.suites --table docs/suites.md` writes this page from its report.",
+        "`python -m tests.suites --table docs/suites.md` writes this page from its report. The cost of an epoch is the mean",
+        "over those that change something: Spark jobs, their stages, and the files of its one commit (one for each state",
+        "table that it writes). *Equal* and *changed* count epochs.",
     ]
     for suite, title in _TITLES.items():
         found = sorted(
@@ -41,7 +43,7 @@ def _section(title: str, found: list[QueryReport]) -> list[str]:
         f"{len(numbers - wrong - not_run)} run and equal to Spark's result in every epoch, {len(wrong)} wrong, "
         f"{len(not_run - wrong)} not run in this report.",
         "",
-        "| query | strategy | joins | aggregates | other | state tables | epochs equal | epochs changed | jobs an epoch |",
+        "| query | strategy | joins | aggregates | other | state tables | equal | changed | jobs, stages, files |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     return [*lines, *(_row(r) for r in found)]
@@ -56,10 +58,11 @@ def _row(report: QueryReport) -> str:
     )
     strategy = "incremental" if report.incremental else f"full ({report.reason})"
     equal = sum(e.missing == e.unexpected == 0 for e in report.epochs)
-    later = [e.jobs for e in report.epochs[1:] if e.jobs]
-    jobs = f"{sum(later) / len(later):.0f}" if later else ""
+    later = [e for e in report.epochs[1:] if e.jobs]
+    counts = [sum(part) / len(later) for part in zip(*((e.jobs, e.stages, e.files) for e in later), strict=True)]
+    costs = ", ".join(f"{count:.0f}" for count in counts)
     checked = f"**{equal}: {report.error}**" if report.error else f"{equal}" if report.epochs else "not run"
     return (
         f"| {report.query} | {strategy} | {joins} | {aggregates} | {other} | {report.state_tables} | {checked} | "
-        f"{report.changed} | {jobs} |"
+        f"{report.changed} | {costs} |"
     )

@@ -29,7 +29,10 @@ from tests.suites.files import EpochFiles
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:
-    """One epoch of a view: rows its change set has, rows missing from and unexpected in the view, and what it took."""
+    """One epoch of a view: rows its change set has, rows missing from and unexpected in the view, and what it took.
+
+    ``stages`` are those of its Spark jobs, ``files`` those of its one commit.
+    """
 
     epoch: int
     changed_rows: int
@@ -38,6 +41,8 @@ class EpochResult:
     jobs: int
     seconds: float
     check_seconds: float
+    stages: int = 0
+    files: int = 0
 
 
 class ViewLab:
@@ -61,6 +66,7 @@ class ViewLab:
         self._store = StateStore(self._session, str(self._folder / "state"), self.descs)
         self._store.create()
         self._version = 0
+        self._files = 0
 
     def close(self) -> None:
         """Delete the state."""
@@ -74,11 +80,20 @@ class ViewLab:
         started = time.perf_counter()
         changed = self._step(epoch)
         stepped = time.perf_counter()
-        jobs = len(context.statusTracker().getJobIdsForGroup(group))
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         context.setJobGroup("check", "check")
         missing, unexpected = self._compare(epoch)
         return EpochResult(
-            epoch, changed, missing, unexpected, jobs, round(stepped - started, 2), round(time.perf_counter() - stepped, 2)
+            epoch,
+            changed,
+            missing,
+            unexpected,
+            len(jobs),
+            round(stepped - started, 2),
+            round(time.perf_counter() - stepped, 2),
+            sum(len(job.stageIds) for job in jobs if job is not None),
+            self._files,
         )
 
     def _step(self, epoch: int) -> int:
@@ -105,6 +120,7 @@ class ViewLab:
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
+        self._files = 0
         if not mem_tables:
             return 0
         commit = {"txn_app_id": "suite", "txn_version": epoch, "user_metadata": f"e{epoch}"}
@@ -113,7 +129,9 @@ class ViewLab:
             self._version = self._store.append_computed(epoch, rows, **commit)
         else:
             self._version = self._store.append(epoch, mem_tables, **commit)
-        written = rows_by_partition(DeltaLog(str(self._folder / "state")).commit(self._version), TABLE_ID)
+        actions = DeltaLog(str(self._folder / "state")).commit(self._version)
+        self._files = sum("add" in action for action in actions)
+        written = rows_by_partition(actions, TABLE_ID)
         return {int(k): n for k, n in written.items()}.get(self.descs[-1].table_id, 0)
 
     def _rows_of(self, epoch: int, name: str) -> DataFrame:
