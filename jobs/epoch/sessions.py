@@ -53,6 +53,7 @@ def session_for(
     if workload is not Workload.FULL:
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
+        session.conf.set(SHUFFLE_PARTITIONS, "1")
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")

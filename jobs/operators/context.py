@@ -88,6 +88,10 @@ class EpochContext:
         rows = self._rows.get(id(df))
         return rows is not None and rows.num_rows == 0
 
+    def rows_of(self, df: DataFrame) -> pa.Table | None:
+        """The rows of a shared frame, where the driver holds them."""
+        return self._rows.get(id(df))
+
     def within(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> Within | None:
         """What a lookup by a shared frame looks for, where that is known.
 

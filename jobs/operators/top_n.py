@@ -1,44 +1,119 @@
 """Top-n: the first rows by an order after an offset, old against new.
 
-State: materialized input. Ties are broken by all columns, so that the same rows are chosen each time. Cost: the input,
-until the state is read in key order from its first rows on.
+State: materialized input, and its first rows once more, some more of them than are asked for. Ties are broken by all
+columns, so that the same rows are chosen each time.
+
+The rows kept are a prefix: all rows of the input up to the last one of them. Of a change set only what sorts no later than
+that one touches the prefix, and adding it gives the prefix of the new input up to the same place. As long as that still has
+enough rows the input is not read; when deletions have used up the spare ones, the prefix is taken from the whole input
+again. Cost: |Δ|, and the input once for every so many deletions among the first rows.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext, consolidate
-from jobs.operators.materialized_input import old_and_new
-from jobs.operators.ordering import by_order_then_all
+from jobs.operators import top_n_input
+from jobs.operators.context import EpochContext, columns_of, consolidate, repeat_by_weight
+from jobs.operators.ordering import by_order_then_all, not_after
 from jobs.planner.nodes import TopN
-from state_lib.constants import WEIGHT
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.literals import text_literal
+from state_lib.state_table import StateTable
 
-_VERSION = "_version"
+#: How many more rows are kept than are asked for.
+SPARE_ROWS = 1000
+_LAST: Final = "_last_"
 
 
 def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame | None:
     """The rows that entered or left the first n."""
+    if not node.keeps_first or node.limit is None:
+        return top_n_input.change(ctx, node, child)
     if child is None:
         return None
-    (table,) = ctx.tables[node]
-    changed = ctx.share(consolidate(child, node.child.column_names))
+    wanted = node.limit + node.offset
+    whole, first = ctx.tables[node]
+    changed = ctx.share(consolidate(child, node.column_names))
     if ctx.is_empty(changed):
         return None
-    table.write(changed)
-    versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
-    outputs = []
-    for version, weight in (("old", -1), ("new", 1)):
-        if version == "old" and ctx.is_backfill:
-            continue
-        rows = versions.where(F.col(_VERSION) == version).drop(_VERSION)
-        ordered = rows.orderBy(*by_order_then_all(node.order, node.child.column_names))
-        if node.offset:
-            ordered = ordered.offset(node.offset)
-        if node.limit is not None:
-            ordered = ordered.limit(max(node.limit, 0))
-        outputs.append(ordered.withColumn(WEIGHT, F.lit(weight).cast("bigint")))
-    both = outputs[0] if len(outputs) == 1 else outputs[0].union(outputs[1])
-    return consolidate(both, node.column_names)
+    whole.write(changed)
+    if ctx.is_backfill:
+        after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
+        first.write(after)
+        return consolidate(_picked(node, after, 1), node.column_names)
+    before = ctx.share(consolidate(_stored(first, node), node.column_names))
+    touching = ctx.share(_touching(ctx, node, before, changed, wanted))
+    if ctx.is_empty(touching):
+        return None
+    kept = ctx.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.column_names)))
+    total = _total_weight(ctx, kept)
+    if total is None or (total < wanted and _has_more(ctx, before, wanted)):
+        now = consolidate(_stored(whole, node).union(changed), node.column_names)
+        after = _prefix(ctx, node, _weights_checked(ctx, node, now), wanted)
+    else:
+        after = _prefix(ctx, node, kept, wanted)
+    minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
+    first.write(consolidate(after.union(minus), node.column_names))
+    return consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.column_names)
+
+
+def _stored(table: StateTable, node: TopN) -> DataFrame:
+    columns = columns_of(node.column_names)
+    return table.storage.runs(node.column_names).selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
+
+
+def _has_more(ctx: EpochContext, prefix: DataFrame, wanted: int) -> bool:
+    """Whether the input may have rows after a prefix; one that has not even the rows asked for is all of it."""
+    total = _total_weight(ctx, prefix)
+    return total is None or total >= wanted
+
+
+def _total_weight(ctx: EpochContext, shared: DataFrame) -> int | None:
+    rows = ctx.rows_of(shared)
+    return None if rows is None else pc.sum(rows[WEIGHT]).as_py() or 0
+
+
+def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFrame, wanted: int) -> DataFrame:
+    """The changed rows that sort no later than the last row of the prefix; all of them where the prefix is the input."""
+    if not _has_more(ctx, prefix, wanted):
+        return changed
+    names = node.column_names
+    backwards = by_order_then_all(node.order, names, backwards=True)
+    renamed = [F.col(column).alias(f"{_LAST}{n}") for n, column in enumerate(columns_of(names))]
+    last = prefix.orderBy(*backwards).limit(1).select(*renamed)
+    condition = not_after(node.order, names, [f"{_LAST}{n}" for n in range(len(names))])
+    return changed.join(last.hint("broadcast"), F.expr(condition), "inner").select(*columns_of(names), WEIGHT)
+
+
+def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> DataFrame:
+    """The first of some consolidated rows, each with all of its weight: those asked for, and the spare ones."""
+    held = ctx.rows_of(rows)
+    if held is not None and held.num_rows <= wanted + SPARE_ROWS:
+        return rows
+    ordered = rows.orderBy(*by_order_then_all(node.order, node.column_names))
+    return ctx.share(ordered.limit(wanted + SPARE_ROWS))
+
+
+def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
+    """The rows that the query asks for, out of a prefix, each copy apart."""
+    assert node.limit is not None
+    enough = f"least({WEIGHT}, {node.limit + node.offset}L) AS {WEIGHT}"
+    copies = repeat_by_weight(prefix.selectExpr(*columns_of(node.column_names), enough), WEIGHT)
+    ordered = copies.orderBy(*by_order_then_all(node.order, node.column_names))
+    if node.offset:
+        ordered = ordered.offset(node.offset)
+    return ordered.limit(node.limit).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+
+
+def _weights_checked(ctx: EpochContext, node: TopN, rows: DataFrame) -> DataFrame:
+    problem = text_literal(
+        f"epoch {ctx.epoch}: an input row of a LIMIT is retracted more often than it is there (table_id "
+        f"{ctx.tables[node][0].desc.table_id}); the input contradicts the state, rebuild with --full-refresh"
+    )
+    checked = f"IF({WEIGHT} < 0, CAST(raise_error({problem}) AS bigint), {WEIGHT}) AS {WEIGHT}"
+    return rows.selectExpr(*columns_of(node.column_names), checked)

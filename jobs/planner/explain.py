@@ -38,7 +38,7 @@ _COSTS = {
     Join: "|Δ| + matches",
     Aggregate: "|affected groups|",
     Window: "rows of affected partitions",
-    TopN: "rows of the input",
+    TopN: "|Δ|, and the rows of the input when the first ones run out",
     FullQuery: "the query in full",
     Materialize: "|Δ|",
 }

@@ -47,6 +47,8 @@ from jobs.planner.relations import Relation
 from jobs.planner.temporal import TimeComparison, split_temporal
 from state_lib.errors import PlanError
 
+#: Top-n queries up to this many rows keep them apart from the rest of their input.
+_MOST_KEPT = 10_000
 _JOIN_TYPES = {
     "Inner": "inner",
     "Cross": "inner",
@@ -487,7 +489,8 @@ class Lowering:
         child = self._lower(plan, need_key=True)
         inputs = _AggregateInput(self._write, child, keep_all=True)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
-        return Lowered(TopN(inputs.node(), keys, limit, offset), child.names)
+        keeps_first = limit is not None and limit + offset <= _MOST_KEPT
+        return Lowered(TopN(inputs.node(), keys, limit, offset, keeps_first), child.names)
 
     def _sort(self, plan: Any, need_key: bool) -> Lowered:
         # An ORDER BY below the root orders nothing that a reader could see.

@@ -446,12 +446,16 @@ class Window(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class TopN(PlanNode):
-    """The first rows by a sort order, after an offset; recomputed from materialized input."""
+    """The first rows by a sort order, after an offset; kept in state, and taken from materialized input when they run out.
+
+    ``keeps_first`` is whether they are kept: views planned before that was done are without, as are limits too large.
+    """
 
     child: PlanNode
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int
+    keeps_first: bool = False
 
     def __post_init__(self) -> None:
         self._derive(self.child.schema, self.child.stream_key, False)

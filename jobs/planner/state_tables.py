@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from dataclasses import replace
 
 from jobs.planner.nodes import AggCall, Aggregate, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
 from state_lib.constants import ROW_ID
@@ -75,7 +76,8 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
     if isinstance(node, Aggregate):
         return _aggregate_tables(node)
     if isinstance(node, (Window, TopN, TemporalFilter)):
-        return (_materialized_input(node.child, _input_prefix(node)),)
+        whole = _materialized_input(node.child, _input_prefix(node))
+        return (whole, replace(whole, label="first")) if isinstance(node, TopN) and node.keeps_first else (whole,)
     if isinstance(node, Materialize):
         return (_view_table(node),)
     return ()

@@ -1,0 +1,98 @@
+"""The first rows by an order, kept in state: rows that come among them, leave them, and are missed when none is spare."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.operators import top_n
+from tests.operators.lab import Lab, Row, decimal
+
+_Changes = list[tuple[Row, int]]
+
+
+def _keyed_history(chance: random.Random, epochs: int) -> list[_Changes]:
+    """Rows of ``t``: deletions mostly among the largest values, now and then of all rows but one."""
+    rows: dict[int, Row] = {}
+    history = []
+    for epoch in range(epochs):
+        changes: Counter[Row] = Counter()
+        by_value = sorted(rows.values(), key=lambda row: (row[3] is not None, row[3]), reverse=True)
+        leaving = by_value[: chance.choice((0, 1, 2, 6))] if epoch != epochs - 3 else by_value[1:]
+        for row in leaving:
+            changes[rows.pop(row[0])] -= 1
+        for _ in range(chance.choice((0, 2, 8)) if epoch else 12):
+            key = chance.randrange(40)
+            if key in rows:
+                changes[rows[key]] -= 1
+            rows[key] = (
+                key,
+                chance.choice((None, 1, 2)),
+                chance.choice((None, "a", "b")),
+                decimal(chance.choice((None, 5, 7, 9))),
+            )
+            changes[rows[key]] += 1
+        history.append([(row, n) for row, n in changes.items() if n])
+    return history
+
+
+def _bag_history(chance: random.Random, epochs: int) -> list[_Changes]:
+    """Rows of ``m``, many of them more than once; all with the first text vanish together."""
+    bag: Counter[Row] = Counter()
+    history = []
+    for epoch in range(epochs):
+        changes: Counter[Row] = Counter({row: -n for row, n in bag.items() if epoch == epochs // 2 and row[1] == "a"})
+        bag += changes
+        for _ in range(0 if epoch == epochs // 2 else 8):
+            row = (chance.choice((None, 1, 2, 3)), chance.choice((None, "a", "b")))
+            n = -bag[row] if chance.random() < 0.4 else chance.choice((1, 2))
+            bag[row] += n
+            changes[row] += n
+        history.append([(row, n) for row, n in changes.items() if n])
+    return history
+
+
+@pytest.mark.parametrize(
+    ("query", "spare"),
+    [
+        ("SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k LIMIT 3", 0),
+        ("SELECT k, g, s FROM t ORDER BY g, s DESC, v NULLS LAST, k DESC LIMIT 2 OFFSET 2", 3),
+        ("SELECT g, s FROM m ORDER BY s NULLS LAST, g LIMIT 4", 0),
+    ],
+)
+def test_the_first_rows_after_every_epoch(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, query: str, spare: int) -> None:
+    monkeypatch.setattr(top_n, "SPARE_ROWS", spare)
+    refills = []
+    stored = top_n._stored
+    monkeypatch.setattr(top_n, "_stored", lambda table, node: refills.append(table.desc.schema.label) or stored(table, node))
+    chance = random.Random(7)
+    relation, make = ("m", _bag_history) if " m " in query else ("t", _keyed_history)
+    with Lab(spark, query) as lab:
+        for changes in make(chance, 8):
+            lab.step({relation: changes})
+            lab.check()
+    assert 0 < refills.count("input") < refills.count("first"), "some epochs are to read the whole input, others not"
+
+
+def test_changes_behind_the_first_rows_read_nothing_else(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_n, "SPARE_ROWS", 1)
+    with Lab(spark, "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 1") as lab:
+        lab.step({"t": [((k, 1, "a", decimal(k)), 1) for k in range(6)]})
+        lab.check()
+        view = lab._version
+        lab.step({"t": [((2, 1, "a", decimal(2)), -1), ((7, 1, "a", decimal(1)), 1)]})
+        lab.check()
+        written = lab._store.stored([d.table_id for d in lab.descs if d.schema.label != "input"], lab._version)
+        assert written.where(f"epoch = {lab.epoch}").count() == 0
+        assert lab._version == view + 1
+
+
+def test_a_change_too_large_for_the_driver(spark: SparkSession) -> None:
+    with Lab(spark, "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 2", collect_shared=False) as lab:
+        lab.step({"t": [((k, 1, "a", decimal(k)), 1) for k in range(6)]})
+        lab.check()
+        lab.step({"t": [((5, 1, "a", decimal(5)), -1), ((7, 1, "a", decimal(9)), 1), ((8, 1, "a", decimal(0)), 1)]})
+        lab.check()
