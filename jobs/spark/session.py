@@ -115,6 +115,9 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.sql.catalogImplementation": "in-memory",
         # Tables are addressed by path; this folder is only where Spark would put a table that has none.
         "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
+        # By default 100 pieces of generated code are kept, which one view of some joins fills: run epoch after epoch, its
+        # oldest piece would always just have been dropped, and everything be compiled again.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(),
