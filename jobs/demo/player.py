@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.declare import SourceDeclaration
 from jobs.demo.flights import FlightData, load_flight_data
+from jobs.sync import create_source_table
 from state_lib.errors import SourceError
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class FlightPlayer:
         """
         for name in ("airlines", "airports", "planes", "weather", "flights"):
             rows = self._initial_rows(name, through)
-            self._create(self._sources[name])
+            if not self._exists(name):
+                create_source_table(self._spark, self.path(name), self._sources[name])
             self._append(rows, name, version=_ordinal(through))
             on_table(name, rows.count())
 
@@ -166,13 +168,6 @@ class FlightPlayer:
             .option("txnAppId", f"demo-{name}")
             .option("txnVersion", str(version))
             .save(self.path(name))
-        )
-
-    def _create(self, source: SourceDeclaration) -> None:
-        properties = {"delta.enableChangeDataFeed": "true", **source.properties}
-        listed = ", ".join(f"'{key}' = '{text}'" for key, text in properties.items())
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.table(source.name)} ({source.columns_ddl}) USING delta TBLPROPERTIES ({listed})"
         )
 
     def _exists(self, name: str) -> bool:
