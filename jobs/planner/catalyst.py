@@ -1,9 +1,10 @@
 """The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
 
 The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.expressions`,
-:mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.current_time`, :mod:`jobs.planner.not_in`
-and :mod:`jobs.planner.limits`. Relations are registered as empty temporary views whose columns carry the relation's name
-in their metadata, so planning reads no table and a leaf of the analysed tree says by itself what it scans.
+:mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.current_time`, :mod:`jobs.planner.not_in`,
+:mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty temporary views whose
+columns carry the relation's name in their metadata, so planning reads no table and a leaf of the analysed tree says by
+itself what it scans.
 """
 
 from __future__ import annotations

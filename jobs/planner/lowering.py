@@ -44,6 +44,7 @@ from jobs.planner.nodes import (
 )
 from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.relations import Relation
+from jobs.planner.semi_joins import pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
 from state_lib.errors import PlanError
 
@@ -285,6 +286,9 @@ class Lowering:
     # -- joins ----------------------------------------------------------------------------------------------------
 
     def _join(self, plan: Any, need_key: bool) -> Lowered:
+        moved = pushed_below_join(self._catalyst, plan)
+        if moved is not None:
+            return self._lower(moved, need_key=need_key)
         joined = plan.joinType()
         join_type = _JOIN_TYPES.get(class_name(joined))
         if join_type is None:

@@ -1,0 +1,58 @@
+"""Where a semi or anti join goes: to the one table it asks about, unless the joins below it keep few rows anyway.
+
+Its left side is kept in state with the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all
+their lines, these are the orders instead of the lines, and every join above it sees the few that are left. Where another
+side of the joins is filtered, it is their result that has few rows, and the order of the query stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.planner.catalyst import Catalyst, class_name, items
+from jobs.planner.expressions import expression_id, references, scalar_subqueries
+
+_ONE_SIDED = {"LeftSemi", "LeftAnti"}
+_PAIRING = {"Inner", "Cross"}
+_SELECTIVE = {"Filter", "GlobalLimit", "LocalLimit"}
+
+
+def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
+    """A semi or anti join moved below the inner join on its left; ``None`` where it stays.
+
+    Parameters
+    ----------
+    plan : a Join of Catalyst.
+    """
+    if class_name(plan.joinType()) not in _ONE_SIDED or not plan.condition().isDefined():
+        return None
+    condition = plan.condition().get()
+    if scalar_subqueries(condition):
+        return None
+    above = plan.left()
+    joined = above
+    if class_name(above) == "Project":
+        if any(class_name(column) != "AttributeReference" for column in items(above.projectList())):
+            return None
+        joined = above.child()
+    if class_name(joined) != "Join" or class_name(joined.joinType()) not in _PAIRING:
+        return None
+    asked = references(condition) - _columns(plan.right())
+    sides = [joined.left(), joined.right()]
+    for n, (side, other) in enumerate(zip(sides, reversed(sides), strict=True)):
+        if asked and asked <= _columns(side) and not _is_selective(other):
+            sides[n] = plan.withNewChildren(catalyst.seq([side, plan.right()]))
+            moved = joined.withNewChildren(catalyst.seq(sides))
+            return moved if above is joined else above.withNewChildren(catalyst.seq([moved]))
+    return None
+
+
+def _columns(plan: Any) -> set[int]:
+    return {expression_id(column) for column in items(plan.output())}
+
+
+def _is_selective(plan: Any) -> bool:
+    kind = class_name(plan)
+    if kind in _SELECTIVE or (kind == "Join" and class_name(plan.joinType()) in _ONE_SIDED):
+        return True
+    return any(_is_selective(child) for child in items(plan.children()))
