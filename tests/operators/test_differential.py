@@ -25,6 +25,7 @@ QUERIES = {
     "right outer join": "SELECT m.s, r.k, r.w FROM m RIGHT JOIN r ON m.g = r.g",
     "full outer join": "SELECT t.k, m.s, t.g FROM t FULL JOIN m ON t.g = m.g",
     "semi join": "SELECT k, s FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g AND r.w < t.v)",
+    "semi join below a join": "SELECT t.k, m.s FROM m JOIN t ON t.g = m.g WHERE t.k IN (SELECT k FROM r WHERE w > 2)",
     "anti join": "SELECT g, s FROM m WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.g = m.g)",
     "not in": "SELECT k FROM t WHERE g NOT IN (SELECT g FROM r WHERE w > 2)",
     "not in, null-free": "SELECT k FROM t WHERE k NOT IN (SELECT k FROM r WHERE w > 2)",
@@ -89,7 +90,28 @@ _ONE_BY_ONE = [
 ]
 
 
-@pytest.mark.parametrize("name", QUERIES)
+#: One query for each operator that has state, and the ways its state is kept.
+_WITH_STATE = (
+    "inner join without a key",
+    "left outer join",
+    "full outer join",
+    "anti join",
+    "not in",
+    "existence join",
+    "aggregate of a multiset",
+    "min and max",
+    "distinct calls",
+    "global aggregate",
+    "materialized input",
+    "distinct",
+    "window",
+    "top n",
+    "scalar subquery",
+    "three-way join",
+)
+
+
+@pytest.mark.parametrize("name", _WITH_STATE)
 def test_a_batch_equals_its_changes_one_by_one(spark: SparkSession, name: str) -> None:
     with Lab(spark, QUERIES[name]) as batch, Lab(spark, QUERIES[name], collect_shared=False) as singles:
         source = Source()
