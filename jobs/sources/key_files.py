@@ -62,27 +62,36 @@ def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[st
 
 def problem_in_files(table: str, files: Sequence[DataFile], key: Sequence[str]) -> KeyProblem | None:
     """The first key of a whole table that is NULL or not unique; its files are its rows."""
+    before: pa.Table | None = None
     for group in files_that_share_keys(files, key[0]):
         keys = pa.concat_tables([_read(table, file.path, list(key)) for file in group])
         null = _null_key(keys, key)
         if null is not None:
             return null
+        if before is not None:
+            keys = pa.concat_tables([before, keys])
         # Counting how often each key occurs costs three times as much as telling how many there are.
         if keys.group_by(list(key), use_threads=False).aggregate([]).num_rows < keys.num_rows:
             counted = keys.group_by(list(key), use_threads=False).aggregate([([], "count_all")])
             twice = counted.filter(pc.greater(counted["count_all"], 1))
             return _problem(twice, key, twice["count_all"][0].as_py())
+        # Of this group, the next one can only have keys again that start with its greatest value.
+        before = keys.filter(pc.equal(keys[key[0]], pc.max(keys[key[0]])))
     return None
 
 
 def files_that_share_keys(files: Sequence[DataFile], column: str) -> list[list[DataFile]]:
-    """Files put together wherever their ranges of a key column overlap: no key is in files of two groups."""
+    """Files put together wherever their ranges of a key column overlap, in the order of the column.
+
+    Of two groups that follow each other, the greatest value of the first may be the least of the second: the lines of one
+    order may be in two files.
+    """
     if any(column not in file.lower or column not in file.upper for file in files):
         return [list(files)] if files else []
     groups: list[list[DataFile]] = []
     highest: Any = None
-    for file in sorted(files, key=lambda f: f.lower[column]):
-        if groups and file.lower[column] <= highest:
+    for file in sorted(files, key=lambda f: (f.lower[column], f.upper[column])):
+        if groups and file.lower[column] < highest:
             groups[-1].append(file)
             highest = max(highest, file.upper[column])
         else:
