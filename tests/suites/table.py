@@ -59,8 +59,9 @@ def _row(report: QueryReport) -> str:
     strategy = "incremental" if report.incremental else f"full ({report.reason})"
     equal = sum(e.missing == e.unexpected == 0 for e in report.epochs)
     later = [e for e in report.epochs[1:] if e.jobs]
-    counts = [sum(part) / len(later) for part in zip(*((e.jobs, e.stages, e.files) for e in later), strict=True)]
-    costs = ", ".join(f"{count:.0f}" for count in counts)
+    # Reports of before stages and files were counted have none.
+    counted = [(e.jobs, e.stages, e.files) if e.stages else (e.jobs,) for e in later]
+    costs = ", ".join(f"{sum(part) / len(later):.0f}" for part in zip(*counted, strict=True))
     checked = f"**{equal}: {report.error}**" if report.error else f"{equal}" if report.epochs else "not run"
     return (
         f"| {report.query} | {strategy} | {joins} | {aggregates} | {other} | {report.state_tables} | {checked} | "
