@@ -137,8 +137,15 @@ def _read(table: str, path: str, columns: list[str]) -> pa.Table:
     filesystem, inside = fs.FileSystem.from_uri(full) if "://" in full else (fs.LocalFileSystem(), full)
     with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         rows = parquet.read(columns=columns, use_threads=False)
-    fields = [f.with_type(_PLAIN_TYPES.get(f.type, f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
+    fields = [f.with_type(_plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
     return rows.cast(pa.schema(fields)).select(columns)
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    # Spark writes a TIMESTAMP as INT96 by default, which comes without the zone that bounds in the log have.
+    if data_type == pa.timestamp("ns"):
+        return pa.timestamp("us", "UTC")
+    return _PLAIN_TYPES.get(data_type, data_type)
 
 
 _PLAIN_TYPES: Final = {

@@ -190,3 +190,25 @@ def test_a_damaged_log_is_not_read_over(spark: SparkSession, script: Script, tmp
     (path / f"_delta_log/{2:020d}.json").write_text("")
     with pytest.raises(RelstateError, match=r"empty|damaged|cannot be opened"):
         list(EpochRunner(spark, script.warehouse).run())
+
+
+_KEYS = {
+    "TIMESTAMP": ("TIMESTAMP '2024-01-01 10:00:00'", "TIMESTAMP '2024-01-01 10:00:00.000001'"),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ '2024-01-01 10:00:00'", "TIMESTAMP_NTZ '2024-01-01 11:00:00'"),
+    "DECIMAL(10,2)": ("1.5", "2.25"),
+}
+
+
+def test_keys_that_are_written_in_a_form_of_their_own(script: Script) -> None:
+    for n, (data_type, (first, second)) in enumerate(_KEYS.items()):
+        script.run(
+            f"CREATE TABLE k{n} (k {data_type}, n INT, PRIMARY KEY (k, n)); INSERT INTO k{n} VALUES ({first}, 1);"
+            f"CREATE MATERIALIZED VIEW v{n} AS SELECT k, sum(n) AS s FROM k{n} GROUP BY k;"
+            f"INSERT INTO k{n} VALUES ({second}, 1)"
+        )
+    script.run("REFRESH")
+    script.verify()
+    for n, (first, _) in enumerate(_KEYS.values()):
+        script.run(f"INSERT INTO k{n} VALUES ({first}, 1)")
+        with pytest.raises(SourceError, match=r"PRIMARY KEY \(k, n\).*2 rows have"):
+            script.run(f"REFRESH MATERIALIZED VIEW v{n}")
