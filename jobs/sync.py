@@ -13,6 +13,7 @@ from jobs.registry import Registry
 from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
+from state_lib.literals import property_list
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:
@@ -70,12 +71,12 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
     if missing:
         raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
     properties = {"delta.enableChangeDataFeed": "true", **source.properties}
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
     partitioned = f" PARTITIONED BY ({', '.join(source.partitioned_by)})" if source.partitioned_by else ""
     clustered = f" CLUSTER BY ({', '.join(source.cluster_by)})" if source.cluster_by else ""
     try:
         spark.sql(
-            f"CREATE TABLE delta.`{path}` ({source.columns_ddl}) USING delta{partitioned}{clustered} TBLPROPERTIES ({listed})"
+            f"CREATE TABLE delta.`{path}` ({source.columns_ddl}) USING delta{partitioned}{clustered} "
+            f"TBLPROPERTIES ({property_list(properties)})"
         )
     except PySparkException as error:
         raise DeclarationError(f"source {source.name}: Spark refuses its definition: {str(error).splitlines()[0]}") from error

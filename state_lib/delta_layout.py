@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
 from state_lib.errors import StateError
-from state_lib.literals import text_literal
+from state_lib.literals import property_list
 from state_lib.row_encoding import parse_type
 from state_lib.slots import SlotLayout
 from state_lib.small_commits import create_plain_table, is_plain
@@ -44,10 +44,9 @@ def create_state_table(spark: SparkSession, path: str, layout: SlotLayout, descs
         schema = T.StructType([T.StructField(name, parse_type(ddl)) for name, ddl in columns])
         create_plain_table(path, schema, properties, partition_by=[TABLE_ID, VNODE])
         return
-    listed = ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
     spark.sql(
         f"CREATE TABLE {table_reference(path)} ({', '.join(f'{name} {ddl}' for name, ddl in columns)}) USING delta "
-        f"PARTITIONED BY ({TABLE_ID}, {VNODE}) TBLPROPERTIES ({listed})"
+        f"PARTITIONED BY ({TABLE_ID}, {VNODE}) TBLPROPERTIES ({property_list(properties)})"
     )
 
 

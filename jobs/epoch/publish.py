@@ -26,7 +26,7 @@ from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_fa
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.errors import EpochError
-from state_lib.literals import text_literal
+from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
 from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.state_store import StateStore
@@ -51,10 +51,10 @@ def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None
     columns.append(f"{quoted(VIEW_KEY)} BINARY COMMENT '{note}'")
     if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
         properties["delta.columnMapping.mode"] = "name"
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in properties.items())
     comment = f" COMMENT {text_literal(view.comment)}" if view.comment else ""
     session.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} TBLPROPERTIES ({listed})"
+        f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} "
+        f"TBLPROPERTIES ({property_list(properties)})"
     )
 
 

@@ -300,8 +300,9 @@ class EpochRunner:
         session = self._session(view, workload)
         inputs.state_is_large = workload is Workload.LARGE
         inputs.spark = session
+        most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
         if workload is not Workload.FULL:
-            shuffle_for_change(session, inputs.changed_bytes, self._spark.conf.get(SHUFFLE_PARTITIONS) or "1")
+            shuffle_for_change(session, inputs.changed_bytes, most_partitions)
         before = None if view.last_epoch is None else state.versions_at(view.name)
         path = self._warehouse.state_path(view)
         seconds["plan"] = time.perf_counter() - started
@@ -309,7 +310,7 @@ class EpochRunner:
         commit = committed(path, view, epoch.epoch)
         if commit is None:
             previous = readable_version(path, view, before.state_version if before else None)
-            commit = compute_and_commit(inputs, path, before, previous, self._spark.conf.get(SHUFFLE_PARTITIONS))
+            commit = compute_and_commit(inputs, path, before, previous, most_partitions)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
         done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from jobs import failpoints
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.sessions import SHUFFLE_PARTITIONS
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
 from jobs.planner.current_time import query_at
@@ -148,7 +149,7 @@ def compute_and_commit(
         if stored is not None:
             version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata)
         else:
-            tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+            tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
             version = store.append(
                 epoch, mem_tables, txn_app_id=app, txn_version=number, user_metadata=metadata, partitions=tasks
             )

@@ -85,7 +85,7 @@ class EpochContext:
 
     def is_empty(self, df: DataFrame) -> bool:
         """Whether a shared frame is known to have no rows."""
-        rows = self._rows.get(id(df))
+        rows = self.rows_of(df)
         return rows is not None and rows.num_rows == 0
 
     def rows_of(self, df: DataFrame) -> pa.Table | None:
@@ -101,7 +101,7 @@ class EpochContext:
         on : pairs of a state column and the column of the frame it equals, as the state is sorted.
         null_safe : whether NULL equals NULL.
         """
-        rows = self._rows.get(id(df))
+        rows = self.rows_of(df)
         if rows is None or not on:
             return None
         ours, theirs = on[0]

@@ -1,16 +1,49 @@
-"""Reading materialized input: the stored rows of the affected partitions, as they were and as they are now."""
+"""Materialized input: a change set written to it, and the rows of the affected partitions as they were and as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext, columns_of, repeat_by_weight
+from jobs.operators.context import EpochContext, columns_of, consolidate, repeat_by_weight
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
+
+
+def received(ctx: EpochContext, table: StateTable, child: DataFrame) -> DataFrame | None:
+    """The consolidated change set of the input, shared and written to its state; ``None`` where it turned out empty."""
+    changed = ctx.share(consolidate(child, [c.name for c in table.desc.schema.columns]))
+    if ctx.is_empty(changed):
+        return None
+    table.write(changed)
+    return changed
+
+
+def contradiction(ctx: EpochContext, table: StateTable) -> str:
+    """What is wrong where a row of the input would be there less than never."""
+    return (
+        f"epoch {ctx.epoch}: an input row is retracted more often than it is there (table_id {table.desc.table_id}); "
+        "the input contradicts the state, rebuild with --full-refresh"
+    )
+
+
+def new_minus_old(ctx: EpochContext, versions: DataFrame, version: str, compute: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """What a computation gives over the new rows of :func:`old_and_new`, less what it gave over the old ones.
+
+    Returns
+    -------
+    The computed columns and ``_weight``, not consolidated.
+    """
+    outputs = [
+        compute(versions.where(F.col(version) == name).drop(version)).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+        for name, weight in (("old", -1), ("new", 1))
+        if name == "new" or not ctx.is_backfill
+    ]
+    return reduce(DataFrame.union, outputs)
 
 
 def old_and_new(
@@ -44,8 +77,7 @@ def old_and_new(
         stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         summed = stored.union(rows).groupBy(*columns)
         rows = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
-    problem = F.lit(f"epoch {ctx.epoch}: an input row is retracted more often than it is there (table_id "
-                    f"{table.desc.table_id}); the input contradicts the state, rebuild with --full-refresh")  # fmt: skip
+    problem = F.lit(contradiction(ctx, table))
     now = F.col("_old") + F.col("_delta")
     now = F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now)
     both = F.array(

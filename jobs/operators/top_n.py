@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from jobs.operators import top_n_input
 from jobs.operators.context import EpochContext, columns_of, consolidate, repeat_by_weight
+from jobs.operators.materialized_input import contradiction, received
 from jobs.operators.ordering import by_order_then_all, not_after
 from jobs.planner.nodes import TopN
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -38,10 +39,9 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         return None
     wanted = node.limit + node.offset
     whole, first = ctx.tables[node]
-    changed = ctx.share(consolidate(child, node.column_names))
-    if ctx.is_empty(changed):
+    changed = received(ctx, whole, child)
+    if changed is None:
         return None
-    whole.write(changed)
     if ctx.is_backfill:
         after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
         first.write(after)
@@ -100,20 +100,14 @@ def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> Data
 
 
 def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
-    """The rows that the query asks for, out of a prefix, each copy apart."""
+    """The rows that the query asks for, out of a prefix, each copy apart and with a weight."""
     assert node.limit is not None
     enough = f"least({WEIGHT}, {node.limit + node.offset}L) AS {WEIGHT}"
     copies = repeat_by_weight(prefix.selectExpr(*columns_of(node.column_names), enough), WEIGHT)
-    ordered = copies.orderBy(*by_order_then_all(node.order, node.column_names))
-    if node.offset:
-        ordered = ordered.offset(node.offset)
-    return ordered.limit(node.limit).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+    return top_n_input.picked(node, copies).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
 
 
 def _weights_checked(ctx: EpochContext, node: TopN, rows: DataFrame) -> DataFrame:
-    problem = text_literal(
-        f"epoch {ctx.epoch}: an input row of a LIMIT is retracted more often than it is there (table_id "
-        f"{ctx.tables[node][0].desc.table_id}); the input contradicts the state, rebuild with --full-refresh"
-    )
+    problem = text_literal(contradiction(ctx, ctx.tables[node][0]))
     checked = f"IF({WEIGHT} < 0, CAST(raise_error({problem}) AS bigint), {WEIGHT}) AS {WEIGHT}"
     return rows.selectExpr(*columns_of(node.column_names), checked)

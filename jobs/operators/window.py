@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected
 from jobs.operators.context import EpochContext, columns_of, consolidate
-from jobs.operators.materialized_input import old_and_new
+from jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from jobs.operators.ordering import by_order_then_all
 from jobs.planner.nodes import Window
-from state_lib.constants import WEIGHT
 
 _VERSION = "_version"
 
@@ -25,23 +24,19 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     if child is None:
         return None
     (table,) = ctx.tables[node]
-    changed = ctx.share(consolidate(child, node.child.column_names))
-    if ctx.is_empty(changed):
+    changed = received(ctx, table, child)
+    if changed is None:
         return None
-    table.write(changed)
     first = node.partition[:1]
     within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)
-    affected = Affected(changed.select(*columns_of(node.partition)).distinct(), within, ctx.hint(changed))
+    partition = columns_of(node.partition)
+    affected = Affected(changed.select(*partition).distinct(), within, ctx.hint(changed))
     versions = ctx.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
-    outputs = []
-    for version, weight in (("old", -1), ("new", 1)):
-        if version == "old" and ctx.is_backfill:
-            continue
-        rows = versions.where(F.col(_VERSION) == version).drop(_VERSION)
-        partition = columns_of(node.partition)
+    results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
+
+    def with_results(rows: DataFrame) -> DataFrame:
         spread = rows.repartition(*partition) if partition else rows.coalesce(1)
         ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.column_names))
-        results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
-        outputs.append(ordered.select("*", *results, F.lit(weight).cast("bigint").alias(WEIGHT)))
-    both = outputs[0] if len(outputs) == 1 else outputs[0].union(outputs[1])
-    return consolidate(both, node.column_names)
+        return ordered.select("*", *results)
+
+    return consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.column_names)

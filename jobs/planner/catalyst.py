@@ -14,7 +14,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from jobs.functions import UserFunctions, not_registered
@@ -181,7 +181,7 @@ class Catalyst:
 
     def _rule(self, name: str) -> Any:
         if name.endswith(".InlineCTE"):
-            return getattr(self.jvm, name)(False, False)
+            return inline_cte(self.jvm)
         return self.companion(name)
 
     def may_read_time(self, tree: Any) -> bool:
@@ -195,6 +195,17 @@ class Catalyst:
     def seq(self, items: list[Any]) -> Any:
         """A Scala Seq of JVM objects."""
         return self.jvm.PythonUtils.toSeq(items)
+
+
+def inline_cte(jvm: Any) -> Any:
+    """The rule that puts common table expressions where they are used; a class, and not an object as other rules are."""
+    return getattr(jvm, _OPTIMIZER + "InlineCTE")(False, False)
+
+
+def frame_of(session: SparkSession, plan: Any) -> DataFrame:
+    """The rows of a JVM plan, as a frame of a classic session."""
+    jvm: Any = session._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
 
 
 def first_line(error: Exception) -> str:

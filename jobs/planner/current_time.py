@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.instants import unix_microseconds
-from jobs.planner.catalyst import class_name, items
+from jobs.planner.catalyst import class_name, frame_of, items
 from state_lib.errors import PlanError
 
 _CATALYST = "org.apache.spark.sql.catalyst."
@@ -36,8 +36,7 @@ def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
     pinned = _AtInstant(session, instant).plan(analysed)
     if pinned is analysed:
         return frame
-    rows = _jvm_of(session).org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, pinned)
-    return DataFrame(rows, session)
+    return frame_of(session, pinned)
 
 
 def reads_current_time(session: SparkSession, analysed: Any) -> bool:

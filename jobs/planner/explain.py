@@ -38,7 +38,7 @@ _COSTS = {
     Join: "|Δ| + matches",
     Aggregate: "|affected groups|",
     Window: "rows of affected partitions",
-    TopN: "|Δ|, and the rows of the input when the first ones run out",
+    TopN: "rows of the input",
     FullQuery: "the query in full",
     Materialize: "|Δ|",
 }
@@ -54,9 +54,15 @@ def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
     return "\n".join(lines)
 
 
+def _cost(node: PlanNode) -> str:
+    if isinstance(node, TopN) and node.keeps_first:
+        return "|Δ|, and the rows of the input when the first ones run out"
+    return _COSTS[type(node)]
+
+
 def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode]) -> None:
     key = "none" if node.stream_key is None else f"({', '.join(node.stream_key)})"
-    facts = [f"stream key {key}", *(["append-only"] if node.append_only else []), f"cost {_COSTS[type(node)]}"]
+    facts = [f"stream key {key}", *(["append-only"] if node.append_only else []), f"cost {_cost(node)}"]
     again = " (as above, maintained once)" if node in seen and node.children else ""
     lines.append(f"{'  ' * depth}{headline(node)}  [{'; '.join(facts)}]{again}")
     if again:

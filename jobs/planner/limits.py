@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.planner.catalyst import class_name, items
+from jobs.planner.catalyst import class_name, frame_of, inline_cte, items
 from jobs.planner.expressions import expression_id
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}
@@ -22,9 +22,7 @@ def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
     session = frame.sparkSession
     if not hasattr(session, "_jsparkSession"):
         return None
-    jvm: Any = session._jvm
-    inline: Any = getattr(jvm, "org.apache.spark.sql.catalyst.optimizer.InlineCTE")(False, False)
-    plan = inline.apply(frame._jdf.queryExecution().analyzed())
+    plan: Any = inline_cte(session._jvm).apply(frame._jdf.queryExecution().analyzed())
     if class_name(plan) not in _LIMITS:
         return None
     while class_name(plan) in _LIMITS:
@@ -37,5 +35,4 @@ def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
                 return None
             keys.append(shown.index(expression_id(order.child())))
         plan = plan.child()
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)
-    return DataFrame(rows, session), keys
+    return frame_of(session, plan), keys

@@ -43,6 +43,7 @@ QUERIES = {
     "rollup": "SELECT g, s, count(*) AS n FROM t GROUP BY ROLLUP (g, s)",
     "window": "SELECT k, g, row_number() OVER (PARTITION BY g ORDER BY v DESC, k) AS place FROM t",
     "top n": "SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k LIMIT 2",
+    "offset": "SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k OFFSET 2",
     "scalar subquery": "SELECT k FROM t WHERE v >= (SELECT avg(v) FROM t)",
     "join over aggregate": "SELECT t.k, a.n FROM t JOIN (SELECT g, count(*) AS n FROM r GROUP BY g) a ON t.g = a.g",
     "three-way join": "SELECT t.k, r.w, m.s FROM t JOIN r ON t.g = r.g LEFT JOIN m ON m.g = r.g AND m.s = t.s",
