@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from jobs.functions import UserFunctions
+from jobs.spark.names import keep_class_names
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
@@ -44,6 +45,7 @@ def session_for(
 ) -> SparkSession:
     """A session of its own on the same Spark, with the settings of a plan and its user's functions, for one kind of work."""
     session = spark.newSession()
+    keep_class_names(session)
     for key, value in settings.items():
         session.conf.set(key, value)
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")

@@ -118,6 +118,8 @@ def _start(settings: SparkSettings) -> SparkSession:
         # By default 100 pieces of generated code are kept, which one view of some joins fills: run epoch after epoch, its
         # oldest piece would always just have been dropped, and everything be compiled again.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # By default a page is up to 64 MB, and a hash table or a sort of ten rows takes one: zeroed, moved around, collected.
+        "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(),
