@@ -19,7 +19,7 @@ from state_lib.row_encoding.spark_codec import quoted
 _LISTED_VALUES: Final = 32
 
 #: Files with fewer rows than this together are read as they are.
-_RESTRICTED_ROWS: Final = 500_000
+RESTRICTED_ROWS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Within:
 
         Its literals are others in each epoch, so Spark compiles it anew: few rows are read sooner than that is done.
         """
-        if rows_in_files < _RESTRICTED_ROWS:
+        if rows_in_files < RESTRICTED_ROWS:
             return rows
         return rows.where(self.condition(F.col(quoted(column)), ddl))
 

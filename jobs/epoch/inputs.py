@@ -128,6 +128,14 @@ class EpochInputs:
             return source.all_rows(self.spark, until, with_row_id=False)
         return found.read(self.spark, struct_of(until), within).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
+    def row_count(self, name: str) -> int | None:
+        """How many rows a source has as of this epoch; ``None`` where the log does not tell, and for views."""
+        if name in self.catalog.views:
+            return None
+        found = self._files(name)
+        counts = [file.rows for file in found.files]
+        return sum(counts) if found.are_rows and min(counts, default=0) >= 0 else None
+
     def _files(self, name: str) -> SnapshotFiles:
         version = self._pin(self.epoch, name).version
         place = (name, version)

@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.operators.side_by_side import SideBySide
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from state_lib.collected import collected
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
 from state_lib.within import Within
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -34,6 +38,7 @@ class EpochContext:
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     rows_now : gives a relation's rows as of this epoch with ``_weight``, at least those that are within some values.
     full_query : runs a query in full and gives its difference to what the view holds.
+    row_count : how many rows a relation has as of this epoch; ``None`` where that is not known without reading it.
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
         is a job of its own. None: change sets are too large for either, Spark chooses.
@@ -48,11 +53,13 @@ class EpochContext:
     tables: Mapping[PlanNode, Sequence[StateTable]]
     rows_now: Callable[[str, Within | None], DataFrame]
     full_query: Callable[[FullQuery], DataFrame | None]
+    row_count: Callable[[str], int | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
     most_partitions: str | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None
+    steps: SideBySide = field(default_factory=SideBySide)
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
     _large: set[int] = field(default_factory=set)
@@ -82,6 +89,10 @@ class EpochContext:
         self._shared[id(df)] = (df, shared)
         self._shared[id(shared)] = (shared, shared)
         return shared
+
+    def at_once(self, *calls: Callable[[], T]) -> list[T]:
+        """The results of calls that do not need each other. They run at the same time where sharing is computing."""
+        return self.steps.all(*calls) if self.collect_shared else [call() for call in calls]
 
     def is_empty(self, df: DataFrame) -> bool:
         """Whether a shared frame is known to have no rows."""

@@ -3,6 +3,9 @@
 Filters, projections and unions are applied to the rows found. An inner join is evaluated outwards from the side that has
 the wanted keys: the rows found there are computed first, and are what the other side is asked for. No side is ever read
 for more than the keys that are asked, as far as files, pages and a hash join tell.
+
+To know the keys first costs a job and a plan of its own. A side with at most one row for each key and so few rows in all
+that its files are read as they are is therefore read whole: joins with such sides follow each other in one plan.
 """
 
 from __future__ import annotations
@@ -10,18 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext, columns_of
-from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
+from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
+from state_lib.within import RESTRICTED_ROWS
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
 _WANTED = "_wanted_"
+
+#: A whole side of up to this many rows goes to where the change set is; above it, the change set goes to the side's files.
+_SENT_ROWS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,17 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Seq
         left, right = (rows_now(ctx, side, wanted_by, ()) for side in (node.left, node.right))
         pairs = match(node, left.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), right.withColumnRenamed(WEIGHT, _SECOND_WEIGHT))
         return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
-    found = ctx.share(_asked_for(ctx, rows_now(ctx, first, wanted_by, asked), wanted_by, asked))
+    found = _asked_for(ctx, rows_now(ctx, first, wanted_by, asked), wanted_by, asked)
     keys = [Wanted(k.right, k.left, k.null_safe) if from_left else Wanted(k.left, k.right, k.null_safe) for k in node.keys]
-    partners = rows_now(ctx, second, found, keys).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
-    pairs = match(node, partners, ctx.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    whole = match_whole(ctx, node, second, keys, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), _SECOND_WEIGHT)
+    pairs = _matched_keys(ctx, node, second, keys, found) if whole is None else whole
     return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
+
+
+def _matched_keys(ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], found: DataFrame) -> DataFrame:
+    found = ctx.share(found)
+    partners = rows_now(ctx, side, found, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
+    return match(node, partners, ctx.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
 
 
 def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
@@ -90,6 +104,33 @@ def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted:
         ours, theirs = F.col(quoted(w.ours)), F.col(f"{_WANTED}{n}")
         condition = condition & (ours.eqNullSafe(theirs) if w.null_safe else ours == theirs)
     return rows.join(ctx.small(wanted_by, keys), condition, "left_semi")
+
+
+def match_whole(
+    ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], rows: DataFrame, weight: str
+) -> DataFrame | None:
+    """Join rows that nothing else reads with a side that is better read whole; ``None`` where it is not.
+
+    At most one match for each row keeps what is sent around as small as the rows are, without anyone counting it.
+
+    Parameters
+    ----------
+    wanted : the join's equalities, seen from the side.
+    rows : rows of the other side.
+    weight : the name for the weight of the side's rows.
+    """
+    if not ctx.collect_shared or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
+        return None
+    counts = [ctx.row_count(scan.relation) for scan in walk(side) if isinstance(scan, Scan)]
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts) or sum(known) >= RESTRICTED_ROWS:
+        return None
+    partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
+    if ctx.lookup_hint is None:
+        return match(node, partners, rows)
+    if sum(known) <= _SENT_ROWS:
+        return match(node, rows, partners.hint(ctx.lookup_hint))
+    return match(node, partners, rows.hint(ctx.lookup_hint))
 
 
 def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:

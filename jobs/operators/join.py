@@ -17,12 +17,12 @@ Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the othe
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext, columns_of
-from jobs.operators.in_place import match
+from jobs.operators.in_place import match, match_whole
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from jobs.planner.nodes import Join
 from state_lib.constants import WEIGHT
@@ -31,18 +31,21 @@ from state_lib.constants import WEIGHT
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
     """The pairs that the two change sets make with the other side and with each other."""
     left_side, right_side = sides_of(ctx, node)
-    if left is not None:
-        left = _received(ctx, left_side, left)
-    if right is not None:
-        right = _received(ctx, right_side, right)
     columns = columns_of(node.column_names)
     product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT}"
-    parts = []
+    whole = _matched_whole(ctx, node, (left, left_side), (right, right_side))
+    if whole is not None:
+        return whole.selectExpr(*columns, f"{product} AS {WEIGHT}")
+    left, right = ctx.at_once(partial(_received, ctx, left_side, left), partial(_received, ctx, right_side, right))
+
+    def met(changed: DataFrame, side: Side, other: Side) -> DataFrame:
+        pairs = match(node, other.met_by(ctx, changed), ctx.small(changed, weighted(changed, side.weight)))
+        return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
+
+    parts: list[DataFrame] = []
     if not ctx.is_backfill:
-        for changed, side, other in ((left, left_side, right_side), (right, right_side, left_side)):
-            if changed is not None:
-                pairs = match(node, other.met_by(ctx, changed), ctx.small(changed, weighted(changed, side.weight)))
-                parts.append(pairs.selectExpr(*columns, f"{product} AS {WEIGHT}"))
+        changes = ((left, left_side, right_side), (right, right_side, left_side))
+        parts += ctx.at_once(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
     times = 1 if ctx.is_backfill else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
         pairs = match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT))
@@ -50,8 +53,21 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     return reduce(DataFrame.union, parts) if parts else None
 
 
-def _received(ctx: EpochContext, side: Side, change_set: DataFrame) -> DataFrame | None:
+def _matched_whole(
+    ctx: EpochContext, node: Join, left: tuple[DataFrame | None, Side], right: tuple[DataFrame | None, Side]
+) -> DataFrame | None:
+    """The pairs of the only change set, read by nobody else, with a side that is read whole; ``None`` in other cases."""
+    for (changed, side), (unchanged, other) in ((left, right), (right, left)):
+        in_place = side.table is None and other.table is None
+        if changed is not None and unchanged is None and in_place and not ctx.is_backfill:
+            return match_whole(ctx, node, other.node, other.wanted, weighted(changed, side.weight), other.weight)
+    return None
+
+
+def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None) -> DataFrame | None:
     """A side's change set, shared by those who read it and written to its state; ``None`` where it turned out empty."""
+    if change_set is None:
+        return None
     if side.table is None and ctx.is_backfill:
         return change_set
     shared = ctx.share(change_set)

@@ -21,7 +21,7 @@ an inner join, plus the fan-out of the changed keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -65,12 +65,9 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         _Side(left_side, _LEFT_IS_NEW, node.left_has_associations, left),
         _Side(right_side, _RIGHT_IS_NEW, node.right_has_associations, right),
     )
-    for side in sides:
-        if side.delta is not None:
-            shared = ctx.share(consolidate(side.delta, side.columns))
-            side.delta = None if ctx.is_empty(shared) else shared
+    ctx.at_once(*(partial(_receive, ctx, side) for side in sides))
     if not ctx.is_backfill:
-        _read_touched(ctx, *sides)
+        ctx.at_once(partial(_read_touched, ctx, *sides), partial(_read_touched, ctx, *reversed(sides)))
     pairs = _pairs(ctx, node, *sides)
     outputs = []
     if node.keeps_right_columns and pairs is not None:
@@ -87,26 +84,32 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     return reduce(DataFrame.union, outputs) if outputs else None
 
 
-def _read_touched(ctx: EpochContext, left: _Side, right: _Side) -> None:
+def _receive(ctx: EpochContext, side: _Side) -> None:
+    """Consolidate and share a side's change set; one that turns out empty is none."""
+    if side.delta is not None:
+        shared = ctx.share(consolidate(side.delta, side.columns))
+        side.delta = None if ctx.is_empty(shared) else shared
+
+
+def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     """Look up, merged, the stored records of a counted side that share a key with the other side's change set."""
-    for side, other in ((left, right), (right, left)):
-        if not side.counted or other.delta is None:
-            continue
-        names = [*side.columns, NUM_ASSOCIATIONS]
-        wanted = side.side.wanted
-        if wanted:
-            runs = side.side.state.storage.lookup(
-                other.delta.select(*columns_of([w.theirs for w in wanted])).distinct(),
-                [(w.ours, w.theirs) for w in wanted],
-                null_safe=[w.null_safe for w in wanted],
-                columns=names,
-                hint=ctx.hint(other.delta),
-                within=ctx.within(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
-            )
-        else:
-            runs = side.side.state.storage.runs(names)
-        summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
-        side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
+    if not side.counted or other.delta is None:
+        return
+    names = [*side.columns, NUM_ASSOCIATIONS]
+    wanted = side.side.wanted
+    if wanted:
+        runs = side.side.state.storage.lookup(
+            other.delta.select(*columns_of([w.theirs for w in wanted])).distinct(),
+            [(w.ours, w.theirs) for w in wanted],
+            null_safe=[w.null_safe for w in wanted],
+            columns=names,
+            hint=ctx.hint(other.delta),
+            within=ctx.within(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
+        )
+    else:
+        runs = side.side.state.storage.runs(names)
+    summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
+    side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:

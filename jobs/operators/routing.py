@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -60,16 +60,21 @@ def operator_of(node: PlanNode) -> Operator:
 
 def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
-    done: dict[PlanNode, Any] = {}
     uses = _use_counts(root)
-    for node in nodes.walk(root):
-        changes = operator_of(node)(ctx, node, *(done[child] for child in node.children))
+
+    def change_of(node: PlanNode) -> DataFrame | None:
+        return ctx.steps.once(node, partial(compute, node))
+
+    def compute(node: PlanNode) -> DataFrame | None:
+        inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
+        changes = operator_of(node)(ctx, node, *inputs)
         if changes is not None and uses.get(node, 0) > 1:
             changes = ctx.share(changes)
             changes = None if ctx.is_empty(changes) else changes
-        done[node] = changes
-    result: DataFrame | None = done[root]
-    return result
+        return changes
+
+    with ctx.steps:
+        return change_of(root)
 
 
 def _use_counts(root: PlanNode) -> dict[PlanNode, int]:

@@ -11,6 +11,7 @@ again. Cost: |Δ|, and the input once for every so many deletions among the firs
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import pyarrow.compute as pc
@@ -39,14 +40,13 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         return None
     wanted = node.limit + node.offset
     whole, first = ctx.tables[node]
-    changed = received(ctx, whole, child)
+    changed, before = ctx.at_once(partial(received, ctx, whole, child), partial(_first_rows, ctx, node, first))
     if changed is None:
         return None
-    if ctx.is_backfill:
+    if before is None:
         after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
         first.write(after)
         return consolidate(_picked(node, after, 1), node.column_names)
-    before = ctx.share(consolidate(_stored(first, node), node.column_names))
     touching = ctx.share(_touching(ctx, node, before, changed, wanted))
     if ctx.is_empty(touching):
         return None
@@ -60,6 +60,11 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
     first.write(consolidate(after.union(minus), node.column_names))
     return consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.column_names)
+
+
+def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
+    """The first rows as of the last epoch; ``None`` where there was none."""
+    return None if ctx.is_backfill else ctx.share(consolidate(_stored(first, node), node.column_names))
 
 
 def _stored(table: StateTable, node: TopN) -> DataFrame:

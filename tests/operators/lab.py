@@ -103,6 +103,7 @@ class Lab:
             tables=tables,
             rows_now=lambda name, _within: self._frame(name, self._rows_after(name, changes.get(name, []))),
             full_query=lambda _n: None,
+            row_count=lambda name: sum(weight for _, weight in self._rows_after(name, changes.get(name, []))),
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
             instant=self.instant,

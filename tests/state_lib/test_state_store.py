@@ -145,7 +145,7 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
 def test_a_lookup_skips_files_that_cannot_hold_its_values(
     store: StateStore, restricted_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(within, "_RESTRICTED_ROWS", restricted_rows)
+    monkeypatch.setattr(within, "RESTRICTED_ROWS", restricted_rows)
 
     def files_read(values: list[int]) -> int:
         wanted = Within.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)
