@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
+from pyspark.util import inheritable_thread_target
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
@@ -265,7 +266,9 @@ class EpochRunner:
                 for name, view in list(pending.items()):
                     if failed is None and not unfinished & (set(view.reads) - {name}):
                         upstream = {n: moved[n] for n in view.reads if n in moved}
-                        running[pool.submit(self._view, state, view, epoch, dict(versions), upstream)] = name
+                        # Its jobs are of the job group, and in the pool, that the caller has set.
+                        compute = inheritable_thread_target(self._spark)(self._view)
+                        running[pool.submit(compute, state, view, epoch, dict(versions), upstream)] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)

@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.util import inheritable_thread_target
 
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
@@ -92,7 +93,11 @@ class EpochContext:
 
     def at_once(self, *calls: Callable[[], T]) -> list[T]:
         """The results of calls that do not need each other. They run at the same time where sharing is computing."""
-        return self.steps.all(*calls) if self.collect_shared else [call() for call in calls]
+        if not self.collect_shared:
+            return [call() for call in calls]
+        # Jobs of another thread would be of no job group, and in no pool. Each needs properties of its own: Spark notes in
+        # them which query a thread is running.
+        return self.steps.all(*calls[:1], *(inheritable_thread_target(self.spark)(call) for call in calls[1:]))
 
     def is_empty(self, df: DataFrame) -> bool:
         """Whether a shared frame is known to have no rows."""

@@ -36,6 +36,10 @@ class EpochFiles:
         found = (self.folder / f"full-{n}" / f"{table}.parquet" for n in range(epoch, 0, -1))
         return next(path for path in found if path.is_file())
 
+    def row_count(self, epoch: int, table: str) -> int:
+        """How many rows a table holds after an epoch."""
+        return int(pq.read_metadata(self.full(epoch, table)).num_rows)
+
 
 def write_epochs(folder: Path, relations: Mapping[str, Relation], make: Callable[[], Sequence[Changes]]) -> EpochFiles:
     """Write the files of the epochs that ``make`` gives; a folder that has them all is left as it is."""
