@@ -18,7 +18,7 @@ _LOOKUP = "_lookup_"
 
 def lookup_several(
     tables: Sequence[StorageTable],
-    keys: DataFrame,
+    keys: DataFrame | None,
     key_columns: Sequence[str],
     *,
     hint: str | None = "broadcast",
@@ -29,7 +29,7 @@ def lookup_several(
     Parameters
     ----------
     tables : tables of one store at one version, whose first columns are ``key_columns``: those then lie in the same slots.
-    keys : frame with the key columns; NULL equals NULL. Ignored where there are no key columns.
+    keys : frame with the key columns; NULL equals NULL. ``None`` for all rows; ignored where there are no key columns.
     hint : how Spark is to join the keys; see :meth:`StorageTable.lookup`.
     within : the values of one of the key columns, where they are known.
 
@@ -49,7 +49,7 @@ def lookup_several(
         if table.column_names[: len(key_columns)] != list(key_columns):
             raise StateError(f"{table.place()}: its columns do not start with {list(key_columns)}")
     rows = first.stored_of([table.desc.table_id for table in tables], within)
-    if key_columns:
+    if key_columns and keys is not None:
         wanted = keys.select(*[F.col(quoted(name)).alias(f"{_LOOKUP}{n}") for n, name in enumerate(key_columns)])
         condition: Column | None = None
         for n, name in enumerate(key_columns):

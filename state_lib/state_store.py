@@ -93,9 +93,10 @@ class StateStore:
             return rows
         return within.restrict(rows, slot.name, slot.data_type, sum(file.rows for file in files))
 
-    def table_bytes(self, table_id: int, version: int | None = None) -> int:
-        """Bytes of the files of one table at a version."""
-        return sum(file.bytes for file in self.files.of(version, frozenset((table_id,))))
+    def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
+        """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""
+        rows = [file.rows for file in self.files.of(version, frozenset(table_ids))]
+        return sum(rows) if min(rows, default=0) >= 0 else None
 
     def storage_table(self, table_id: int, *, version: int | None = None, epoch: int | None = None) -> StorageTable:
         """A table's committed rows, as of a Delta version and/or with no row of a later epoch.
@@ -106,7 +107,7 @@ class StateStore:
             The store has no such table.
         """
         desc, slots = self._table(table_id)
-        return StorageTable(desc, slots, self.stored, version=version, epoch=epoch)
+        return StorageTable(desc, slots, self.stored, self.row_count, version=version, epoch=epoch)
 
     def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
         """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""

@@ -29,6 +29,7 @@ class StorageTable:
     desc : the table.
     slots : where its columns are stored.
     state : gives the stored rows of some tables at a version.
+    row_count : counts them, from the log.
     version : the Delta version to read; None reads the newest.
     epoch : rows of later epochs are not seen; None sees all of the version.
     """
@@ -38,6 +39,7 @@ class StorageTable:
         desc: StateTableDesc,
         slots: TableSlots,
         state: Callable[[Sequence[int], int | None, Within | None, Slot | None], DataFrame],
+        row_count: Callable[[Sequence[int], int | None], int | None],
         *,
         version: int | None = None,
         epoch: int | None = None,
@@ -47,15 +49,20 @@ class StorageTable:
         self.version = version
         self.epoch = epoch
         self._state = state
+        self._row_count = row_count
 
     def at_version(self, version: int) -> StorageTable:
         """The same table, all epochs of another version."""
-        return StorageTable(self.desc, self.slots, self._state, version=version)
+        return StorageTable(self.desc, self.slots, self._state, self._row_count, version=version)
 
     @property
     def column_names(self) -> list[str]:
         """All columns of a row."""
         return [column.name for column in self.desc.schema.columns]
+
+    def row_count(self) -> int | None:
+        """Rows stored at the version, unmerged and of any epoch; ``None`` where the log does not tell."""
+        return self._row_count([self.desc.table_id], self.version)
 
     def stored(self) -> DataFrame:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""

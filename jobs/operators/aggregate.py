@@ -33,6 +33,19 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
             return None
         child = _no_rows(ctx, node)
     tables = _tables_by_role(ctx, node)
+    whole = aggregate_value.is_read_whole(ctx, tables)
+    affected = aggregate_value.fold_into_all(node, child, tables) if whole else _fold(ctx, node, child, tables)
+    if affected is None:
+        return None
+    groups = ctx.share(aggregate_value.versions(node, tables, affected))
+    if ctx.is_empty(groups):
+        return None
+    aggregate_value.write(ctx, node, tables, groups)
+    return _emit(node, tables, groups)
+
+
+def _fold(ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables) -> DataFrame | None:
+    """The affected groups with what all strategies measure of their change and of their state; ``None`` if none."""
     # Value states fold the change once; every other table reads it again.
     readers = 1 + len(tables.by_call) - len(tables.value_tables) + (tables.input is not None)
     delta = ctx.share(child) if readers > 1 or tables.group_rows is not None else child
@@ -45,9 +58,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
             aggregate_counted.fold(ctx, node, call, position, delta, tables, affected, frames)
     if tables.input is not None:
         aggregate_input.fold(ctx, node, delta, tables, affected, frames)
-    groups = ctx.share(aggregate_value.versions(node, tables, frames.together()))
-    aggregate_value.write(ctx, node, tables, groups)
-    return _emit(node, tables, groups)
+    return frames.together()
 
 
 def _tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:

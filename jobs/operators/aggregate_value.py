@@ -18,35 +18,35 @@ then one of the result and not of the order in which changes came.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
-from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, decimal_parts, sum_type
+from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from state_lib.literals import text_literal
 from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
+#: Old state of no more rows than this is read whole.
+_WHOLE_ROWS: Final = 20_000
+
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
     """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
-    group = columns_of(node.group)
-    folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
-    for position, table in tables.value_tables.items():
-        if position < 0:
-            continue
-        call = node.calls[position]
-        folds.update((f"_d{name}_{position}", _change_of(call, name)) for name in _accumulators(table, node))
-    folded = ctx.share(delta.groupBy(*group).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items())))
+    folds = _folds(node, tables)
+    folded = ctx.share(_folded(node, delta, folds))
     if ctx.is_empty(folded):
         return None
     frames.add(folded, {name: only(name) for name in folds})
     first = node.group[:1]
     within = ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True)
-    affected = Affected(folded.select(*group), within, ctx.hint(folded))
+    affected = Affected(folded.select(*columns_of(node.group)), within, ctx.hint(folded))
     if ctx.is_backfill:
         for position, table in tables.value_tables.items():
             names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
@@ -55,9 +55,46 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
-    newest = {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
-    frames.add(old, newest)
+    frames.add(old, _newest(tables))
     return affected
+
+
+def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
+    """Whether the old state is so little that nothing is gained by knowing the affected groups before it is read."""
+    only_values = all(strategy is CallStrategy.VALUE for strategy in tables.strategies)
+    if ctx.is_backfill or not ctx.collect_shared or not only_values:
+        return False
+    counts = [table.storage.row_count() for table in tables.value_tables.values()]
+    known = [count for count in counts if count is not None]
+    return len(known) == len(counts) and sum(known) <= _WHOLE_ROWS
+
+
+def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:
+    """The affected groups with their change and old state, out of the whole of the old state: no step to find them first."""
+    frames = GroupFrames(node.group)
+    folds = _folds(node, tables)
+    frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
+    stored = [table.storage for table in tables.value_tables.values()]
+    frames.add(lookup_several(stored, None, node.group), _newest(tables))
+    return frames.together().where(f"_d{GROUP_ROWS} IS NOT NULL")
+
+
+def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:
+    folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
+    for position, table in tables.value_tables.items():
+        if position < 0:
+            continue
+        call = node.calls[position]
+        folds.update((f"_d{name}_{position}", _change_of(call, name)) for name in _accumulators(table, node))
+    return folds
+
+
+def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> DataFrame:
+    return delta.groupBy(*columns_of(node.group)).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items()))
+
+
+def _newest(tables: Tables) -> dict[str, str]:
+    return {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
 
 
 def _old_state(position: int) -> str:

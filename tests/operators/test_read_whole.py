@@ -1,0 +1,69 @@
+"""What is small is read whole, without a step to learn which keys matter: same rows, fewer steps."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.operators import aggregate_value, in_place
+from jobs.operators.context import EpochContext
+from tests.operators.lab import Lab, Row, decimal
+
+_JOINS = """SELECT t.k, a.w AS first, b.w AS second FROM t JOIN r AS a ON t.g = a.k JOIN r AS b ON a.g = b.k WHERE b.w > 1"""
+_SUMS = "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g"
+
+
+def _rows(first: int, last: int, weight: int = 1) -> list[tuple[Row, int]]:
+    return [((k, k % 5, "a", decimal(k)), weight) for k in range(first, last)]
+
+
+@pytest.fixture()
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """The frames that epochs compute on the way."""
+    found: list[DataFrame] = []
+    share = EpochContext.share
+
+    def noted(self: EpochContext, df: DataFrame) -> DataFrame:
+        found.append(df)
+        return share(self, df)
+
+    monkeypatch.setattr(EpochContext, "share", noted)
+    return found
+
+
+@pytest.mark.parametrize("sent_rows", [1000, 0], ids=["the side goes to the change", "the change goes to the side"])
+def test_a_chain_of_small_keyed_sides_is_one_plan(
+    spark: SparkSession, steps: list[DataFrame], monkeypatch: pytest.MonkeyPatch, sent_rows: int
+) -> None:
+    monkeypatch.setattr(in_place, "_SENT_ROWS", sent_rows)
+    counts = []
+    for whole_rows in (in_place.RESTRICTED_ROWS, 0):
+        monkeypatch.setattr(in_place, "RESTRICTED_ROWS", whole_rows)
+        with Lab(spark, _JOINS) as lab:
+            lab.step({"t": _rows(0, 20), "r": [((k, (k + 1) % 5, k), 1) for k in range(5)]})
+            lab.check()
+            steps.clear()
+            lab.step({"t": [*_rows(3, 6, -1), *_rows(20, 30)]})
+            lab.check()
+            counts.append(len(steps))
+    assert counts[0] < counts[1], "the joins took steps of their own"
+
+
+def test_little_old_state_of_an_aggregate_is_one_step_less(
+    spark: SparkSession, steps: list[DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for whole_rows in (20_000, 0):
+        monkeypatch.setattr(aggregate_value, "_WHOLE_ROWS", whole_rows)
+        with Lab(spark, _SUMS) as lab:
+            lab.step({"t": _rows(0, 20)})
+            lab.check()
+            steps.clear()
+            # A group vanishes, one comes, one changes, the others stay.
+            lab.step({"t": [((k, k % 5, "a", decimal(k)), -1) for k in range(20) if k % 5 == 3]})
+            lab.step({"t": [((50, 7, "a", decimal(None)), 1), ((51, None, None, None), 1), ((52, 1, "b", decimal(9)), 1)]})
+            lab.check()
+            lab.step({"t": [((52, 1, "b", decimal(9)), -1), ((53, 1, "b", decimal(9)), 1)]})
+            lab.check()
+            counts.append(len(steps))
+    assert counts[0] == counts[1] - 3
