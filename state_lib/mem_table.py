@@ -49,15 +49,16 @@ class MemTable:
             A column is missing, or single rows of a ``NEWEST`` table were written before.
         """
         wanted = [*(column.name for column in self.desc.schema.columns), WEIGHT]
-        missing = [name for name in wanted if name not in change_set.columns]
+        given = change_set.columns
+        missing = [name for name in wanted if name not in given]
         if missing:
             raise StateError(
                 f"state table {self.desc.schema.label} (table_id {self.desc.table_id}): the change set lacks "
-                f"{missing}; it has {change_set.columns}"
+                f"{missing}; it has {given}"
             )
         if self._rows:
             self._check_unmixed()
-        self._change_sets.append(change_set.selectExpr(*map(quoted, wanted)))
+        self._change_sets.append(change_set if given == wanted else change_set.selectExpr(*map(quoted, wanted)))
 
     def put(self, row: tuple[Any, ...], weight: int) -> None:
         """Take one row, in the order of the table's columns: inserted (weight > 0) or a tombstone (weight < 0)."""

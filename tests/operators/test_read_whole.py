@@ -17,7 +17,7 @@ def _rows(first: int, last: int, weight: int = 1) -> list[tuple[Row, int]]:
     return [((k, k % 5, "a", decimal(k)), weight) for k in range(first, last)]
 
 
-@pytest.fixture()
+@pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """The frames that epochs compute on the way."""
     found: list[DataFrame] = []
