@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,3 +49,9 @@ def data_files(table: DeltaTable) -> tuple[DataFile, ...]:
         partition = {name[len(_PARTITION) :]: columns[name][row] for name in partitions}
         found.append(DataFile(path, size, -1 if records is None else int(records), partition, lower, upper))
     return tuple(sorted(found, key=lambda f: f.path))
+
+
+def row_count(files: Iterable[DataFile]) -> int | None:
+    """Rows of some files together; ``None`` where a writer left the statistics of one out."""
+    counts = [file.rows for file in files]
+    return sum(counts) if min(counts, default=0) >= 0 else None

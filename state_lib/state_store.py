@@ -15,6 +15,7 @@ from state_lib.collected import collected
 from state_lib.columns import jvm_of_columns
 from state_lib.commits import latest_commits
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
+from state_lib.delta_files import row_count
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
 from state_lib.mem_table import MemTable
@@ -95,8 +96,7 @@ class StateStore:
 
     def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
         """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""
-        rows = [file.rows for file in self.files.of(version, frozenset(table_ids))]
-        return sum(rows) if min(rows, default=0) >= 0 else None
+        return row_count(self.files.of(version, frozenset(table_ids)))
 
     def storage_table(self, table_id: int, *, version: int | None = None, epoch: int | None = None) -> StorageTable:
         """A table's committed rows, as of a Delta version and/or with no row of a later epoch.

@@ -60,9 +60,9 @@ class StorageTable:
         """All columns of a row."""
         return [column.name for column in self.desc.schema.columns]
 
-    def row_count(self) -> int | None:
-        """Rows stored at the version, unmerged and of any epoch; ``None`` where the log does not tell."""
-        return self._row_count([self.desc.table_id], self.version)
+    def row_count_of(self, table_ids: Sequence[int]) -> int | None:
+        """Rows of several tables as :meth:`stored_of` has them, of any epoch; ``None`` where the log does not tell."""
+        return self._row_count(table_ids, self.version)
 
     def stored(self) -> DataFrame:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""

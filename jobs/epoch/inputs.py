@@ -16,6 +16,7 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin, struct_of
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from state_lib.delta_files import row_count
 from state_lib.errors import EpochError, SourceError
 from state_lib.state_store import StateStore
 from state_lib.within import Within
@@ -133,8 +134,7 @@ class EpochInputs:
         if name in self.catalog.views:
             return None
         found = self._files(name)
-        counts = [file.rows for file in found.files]
-        return sum(counts) if found.are_rows and min(counts, default=0) >= 0 else None
+        return row_count(found.files) if found.are_rows else None
 
     def _files(self, name: str) -> SnapshotFiles:
         version = self._pin(self.epoch, name).version

@@ -64,9 +64,9 @@ def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
     only_values = all(strategy is CallStrategy.VALUE for strategy in tables.strategies)
     if ctx.is_backfill or not ctx.collect_shared or not only_values:
         return False
-    counts = [table.storage.row_count() for table in tables.value_tables.values()]
-    known = [count for count in counts if count is not None]
-    return len(known) == len(counts) and sum(known) <= _WHOLE_ROWS
+    stored = [table.storage for table in tables.value_tables.values()]
+    rows = stored[0].row_count_of([table.desc.table_id for table in stored])
+    return rows is not None and rows <= _WHOLE_ROWS
 
 
 def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext, columns_of
-from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
+from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
 from state_lib.within import RESTRICTED_ROWS
@@ -28,7 +29,7 @@ _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
 _WANTED = "_wanted_"
 
-#: A whole side of up to this many rows goes to where the change set is; above it, the change set goes to the side's files.
+#: A whole side of up to this many rows is sent to where the change set is; above it, Spark chooses.
 _SENT_ROWS: Final = 50_000
 
 
@@ -111,7 +112,7 @@ def match_whole(
 ) -> DataFrame | None:
     """Join rows that nothing else reads with a side that is better read whole; ``None`` where it is not.
 
-    At most one match for each row keeps what is sent around as small as the rows are, without anyone counting it.
+    It is never the rows that are sent: nobody has counted them, and one changed row may have met half of a large table.
 
     Parameters
     ----------
@@ -121,16 +122,27 @@ def match_whole(
     """
     if not ctx.collect_shared or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
         return None
-    counts = [ctx.row_count(scan.relation) for scan in walk(side) if isinstance(scan, Scan)]
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts) or sum(known) >= RESTRICTED_ROWS:
+    most = _most_rows(ctx, side)
+    if most is None or most >= RESTRICTED_ROWS:
         return None
     partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
-    if ctx.lookup_hint is None:
-        return match(node, partners, rows)
-    if sum(known) <= _SENT_ROWS:
-        return match(node, rows, partners.hint(ctx.lookup_hint))
-    return match(node, partners, rows.hint(ctx.lookup_hint))
+    hinted = partners.hint(ctx.lookup_hint) if ctx.lookup_hint and most <= _SENT_ROWS else partners
+    return match(node, rows, hinted)
+
+
+def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
+    """As many rows as a side in place can have, and as each relation below it has; ``None`` where that is not known."""
+    if isinstance(side, Scan):
+        return ctx.row_count(side.relation)
+    counts = [_most_rows(ctx, child) for child in side.children]
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return None
+    if not isinstance(side, Join):
+        return sum(known)
+    # One side's key is the join's key where the other side matches at most once.
+    once = side.stream_key in (side.left.stream_key, side.right.stream_key)
+    return max(known) if once else prod(max(count, 1) for count in known)
 
 
 def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class SideBySide:
     def __init__(self) -> None:
         # More threads than a plan has leaves; each is started only when no other is idle.
         self._pool = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="relstate-step")
-        self._known: dict[Hashable, Future[object]] = {}
+        self._known: dict[Hashable, Future[Any]] = {}
         self._lock = Lock()
 
     def __enter__(self) -> SideBySide:
@@ -47,9 +47,9 @@ class SideBySide:
         with self._lock:
             known = self._known.get(name)
             mine = known is None
-            future: Future[T] = Future() if known is None else known  # type: ignore[assignment]
+            future: Future[T] = Future() if known is None else known
             if mine:
-                self._known[name] = future  # type: ignore[assignment]
+                self._known[name] = future
         if mine:
             _settle(future, call)
         return future.result()

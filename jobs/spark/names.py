@@ -20,7 +20,7 @@ _USED: Final = {
     "PythonSQLUtils": ("toDataFrame", "readArrowStreamFromFile"),
     "functions": ("col", "expr", "lit"),
     "org.apache.spark.sql.functions": ("col", "expr", "lit"),
-    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession", "getDefaultSession"),
+    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession", "setActiveSession"),
 }
 
 

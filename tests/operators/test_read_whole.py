@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.operators import aggregate_value, in_place
+from jobs.operators import aggregate_value, in_place, join
 from jobs.operators.context import EpochContext
 from tests.operators.lab import Lab, Row, decimal
 
@@ -31,7 +33,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     return found
 
 
-@pytest.mark.parametrize("sent_rows", [1000, 0], ids=["the side goes to the change", "the change goes to the side"])
+@pytest.mark.parametrize("sent_rows", [1000, 0], ids=["the side is sent", "Spark chooses"])
 def test_a_chain_of_small_keyed_sides_is_one_plan(
     spark: SparkSession, steps: list[DataFrame], monkeypatch: pytest.MonkeyPatch, sent_rows: int
 ) -> None:
@@ -47,6 +49,27 @@ def test_a_chain_of_small_keyed_sides_is_one_plan(
             lab.check()
             counts.append(len(steps))
     assert counts[0] < counts[1], "the joins took steps of their own"
+
+
+def test_a_side_of_all_pairs_is_as_large_as_their_product(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: list[bool] = []
+    matched = in_place.match_whole
+
+    def noted(*given: Any) -> DataFrame | None:
+        found = matched(*given)
+        whole.append(found is not None)
+        return found
+
+    monkeypatch.setattr(join, "match_whole", noted)
+    pairs = "SELECT a.k AS x, b.k AS y, b.w FROM r AS a CROSS JOIN r AS b"
+    query = f"SELECT t.k, p.w FROM t JOIN ({pairs}) AS p ON t.g = p.x AND t.k = p.y"
+    for limit in (37, 36):
+        monkeypatch.setattr(in_place, "RESTRICTED_ROWS", limit)
+        with Lab(spark, query) as lab:
+            lab.step({"t": _rows(0, 5), "r": [((k, k, k), 1) for k in range(6)]})
+            lab.step({"t": _rows(5, 8)})
+            lab.check()
+    assert whole == [True, False]
 
 
 def test_little_old_state_of_an_aggregate_is_one_step_less(
