@@ -4,6 +4,7 @@ from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 from jobs.epoch.compaction import CompactReport
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
+from jobs.epoch.vacuum import VacuumReport
 from jobs.registry import Registry
 from jobs.sync import sync_project
 from jobs.warehouse import Warehouse
@@ -14,6 +15,7 @@ __all__ = [
     "EpochRunner",
     "Registry",
     "SourceEntry",
+    "VacuumReport",
     "VerifyReport",
     "ViewEntry",
     "ViewReport",

@@ -22,19 +22,24 @@ except ImportError:  # pragma: no cover - no such lock on Windows; the catalog s
 
 
 @contextmanager
-def run_lock(path: Path | None, run_id: str, wait_seconds: float = 0.0) -> Iterator[None]:
+def run_lock(
+    path: Path | None, run_id: str, *, doing: str = "running an epoch", shared: bool = False, wait_seconds: float | None = None
+) -> Iterator[None]:
     """Hold the warehouse for one run.
 
     Parameters
     ----------
     path : the lock file; ``None`` where the warehouse is not on a local file system.
-    run_id : told to whoever is refused.
-    wait_seconds : how long to wait for another run to end.
+    run_id, doing : told to whoever is refused.
+    shared : others that share it may hold it as well.
+    wait_seconds : how long to wait for another run to end; by default what RELSTATE_LOCK_WAIT_SECONDS says, else not at all.
 
     Raises
     ------
-    EpochError : another run holds the warehouse; names its process and run id.
+    EpochError : another run holds the warehouse; names its process, run id and what it does.
     """
+    if wait_seconds is None:
+        wait_seconds = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
     if path is None or fcntl is None:
         yield
         return
@@ -43,7 +48,7 @@ def run_lock(path: Path | None, run_id: str, wait_seconds: float = 0.0) -> Itera
         deadline = time.monotonic() + wait_seconds
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except OSError as error:
                 if time.monotonic() >= deadline:
@@ -51,7 +56,7 @@ def run_lock(path: Path | None, run_id: str, wait_seconds: float = 0.0) -> Itera
                 time.sleep(0.1)
         lock.seek(0)
         lock.truncate()
-        json.dump({"pid": os.getpid(), "run_id": run_id}, lock)
+        json.dump({"pid": os.getpid(), "run_id": run_id, "doing": doing}, lock)
         lock.flush()
         yield
 
@@ -59,10 +64,7 @@ def run_lock(path: Path | None, run_id: str, wait_seconds: float = 0.0) -> Itera
 def _held_by(path: Path) -> str:
     try:
         holder = json.loads(path.read_text())
-        who = f"process {holder['pid']} (run {holder['run_id']})"
+        who = f"process {holder['pid']} (run {holder['run_id']}) is {holder.get('doing', 'running an epoch')}"
     except (OSError, ValueError, KeyError):
-        who = "another process"
-    return (
-        f"{who} is running an epoch of this warehouse; wait for it to end, or raise the time to wait "
-        "(RELSTATE_LOCK_WAIT_SECONDS)"
-    )
+        who = "another process is at work"
+    return f"{who} in this warehouse; wait for it to end, or raise the time to wait (RELSTATE_LOCK_WAIT_SECONDS)"

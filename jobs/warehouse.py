@@ -7,6 +7,7 @@
     <warehouse>/_relstate/catalog         the catalog
     <warehouse>/_relstate/state/<view>/   state of a view, one Delta table a generation
     <warehouse>/_relstate/run.lock        held while a run goes on
+    <warehouse>/_relstate/maintenance.lock  held while state is compacted or vacuumed
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Warehouse:
     def lock_path(self) -> Path | None:
         """The lock file of a local warehouse."""
         return Path(self.root) / "_relstate" / "run.lock" if self.is_local else None
+
+    @property
+    def maintenance_lock_path(self) -> Path | None:
+        """The lock file that compactions share, and that a vacuum has alone."""
+        return Path(self.root) / "_relstate" / "maintenance.lock" if self.is_local else None
 
     def read(self) -> CatalogState:
         """The catalog's newest state. Managed sources lie where the warehouse lies now, so that it can be moved."""

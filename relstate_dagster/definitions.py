@@ -8,8 +8,9 @@ from assets.specs import source_specs
 from assets.views import build_views_asset
 from jobs.declare import load_project
 from relstate_dagster.jobs import refresh_job, verify_job
+from relstate_dagster.maintenance import maintenance_job
 from relstate_dagster.resources import SparkResource, WarehouseResource
-from relstate_dagster.schedules import quarter_hourly
+from relstate_dagster.schedules import quarter_hourly, weekly
 from relstate_dagster.sensors import delta_versions_sensor
 from relstate_dagster.settings import Location
 
@@ -18,13 +19,13 @@ def build_definitions(location: Location) -> Definitions:
     """Return everything Dagster shows of one project."""
     project = load_project(location.project)
     warehouse = WarehouseResource(path=location.warehouse, spark=SparkResource(), functions=location.functions or "")
-    refresh = refresh_job(project)
+    refresh, maintenance = refresh_job(project), maintenance_job(project)
     paths = {name: warehouse.source_path(project, name) for name in project.source_names}
     return Definitions(
         assets=[build_views_asset(project), *source_specs(project)],
-        jobs=[refresh, verify_job(project)],
+        jobs=[refresh, verify_job(project), maintenance],
         sensors=[delta_versions_sensor(paths, refresh)],
-        schedules=[quarter_hourly(refresh)],
+        schedules=[quarter_hourly(refresh), weekly(maintenance)],
         resources={"warehouse": warehouse},
         # All views are one step: a process of its own for that step would only start Dagster twice.
         executor=in_process_executor,

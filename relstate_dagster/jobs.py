@@ -1,4 +1,4 @@
-"""The two jobs: bring views up to date, and prove them equal to their queries run in full."""
+"""The jobs over views: bring them up to date, and prove them equal to their queries run in full."""
 
 from __future__ import annotations
 

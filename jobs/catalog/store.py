@@ -44,7 +44,7 @@ class CatalogStore:
     """Reads and replaces the catalog of a warehouse."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
 
     def read(self) -> CatalogState:
         """The newest state; an empty one where the warehouse is new.
@@ -54,16 +54,16 @@ class CatalogStore:
         WarehouseError : the catalog cannot be read, or was written by a newer version of this package.
         """
         try:
-            table = DeltaTable(self._path)
+            table = DeltaTable(self.path)
         except TableNotFoundError:
             return CatalogState()
         except DeltaError as error:
-            raise WarehouseError(f"the catalog at {self._path} cannot be opened: {error}") from error
+            raise WarehouseError(f"the catalog at {self.path} cannot be opened: {error}") from error
         rows = [row for uri in table.file_uris() for row in _read_rows(uri)]
         kinds = [(r["kind"], r["name"], json.loads(r["payload"])) for r in rows]
         written_by = next((p["format_version"] for kind, _, p in kinds if kind == "warehouse"), None)
         if written_by is None:
-            raise WarehouseError(f"the catalog at {self._path} is damaged: it has no row about the warehouse itself")
+            raise WarehouseError(f"the catalog at {self.path} is damaged: it has no row about the warehouse itself")
         if written_by > FORMAT_VERSION:
             raise WarehouseError(
                 f"the warehouse was written by format version {written_by}, this package reads up to {FORMAT_VERSION}; "
@@ -91,16 +91,16 @@ class CatalogStore:
         expected = state.version + 1
         try:
             if state.version < 0:
-                write_deltalake(self._path, table, mode="error", commit_properties=once)
+                write_deltalake(self.path, table, mode="error", commit_properties=once)
             else:
-                base = DeltaTable(self._path, version=state.version)
+                base = DeltaTable(self.path, version=state.version)
                 write_deltalake(base, table, mode="overwrite", commit_properties=once)
         except (CommitFailedError, DeltaError) as error:
             raise ConcurrentCatalogChange(
                 f"another run changed the catalog of this warehouse since version {state.version}; nothing was written, "
                 "run again"
             ) from error
-        written = DeltaTable(self._path)
+        written = DeltaTable(self.path)
         if expected and expected % _CHECKPOINT_EVERY == 0:
             written.create_checkpoint()
         return from_rows(expected, rows)

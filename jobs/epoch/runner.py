@@ -8,7 +8,6 @@ same pins, from what is committed, before it begins one of its own.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -28,6 +27,7 @@ from jobs.epoch.publish import publish
 from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import SHUFFLE_PARTITIONS, Workload, session_for, shuffle_for_change
+from jobs.epoch.vacuum import DEFAULT_HOURS, VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.functions import check_functions
@@ -112,8 +112,7 @@ class EpochRunner:
         self._ranges.clear()
         self._files.clear()
         self._checked_keys.clear()
-        wait = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
-        with run_lock(self._warehouse.lock_path, run_id, wait):
+        with run_lock(self._warehouse.lock_path, run_id):
             # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
             state = restart(self._warehouse.read(), full_refresh)
             unfinished = state.running_epoch
@@ -369,11 +368,30 @@ class EpochRunner:
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
-        state = self._warehouse.read()
-        for name in self._selected(state, views):
-            view = state.views[name]
-            if view.last_epoch is not None:
-                yield compact_view(self._session(view, Workload.FULL), self._warehouse, state, view)
+        with run_lock(self._warehouse.maintenance_lock_path, uuid.uuid4().hex, doing="compacting state", shared=True):
+            state = self._warehouse.read()
+            for name in self._selected(state, views):
+                view = state.views[name]
+                if view.last_epoch is not None:
+                    yield compact_view(self._session(view, Workload.FULL), self._warehouse, state, view)
+
+    def vacuum(
+        self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = DEFAULT_HOURS
+    ) -> Iterator[VacuumReport]:
+        """Delete the files of views, state and catalog that no retained epoch needs; see :func:`jobs.epoch.vacuum.vacuum`.
+
+        Raises
+        ------
+        EpochError : a run or a compaction is going on.
+        """
+        run_id, doing = uuid.uuid4().hex, "deleting old files"
+        with (
+            run_lock(self._warehouse.lock_path, run_id, doing=doing),
+            run_lock(self._warehouse.maintenance_lock_path, run_id, doing=doing),
+        ):
+            state = self._warehouse.read()
+            names = self._selected(state, views)
+            yield from vacuum(self._spark.newSession(), self._warehouse, state, names, epochs=epochs, hours=hours)
 
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
         """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""

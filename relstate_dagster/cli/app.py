@@ -60,6 +60,7 @@ def main() -> None:
         sql,
         state,
         status,
+        vacuum,
     )
 
     try:

@@ -63,7 +63,7 @@ def test_jobs_sensor_and_schedule(tmp_path):
     assert checks == [{"stream_key_unique"}, {"matches_full_recompute"}]
     assert not verify.asset_layer.selected_asset_keys
     assert [sensor.name for sensor in repository.sensor_defs] == ["delta_versions"]
-    assert [schedule.name for schedule in repository.schedule_defs] == ["every_quarter_hour"]
+    assert [schedule.name for schedule in repository.schedule_defs] == ["every_quarter_hour", "every_sunday_night"]
 
 
 @pytest.fixture

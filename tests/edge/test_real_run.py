@@ -67,6 +67,13 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
         third = run("refresh_views")
         assert (third["big_customers"]["rows out +"], third["big_customers"]["rows out −"]) == (0, 1)
 
+        vacuum = {"ops": {"compact_and_vacuum": {"config": {"epochs": 1, "hours": 0}}}}
+        maintained = repository.get_job("maintain_state").execute_in_process(instance=instance, run_config=vacuum)
+        (output,) = [e.step_output_data for e in maintained.all_events if e.is_successful_output]
+        deleted = {record.data["of"]: record.data["files deleted"] for record in output.metadata["vacuum"].records}
+        assert set(deleted) == {"per_customer", "big_customers", "catalog"}
+        assert deleted["catalog"] > 0
+
         assert run("verify_views") == {}
         for view in ("per_customer", "big_customers"):
             checks = instance.event_log_storage.get_asset_check_summary_records(

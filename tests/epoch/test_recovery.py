@@ -100,7 +100,7 @@ def test_of_two_runs_at_once_one_goes_on_and_neither_loses_anything(
     assert any(run.returncode == 0 for run in runs), outputs
     for run, output in zip(runs, outputs, strict=True):
         if run.returncode == 3:
-            assert "is running an epoch of this warehouse" in output
+            assert "is running an epoch in this warehouse" in output
     script = Script(spark, folder)
     assert {name: script.rows(query) for name, query in _VIEWS.items()} == undisturbed
 

@@ -1,0 +1,154 @@
+"""Deleting the files that no retained epoch needs: of views, of their state, and of the catalog.
+
+Delta's own VACUUM deletes what stopped being part of a table longer than a retention ago. What is added here is how long
+that has to be: the versions of the epochs that are retained stay readable. The run lock is held meanwhile, and the
+maintenance lock, which a compaction holds: neither has files on disk that no commit names yet.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.epoch.sessions import SHUFFLE_PARTITIONS
+from jobs.warehouse import Warehouse
+from state_lib.delta_layout import table_reference
+
+#: Delta's own default: nobody reads a version, or still writes one, for longer than that.
+DEFAULT_HOURS = 168
+_SECONDS_PER_HOUR = 3600
+#: Commits that VACUUM makes: of what it is about to do, and of what it has done.
+_OF_VACUUM = frozenset({"VACUUM START", "VACUUM END"})
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What was deleted for one view (its state and what is published), or for the ``catalog``."""
+
+    name: str
+    files_deleted: int
+    bytes_deleted: int
+    files_left: int
+    bytes_left: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Data files under a path, whether a version names them or not."""
+
+    files: int
+    bytes: int
+
+    def __add__(self, other: _Stored) -> _Stored:
+        return _Stored(self.files + other.files, self.bytes + other.bytes)
+
+
+def vacuum(
+    session: SparkSession,
+    warehouse: Warehouse,
+    state: CatalogState,
+    views: Sequence[str],
+    *,
+    epochs: int | None = None,
+    hours: int = DEFAULT_HOURS,
+) -> Iterator[VacuumReport]:
+    """Delete what no retained epoch needs, view by view; then what the catalog no longer needs.
+
+    Parameters
+    ----------
+    session : its retention check is switched off; used for nothing else.
+    epochs : how many epochs of each view stay readable; by default all that the catalog remembers.
+    hours : what a newer version replaced no longer ago than this stays as well.
+    """
+    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    # Folders are listed by as many tasks as this, 10,000 by default and whatever there is to list.
+    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", session.conf.get(SHUFFLE_PARTITIONS) or "1")
+    for name in views:
+        started = time.perf_counter()
+        view = state.views[name]
+        versions = [state.epochs[e].versions[name] for e in _retained(state, view, epochs)]
+        state_path, view_path = warehouse.state_path(view), warehouse.view_path(name)
+        generations, _ = state_path.rsplit("/", 1)
+        before = _stored(generations) + _stored(view_path)
+        _delete_other_generations(generations, view)
+        _vacuum_table(session, state_path, [v.state_version for v in versions], hours)
+        _vacuum_table(session, view_path, [v.view_version for v in versions], hours)
+        yield _report(name, before, _stored(generations) + _stored(view_path), started)
+    started = time.perf_counter()
+    before = _stored(warehouse.catalog.path)
+    _vacuum_table(session, warehouse.catalog.path, [], hours)
+    yield _report("catalog", before, _stored(warehouse.catalog.path), started)
+
+
+def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[int]:
+    """The last epochs of a view, and those from which the views over it go on."""
+    wanted = set(view.epochs if epochs is None else view.epochs[-epochs:])
+    readers = [state.views[n].last_epoch for n in state.dependents(view.name) if n in state.views]
+    oldest = min((e for e in readers if e is not None), default=None)
+    if oldest is not None:
+        wanted |= {e for e in view.epochs if e >= oldest}
+    return sorted(e for e in wanted if view.name in state.epochs[e].versions)
+
+
+def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | None], hours: int) -> None:
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        return  # a view before its backfill
+    if _stored(path).files <= len(table.file_uris()):
+        return  # every file is of the newest version: no job
+    oldest = min((v for v in versions if v is not None), default=table.version())
+    if oldest < table.version():
+        later = [entry for entry in table.history() if int(entry["version"]) > oldest]
+        if len(later) < table.version() - oldest:
+            return  # a part of the log is cleaned up already, so nobody knows what that version needs
+        # The first of these commits, but for those of VACUUM itself, can have removed a file of the oldest retained version.
+        first = min((float(e["timestamp"]) / 1000 for e in later if e["operation"] not in _OF_VACUUM), default=None)
+        if first is not None:
+            # Delta rounds to hours, so the next full one.
+            hours = max(hours, math.ceil((time.time() - first) / _SECONDS_PER_HOUR))
+    session.sql(f"VACUUM {table_reference(path)} RETAIN {hours} HOURS").collect()
+
+
+def _delete_other_generations(path: str, view: ViewEntry) -> None:
+    """Delete the state of before a full refresh: its epochs went with it."""
+    filesystem, root = _filesystem(path)
+    for found in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        if found.type is fs.FileType.Directory and found.base_name != f"g{view.generation}":
+            filesystem.delete_dir(found.path)
+
+
+def _stored(path: str) -> _Stored:
+    filesystem, root = _filesystem(path)
+    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+    # Files with a dot in front are checksums that Spark puts beside what it writes to a local disk.
+    files = [f for f in found if f.type is fs.FileType.File and not f.base_name.startswith(".")]
+    data = [f.size for f in files if "/_delta_log/" not in f.path]
+    return _Stored(len(data), sum(data))
+
+
+def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
+    if "://" in path:
+        filesystem, root = fs.FileSystem.from_uri(path)
+        return filesystem, root
+    return fs.LocalFileSystem(), path
+
+
+def _report(name: str, before: _Stored, after: _Stored, started: float) -> VacuumReport:
+    return VacuumReport(
+        name,
+        before.files - after.files,
+        before.bytes - after.bytes,
+        after.files,
+        after.bytes,
+        time.perf_counter() - started,
+    )

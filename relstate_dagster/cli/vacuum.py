@@ -1,0 +1,40 @@
+"""``relstate vacuum``: files that no retained epoch needs, deleted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.filesize import decimal
+from rich.table import Table
+
+from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import open_project, start_spark
+
+
+@app.command()
+def vacuum(
+    views: ViewsArgument = None,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="Epochs of each view that stay readable; by default the last 32.")
+    ] = None,
+    hours: Annotated[
+        int, typer.Option("--hours", min=0, help="What was replaced no longer ago than this stays as well.")
+    ] = 168,
+) -> None:
+    """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
+    _, _, runner = open_project(location(project, warehouse), start_spark())
+    table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
+    with console.status("deleting old files"):
+        for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):
+            deleted, left = (
+                (f"{done.files_deleted} files", decimal(done.bytes_deleted)),
+                (
+                    f"{done.files_left} files",
+                    decimal(done.bytes_left),
+                ),
+            )
+            table.add_row(done.name, *deleted, *left, f"{done.seconds:.1f}")
+    output.print(table)

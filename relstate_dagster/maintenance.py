@@ -1,0 +1,58 @@
+"""The job that keeps a warehouse small: compaction, then vacuum."""
+# Dagster reads the annotations of an op as types: they are not to become strings.
+
+from dagster import (
+    Config,
+    JobDefinition,
+    OpExecutionContext,
+    Output,
+    TableColumn,
+    TableMetadataValue,
+    TableRecord,
+    TableSchema,
+    job,
+    op,
+)
+from pydantic import Field
+
+from jobs.declare import Project
+from relstate_dagster.resources import WarehouseResource
+
+
+class MaintenanceConfig(Config):
+    """What a vacuum leaves."""
+
+    epochs: int | None = Field(default=None, ge=1, description="epochs of each view that stay readable; by default the last 32")
+    hours: int = Field(default=168, ge=0, description="what was replaced no longer ago than this stays as well")
+
+
+def maintenance_job(project: Project) -> JobDefinition:
+    """Return the job that compacts the state of every view, then deletes the files that no retained epoch needs."""
+
+    @op(description="Rewrites state tables sorted by key and without dead rows, then deletes old files.")
+    def compact_and_vacuum(
+        context: OpExecutionContext, config: MaintenanceConfig, warehouse: WarehouseResource
+    ) -> Output[None]:
+        runner = warehouse.runner(project)
+        for done in runner.compact():
+            context.log.info(f"{done.view}: {done.files_before} files of state, now {done.files_after}")
+        rows = [
+            TableRecord(
+                {
+                    "of": done.name,
+                    "files deleted": done.files_deleted,
+                    "bytes deleted": done.bytes_deleted,
+                    "files left": done.files_left,
+                    "bytes left": done.bytes_left,
+                }
+            )
+            for done in runner.vacuum(epochs=config.epochs, hours=config.hours)
+        ]
+        schema = TableSchema([TableColumn("of"), *(TableColumn(name, "int") for name in list(rows[0].data)[1:])])
+        return Output(None, metadata={"vacuum": TableMetadataValue(rows, schema)})
+
+    @job(name="maintain_state", description="Compacts state, then deletes the files that no retained epoch needs.")
+    def maintain_state() -> None:
+        compact_and_vacuum()
+
+    return maintain_state

@@ -1,0 +1,108 @@
+"""Vacuum: what no retained epoch needs is gone, what one needs is there, and epochs go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.epoch.runner import EpochRunner
+from jobs.locking import run_lock
+from jobs.warehouse import Warehouse
+from state_lib.errors import EpochError
+from tests.epoch.scripts import Script
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+INSERT INTO t SELECT id, id % 4, id FROM range(40);
+CREATE MATERIALIZED VIEW a AS SELECT g, sum(v) AS s, max(v) AS m FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW b AS SELECT g, s FROM a WHERE s > 10;
+"""
+
+
+def _files(path: str) -> set[str]:
+    return {str(f) for f in Path(path).rglob("*.parquet") if "_delta_log" not in f.parts}
+
+
+def _of_version(path: str, version: int | None = None) -> set[str]:
+    return {uri.removeprefix("file://") for uri in DeltaTable(path, version=version).file_uris()}
+
+
+def test_only_what_the_last_epoch_needs_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    runner = EpochRunner(spark, warehouse)
+    list(runner.run(full_refresh=["a"]))
+    for n in range(2):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k % 2 = {n}; REFRESH")
+        if not n:
+            list(runner.compact())
+    view = warehouse.read().views["a"]
+    paths = [warehouse.state_path(view), warehouse.view_path("a"), warehouse.catalog.path]
+    assert all(_files(path) > _of_version(path) for path in paths)
+    orphan = Path(paths[0]) / "table_id=1" / "vnode=0" / "part-of-a-dead-run.parquet"
+    orphan.parent.mkdir(parents=True, exist_ok=True)
+    orphan.write_bytes(b"no commit names it")
+
+    before_refresh = Path(paths[0]).parent / "g0"
+    old = len(_files(str(before_refresh)))
+    assert sum(r.files_deleted for r in runner.vacuum(["a"])) == old > 0, "a week has not passed: the rest stays"
+    assert not before_refresh.exists()
+    first = {r.name: r for r in runner.vacuum(epochs=1, hours=0)}
+    assert list(first) == ["a", "b", "catalog"]
+    assert first["a"].files_deleted > 0
+    assert first["catalog"].bytes_deleted > 0
+    assert not orphan.exists()
+    assert [_files(path) for path in paths] == [_of_version(path) for path in paths]
+    assert not any(r.files_deleted for r in runner.vacuum(epochs=1, hours=0))
+
+    script.verify()
+    script.run("DELETE FROM t WHERE k < 5; INSERT INTO t VALUES (100, 9, 1000); REFRESH")
+    script.verify()
+
+
+def test_retained_epochs_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    for n in range(2):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k % 4 = {n}; REFRESH")
+    state = warehouse.read()
+    *_, second, last = state.views["a"].epochs
+    kept = [state.epochs[e].versions["a"].view_version for e in (second, last)]
+    path = warehouse.view_path("a")
+    replaced_lately = _files(path)
+    list(EpochRunner(spark, warehouse).vacuum(epochs=2, hours=0))
+    assert all(_of_version(path, version) <= _files(path) for version in kept)
+    assert _files(path) == replaced_lately, "Delta counts in hours"
+
+
+def test_a_view_that_lags_behind_finds_what_it_goes_on_from(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    runner = EpochRunner(spark, warehouse)
+    for n in range(2):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k % 2 = {n}")
+        list(runner.run(["a"]))
+        list(runner.compact(["a"]))
+    list(runner.vacuum(["a"], epochs=1, hours=0))
+    assert warehouse.read().views["b"].last_epoch < warehouse.read().views["a"].last_epoch
+    list(runner.run())
+    script.verify()
+
+
+def test_vacuum_is_refused_beside_a_run_or_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    Script(spark, tmp_path / "warehouse").run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    runner = EpochRunner(spark, warehouse)
+    for path, shared in ((warehouse.lock_path, False), (warehouse.maintenance_lock_path, True)):
+        with (
+            run_lock(path, "other", doing="compacting state", shared=shared),
+            pytest.raises(EpochError, match="compacting state"),
+        ):
+            list(runner.vacuum())
+    list(runner.vacuum())
