@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.spark.class_archive import archive_options
 from jobs.spark.jars import delta_jars
-from jobs.spark.java import find_java, spark_java_home
+from jobs.spark.java import Java, find_java, spark_java_home
 from state_lib.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def _start(settings: SparkSettings) -> SparkSession:
     if running is not None:
         # Joined as it is: asking the builder for it would set this call's settings on a session that others use.
         return running
-    java_home = spark_java_home(find_java())
+    java = find_java()
+    java_home = spark_java_home(java)
     scratch = Path(tempfile.gettempdir()) / f"relstate-{os.getuid() if hasattr(os, 'getuid') else 0}"
     conf = {
         "spark.master": settings.master,
@@ -122,7 +124,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": _java_options(),
+        "spark.driver.extraJavaOptions": _java_options(java),
         **session_conf(settings),
     }
     if settings.is_local:
@@ -162,9 +164,9 @@ def _connect(settings: SparkSettings) -> SparkSession:
     return session
 
 
-def _java_options() -> str:
+def _java_options(java: Java) -> str:
     log4j = os.environ.get("RELSTATE_LOG4J") or str(Path(__file__).with_name("log4j2.properties"))
-    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()}"
+    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()} {archive_options(java)}".rstrip()
 
 
 @contextmanager

@@ -56,6 +56,7 @@ def main() -> None:
         doctor,
         explain,
         init,
+        prepare,
         run,
         sql,
         state,

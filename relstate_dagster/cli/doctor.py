@@ -17,6 +17,7 @@ from rich.table import Table
 
 from jobs.spark import SparkSettings, create_session
 from jobs.spark.cache import cache_folder
+from jobs.spark.class_archive import class_archive
 from jobs.spark.jars import DELTA_JARS, find_jar, repository_url
 from jobs.spark.java import find_java
 from relstate_dagster.cli.app import app, output
@@ -83,6 +84,16 @@ def _jars() -> Finding:
     )
 
 
+def _class_archive() -> Finding:
+    try:
+        archive = class_archive(find_java())
+    except (EnvironmentProblem, ImportError):
+        return Finding("archive of classes", "none")
+    if archive.is_file():
+        return Finding("archive of classes", str(archive))
+    return Finding("archive of classes", "none", "`relstate prepare` makes one: Spark then starts faster", required=False)
+
+
 def _package(name: str, extra: str = "") -> Callable[[], Finding]:
     def check() -> Finding:
         try:
@@ -124,6 +135,7 @@ _CHECKS: Final[tuple[Callable[[], Finding], ...]] = (
     _package("pyspark"),
     _package("delta-spark"),
     _jars,
+    _class_archive,
     _spark_home,
     _package("pandas"),
     _package("deltalake"),

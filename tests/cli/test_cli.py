@@ -23,7 +23,20 @@ def test_help_lists_the_verbs(monkeypatch, capsys):
         main()
     assert stopped.value.code == 0
     said = capsys.readouterr().out
-    for verb in ("init", "doctor", "demo", "explain", "run", "verify", "status", "state", "sql", "compact", "vacuum"):
+    for verb in (
+        "init",
+        "doctor",
+        "demo",
+        "explain",
+        "run",
+        "verify",
+        "status",
+        "state",
+        "sql",
+        "compact",
+        "vacuum",
+        "prepare",
+    ):
         assert f" {verb} " in said
 
 

@@ -1,0 +1,69 @@
+"""An archive of Spark's loaded classes, which the JVM maps at its start instead of loading and checking each of them.
+
+A run is a fresh process, so it pays for some 15,000 classes every time: a third of what starting Spark and a first small
+epoch take (docs/performance.md). Java keeps such an archive for one class path and one build of itself; it is named by both,
+so another Java or another Spark finds none. A JVM that cannot use it goes on without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from jobs.spark.cache import cache_folder
+from jobs.spark.java import Java
+
+#: Set while a process is run whose JVM shall write an archive, when it ends, to the path that this names.
+_WRITE_TO: Final = "RELSTATE_WRITE_CLASS_ARCHIVE"
+
+
+def class_archive(java: Java) -> Path:
+    """Return where the archive for this Java and the installed Spark is, or would be."""
+    jars = _spark_jars()
+    build = java.home / "release"
+    facts = [
+        str(java.home),
+        build.read_text(errors="replace") if build.is_file() else str(java.release),
+        str(jars),
+        # Java compares each jar's time and size; a new installation touches the folder.
+        str(jars.stat().st_mtime_ns if jars.is_dir() else 0),
+    ]
+    name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+    return cache_folder() / "classes" / f"{name}.jsa"
+
+
+def archive_options(java: Java) -> str:
+    """Return the JVM's options that use the archive, or write one where :func:`writing_to` asks for it; empty without."""
+    target = os.environ.get(_WRITE_TO)
+    archive = class_archive(java)
+    if target:
+        option = f'-XX:ArchiveClassesAtExit="{target}"'
+    elif archive.is_file():
+        option = f'-XX:SharedArchiveFile="{archive}"'
+    else:
+        return ""
+    # It lists every class that cannot be archived, and complains of an archive that does not fit, on standard output.
+    return f"{option} -Xlog:cds*=off"
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Have the JVM of any session that a process started here begins write the classes it has loaded to `path`."""
+    os.environ[_WRITE_TO] = str(path)
+    try:
+        yield
+    finally:
+        del os.environ[_WRITE_TO]
+
+
+def _spark_jars() -> Path:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home) / "jars"
+    import pyspark  # noqa: PLC0415 - importing PySpark takes 0.5 s, which definitions must not
+
+    return Path(str(pyspark.__file__)).parent / "jars"
