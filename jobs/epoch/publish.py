@@ -25,6 +25,7 @@ from jobs.planner.nodes import quoted
 from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_facts, transaction_version
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
+from state_lib.delta_layout import LOG_PROPERTIES
 from state_lib.errors import EpochError
 from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
@@ -40,7 +41,7 @@ _DRIVER_BYTES = 64 * 1024 * 1024
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
     """Create the empty Delta table of a view, change data feed on."""
     plan = plan_of(view)
-    properties = {"delta.enableChangeDataFeed": "true"}
+    properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
     note = "identity of the row, not part of the view"
     if written_by_driver(view):
         fields = [T.StructField(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
@@ -147,8 +148,8 @@ def _merge(session: SparkSession, path: str, changes: DataFrame, view: ViewEntry
     with transaction(session, app_id(view), txn_version):
         session.sql(
             f"MERGE INTO delta.`{path}` v USING _relstate_changes c ON v.{quoted(VIEW_KEY)} = c.{quoted(VIEW_KEY)} "
-            f"WHEN MATCHED AND c._op < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
-            f"WHEN NOT MATCHED AND c._op > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
+            f"WHEN MATCHED AND c.{OP} < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
+            f"WHEN NOT MATCHED AND c.{OP} > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
         )
     session.catalog.dropTempView("_relstate_changes")
 
@@ -172,7 +173,7 @@ def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | Non
 
 
 def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
-    """One row a key: the view's columns, ``_key``, and ``_op`` (+1 insert or update, −1 delete)."""
+    """One row a key: the view's columns, ``_key``, and ``OP`` (+1 insert or update, −1 delete)."""
     plan = plan_of(view)
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)
@@ -187,8 +188,8 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
     row = F.struct(*columns_of(names))
     output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
     if plan.stream_key is not None:
-        newest = now.groupBy(VIEW_KEY).agg(F.max(STATE_WEIGHT).alias("_op"), F.max_by(row, STATE_WEIGHT).alias("_row"))
-        return newest.select(*output, VIEW_KEY, "_op")
+        newest = now.groupBy(VIEW_KEY).agg(F.max(STATE_WEIGHT).alias(OP), F.max_by(row, STATE_WEIGHT).alias("_row"))
+        return newest.select(*output, VIEW_KEY, OP)
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
     before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
     held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
@@ -201,4 +202,4 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
     numbered = counted.select("_row", VIEW_KEY, "_delta", F.explode(copies).alias("_copy"))
     copy_key = F.concat(F.col(VIEW_KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
     op = F.when(F.col("_delta") > zero, F.lit(1)).otherwise(F.lit(-1))
-    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias("_op"))
+    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias(OP))

@@ -13,7 +13,7 @@ from state_lib.constants import VIEW_KEY
 from state_lib.small_commits import commit_once, committing
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
-OP = "_op"
+OP = "_relstate_op"
 
 
 @dataclass(frozen=True, slots=True)

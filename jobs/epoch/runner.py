@@ -167,15 +167,13 @@ class EpochRunner:
             begun = self._warehouse.catalog.write(state.with_epoch(epoch))
             failpoints.reached("after_begin")
             yield from self._finish(begun, epoch)
-            state = self._warehouse.read()
         else:
             for view in epoch.views:
                 yield _skipped(state, state.views[view])
         # Views selected without all of their upstream views follow to an epoch that those have all reached.
         for view in names:
             if view not in with_upstream:
-                yield from self._follow(state, view, run_id)
-                state = self._warehouse.read()
+                yield from self._follow(self._warehouse.read(), view, run_id)
 
     def _check_inputs(self, state: CatalogState, epoch: EpochEntry) -> None:
         """Raise for whatever cannot be read, before the epoch begins."""

@@ -14,6 +14,19 @@ from jobs.spark.names import keep_class_names
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
 _BYTES_PER_TASK = 4 * 1024 * 1024
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+#: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
+#: updates), and look for it in each several times: a twentieth of what planning takes.
+_USELESS_RULES = (
+    "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric",
+    "org.apache.spark.sql.execution.datasources.PushVariantIntoScan",
+    "org.apache.spark.sql.catalyst.optimizer.OptimizeOneRowRelationSubquery",
+    "org.apache.spark.sql.catalyst.optimizer.OptimizeUpdateFields",
+    "org.apache.spark.sql.catalyst.optimizer.EliminateLimits",
+    "org.apache.spark.sql.catalyst.optimizer.EliminateOffsets",
+    "org.apache.spark.sql.catalyst.optimizer.InjectRuntimeFilter",
+    "org.apache.spark.sql.catalyst.optimizer.MergeSubplans",
+)
 #: What a plan's meaning depends on; stored with the view and set again in every epoch.
 MEANING = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
 
@@ -56,6 +69,10 @@ def session_for(
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         session.conf.set(SHUFFLE_PARTITIONS, "1")
+        # What can be inferred from constraints is worked out for every filter of every plan, and was never of use here.
+        session.conf.set("spark.sql.constraintPropagation.enabled", "false")
+        skipped = session.conf.get(_EXCLUDED_RULES, None)
+        session.conf.set(_EXCLUDED_RULES, ",".join([*([skipped] if skipped else []), *_USELESS_RULES]))
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
