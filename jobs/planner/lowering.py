@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type_ddl
@@ -46,6 +46,7 @@ from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.relations import Relation
 from jobs.planner.semi_joins import pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
+from state_lib.constants import ROW_ID, VIEW_KEY, WEIGHT
 from state_lib.errors import PlanError
 
 #: Top-n queries up to this many rows keep them apart from the rest of their input.
@@ -74,6 +75,10 @@ _PASS_THROUGH = frozenset(
 )
 
 
+#: What a change set has beside a view's own columns, or its table.
+_RESERVED = frozenset({WEIGHT, ROW_ID, VIEW_KEY})
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A plan node, and the column that each Catalyst expression id became."""
@@ -87,6 +92,11 @@ class _NameSpace:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {name.lower() for name in taken}
+
+    def named(self, expression: Any) -> str:
+        """The column of something that the user has named: not as what operators call theirs, which begin with ``_``."""
+        name = str(expression.name())
+        return self.unique(f"c{name}" if name.startswith("_") else name)
 
     def unique(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -144,19 +154,28 @@ class Lowering:
         if name is not None:
             relation = self._relations[name]
             columns = (*relation.columns, *relation.hidden_columns)
-            names = {expression_id(a): str(a.name()) for a in items(plan.output())}
-            return Lowered(Scan(name, columns, relation.key, relation.append_only), names)
+            scan = Scan(name, columns, relation.key, relation.append_only)
+            return self._scanned(scan, list(items(plan.output())))
         if kind == "OneRowRelation":
             return Lowered(Values(((),), ()), {})
         if kind == "LocalRelation":
             return self._values(plan)
         raise NotIncremental("unknown-source", kind, "only sources and views of this warehouse can be read")
 
+    def _scanned(self, scan: Scan, attributes: list[Any]) -> Lowered:
+        names = {expression_id(a): str(a.name()) for a in attributes}
+        if not any(name.startswith("_") for name in names.values()):
+            return Lowered(scan, names)
+        space = _NameSpace(scan.column_names)
+        renamed = {str(a.name()): space.named(a) for a in attributes if str(a.name()).startswith("_")}
+        outputs = [NamedExpr(quoted(f.name), replace(f, name=renamed.get(f.name, f.name))) for f in scan.schema]
+        return Lowered(Project(scan, tuple(outputs)), {number: renamed.get(name, name) for number, name in names.items()})
+
     def _values(self, plan: Any) -> Lowered:
         space, names, columns = _NameSpace(), {}, []
         attributes = list(items(plan.output()))
         for attribute in attributes:
-            name = space.unique(str(attribute.name()))
+            name = space.named(attribute)
             names[expression_id(attribute)] = name
             columns.append(_field(attribute, name))
         rows = tuple(
@@ -176,7 +195,7 @@ class Lowering:
         """Project Catalyst's named expressions; where the key is needed, its lost columns go along hidden."""
         space, names, outputs = _NameSpace(), {}, []
         for expression in expressions:
-            name = space.unique(str(expression.name()))
+            name = space.named(expression)
             names[expression_id(expression)] = name
             value = expression.child() if class_name(expression) == "Alias" else expression
             outputs.append(NamedExpr(self._write.sql(value, child.names), _field(expression, name)))
@@ -234,7 +253,7 @@ class Lowering:
     def _union(self, plan: Any, need_key: bool) -> Lowered:
         attributes = list(items(plan.output()))
         space = _NameSpace()
-        names = {expression_id(a): space.unique(str(a.name())) for a in attributes}
+        names = {expression_id(a): space.named(a) for a in attributes}
         fields = [_field(a, names[expression_id(a)]) for a in attributes]
         branches = [self._lower(child, need_key=need_key) for child in items(plan.children())]
         selected = [
@@ -255,7 +274,7 @@ class Lowering:
         space = _NameSpace()
         columns, names = [], {}
         for attribute in items(plan.output()):
-            name = space.unique(str(attribute.name()))
+            name = space.named(attribute)
             names[expression_id(attribute)] = name
             columns.append(_field(attribute, name))
         projections = tuple(
@@ -268,7 +287,7 @@ class Lowering:
         space = _NameSpace(child.node.column_names)
         names, generated = dict(child.names), []
         for attribute in items(plan.generatorOutput()):
-            name = space.unique(str(attribute.name()))
+            name = space.named(attribute)
             names[expression_id(attribute)] = name
             generated.append(_field(attribute, name))
         text = self._generator(plan.generator(), child.names)
@@ -453,7 +472,7 @@ class Lowering:
         order = tuple(SortKey(inputs.column(o.child(), "_order"), *_direction(o)) for o in items(plan.orderSpec()))
         names, outputs = dict(child.names), []
         for expression in items(plan.windowExpressions()):
-            name = space.unique(str(expression.name()))
+            name = space.named(expression)
             names[expression_id(expression)] = name
             outputs.append(NamedExpr(self._write.sql(expression.child(), child.names), _field(expression, name)))
         return Lowered(Window(inputs.node(), partition, order, tuple(outputs)), names)
@@ -676,4 +695,6 @@ def _check_output_names(output: tuple[OutputColumn, ...]) -> None:
     for column in output:
         if column.name.lower() in seen:
             raise PlanError(f"the view has two columns named {column.name}; give one of them another alias")
+        if column.name.lower() in _RESERVED:
+            raise PlanError(f"the view has a column {column.name}, a name that change sets use; give it another alias")
         seen[column.name.lower()] = column.name
