@@ -129,6 +129,22 @@ class EpochInputs:
             return source.all_rows(self.spark, until, with_row_id=False)
         return found.read(self.spark, struct_of(until), within).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
+    def had_none(self, name: str, within: Within) -> bool:
+        """Whether no row that a source had as of the last epoch is within some values, as far as the log tells."""
+        since = self.since
+        if since is None or name in self.catalog.views or not self._files(name).are_rows:
+            return False
+        before, until = self._pin(since, name), self._pin(self.epoch, name)
+        gained: set[str] = set()
+        if before.version != until.version:
+            found = self._range(name, before, until)
+            if not found.only_appends:
+                return False  # rows that were deleted or updated are in none of the files of today
+            gained = {path for path, _ in found.appended}
+        # A file that was rewritten as it was counts as an old one: what it holds of today's rows does no harm.
+        old = (file for file in self._files(name).files if file.path not in gained)
+        return not any(within.may_be_in(file.lower, file.upper, within.column) for file in old)
+
     def row_count(self, name: str) -> int | None:
         """How many rows a source has as of this epoch; ``None`` where the log does not tell, and for views."""
         if name in self.catalog.views:

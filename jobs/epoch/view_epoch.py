@@ -130,6 +130,7 @@ def compute_and_commit(
         tables=tables,
         rows_now=inputs.rows_now,
         full_query=lambda node: _full_difference(inputs, node, before),
+        had_none=inputs.had_none,
         row_count=inputs.row_count,
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,

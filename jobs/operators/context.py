@@ -39,6 +39,8 @@ class EpochContext:
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     rows_now : gives a relation's rows as of this epoch with ``_weight``, at least those that are within some values.
     full_query : runs a query in full and gives its difference to what the view holds.
+    had_none : whether it is certain, without reading, that none of the rows that a relation had as of the view's last epoch
+        is within some values.
     row_count : how many rows a relation has as of this epoch; ``None`` where that is not known without reading it.
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
@@ -57,6 +59,7 @@ class EpochContext:
     tables: Mapping[PlanNode, Sequence[StateTable]]
     rows_now: Callable[[str, Within | None], DataFrame]
     full_query: Callable[[FullQuery], DataFrame | None]
+    had_none: Callable[[str, Within], bool] = lambda _name, _within: False
     row_count: Callable[[str], int | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False

@@ -61,16 +61,41 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
         case Filter():
             return rows_now(ctx, node.child, wanted_by, wanted).where(node.condition)
         case Project():
-            below = {e.output.name: e.sql for e in node.expressions}
-            names = {quoted(name): name for name in node.child.column_names}
-            renamed = [replace(w, ours=names[below[w.ours]]) for w in wanted if below[w.ours] in names]
-            rows = rows_now(ctx, node.child, wanted_by, renamed)
+            rows = rows_now(ctx, node.child, wanted_by, _below(node, wanted))
             return rows.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)
         case UnionAll():
             return reduce(DataFrame.union, (rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
         case Join():
             return _joined_now(ctx, node, wanted_by, wanted)
     raise PlanError(f"{type(node).__name__} cannot be looked up in place")
+
+
+def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> bool:
+    """Whether it is certain that no row which a node in place had as of the last epoch is one that a change set asks for.
+
+    So it is where new rows have new keys: orders that come with their lines.
+    """
+    match node:
+        case Scan():
+            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
+            return within is not None and ctx.had_none(node.relation, within)
+        case Filter():
+            return had_none(ctx, node.child, wanted_by, wanted)
+        case Project():
+            return had_none(ctx, node.child, wanted_by, _below(node, wanted))
+        case UnionAll():
+            return all(had_none(ctx, child, wanted_by, wanted) for child in node.inputs)
+        case Join():
+            sides = (node.left, node.right)
+            return any(had_none(ctx, s, wanted_by, [w for w in wanted if w.ours in s.column_names]) for s in sides)
+    return False
+
+
+def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
+    """What is wanted of a projection, as what is wanted of its input; columns that it computes are left out."""
+    below = {e.output.name: e.sql for e in node.expressions}
+    names = {quoted(name): name for name in node.child.column_names}
+    return [replace(w, ours=names[below[w.ours]]) for w in wanted if below[w.ours] in names]
 
 
 def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:

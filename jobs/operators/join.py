@@ -5,6 +5,7 @@ With X₋ a side as of the last epoch and X₊ as of this one,
     ΔL ⋈ R₋ + L₋ ⋈ ΔR + ΔL ⋈ ΔR     both sides in state tables, which hold X₋
     ΔL ⋈ R₊ + L₋ ⋈ ΔR               right side in place, where X₊ is read; likewise the left side
     ΔL ⋈ R₊ + L₊ ⋈ ΔR − ΔL ⋈ ΔR     both sides in place
+    ΔL ⋈ R₊                         where, besides, L₋ ⋈ ΔR is empty by the statistics of files; likewise L₊ ⋈ ΔR
 
 State: each side that is not looked up in place (:mod:`jobs.planner.in_place`), under its join key, in one of the three
 forms of join record state. The runs of a state table are joined unmerged: weights multiply and add up, so a record and
@@ -17,12 +18,13 @@ Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the othe
 
 from __future__ import annotations
 
+import sys
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext, columns_of
-from jobs.operators.in_place import match, match_whole
+from jobs.operators.in_place import had_none, match, match_whole
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from jobs.planner.nodes import Join
 from state_lib.constants import WEIGHT
@@ -42,15 +44,36 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         pairs = match(node, other.met_by(ctx, changed), ctx.small(changed, weighted(changed, side.weight)))
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
+    changes = [(left, left_side, right_side), (right, right_side, left_side)]
+    alone = _has_all(ctx, *changes)
+    if alone is not None:
+        return met(*alone)
     parts: list[DataFrame] = []
     if not ctx.is_backfill:
-        changes = ((left, left_side, right_side), (right, right_side, left_side))
         parts += ctx.at_once(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
     times = 1 if ctx.is_backfill else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
         pairs = match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT))
         parts.append(pairs.selectExpr(*columns, f"{'' if times > 0 else '-'}{product} AS {WEIGHT}"))
     return reduce(DataFrame.union, parts) if parts else None
+
+
+def _has_all(ctx: EpochContext, *changes: tuple[DataFrame | None, Side, Side]) -> tuple[DataFrame, Side, Side] | None:
+    """The change set that makes all pairs with the other side as it is now; ``None`` where that is not certain.
+
+    It is the one whose own side held nothing before that the other change set matches, and of two such ones the smaller.
+    """
+    if ctx.is_backfill or any(side.table is not None for _, side, _ in changes):
+        return None
+    held = [(changed, side, other, ctx.rows_of(changed)) for changed, side, other in changes if changed is not None]
+    if len(held) < len(changes):
+        return None
+    by_size = sorted(held, key=lambda h: h[3].num_rows if h[3] is not None else sys.maxsize)
+    for changed, side, other, _ in by_size:
+        (other_changed,) = (c for c, s, _, _ in held if s is other)
+        if had_none(ctx, side.node, other_changed, side.wanted):
+            return changed, side, other
+    return None
 
 
 def _matched_whole(

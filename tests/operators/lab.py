@@ -26,6 +26,7 @@ from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.mem_table import MemTable
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
+from state_lib.within import Within
 
 Row = tuple[Any, ...]
 Bag = dict[Row, int]
@@ -103,6 +104,7 @@ class Lab:
             tables=tables,
             rows_now=lambda name, _within: self._frame(name, self._rows_after(name, changes.get(name, []))),
             full_query=lambda _n: None,
+            had_none=self._had_none,
             row_count=lambda name: sum(weight for _, weight in self._rows_after(name, changes.get(name, []))),
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
@@ -131,6 +133,11 @@ class Lab:
         for row, weight in changes:
             rows[row] = rows.get(row, 0) + weight
         return [(row, weight) for row, weight in rows.items() if weight]
+
+    def _had_none(self, name: str, within: Within) -> bool:
+        """The whole truth, where statistics of files know less: no row of before has one of the values."""
+        place = [f.name for f in self.relations[name].columns].index(within.column)
+        return not {row[place] for row, n in self.bags[name].items() if n} & set(within.values)
 
     def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
         relation = self.relations[name]

@@ -115,6 +115,7 @@ class ViewLab:
             tables=tables,
             rows_now=lambda name, _within: self._rows_of(epoch, name),
             full_query=lambda _n: None,
+            had_none=lambda name, within: self.files.had_none(epoch - 1, name, within),
             # Known in every other epoch: sides are read whole in these, and for their keys in the others.
             row_count=lambda name: self.files.row_count(epoch, name) if epoch % 2 else None,
             lookup_hint="shuffle_hash",
