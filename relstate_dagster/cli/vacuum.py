@@ -29,12 +29,12 @@ def vacuum(
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
     with console.status("deleting old files"):
         for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):
-            deleted, left = (
-                (f"{done.files_deleted} files", decimal(done.bytes_deleted)),
-                (
-                    f"{done.files_left} files",
-                    decimal(done.bytes_left),
-                ),
+            table.add_row(
+                done.name,
+                f"{done.files_deleted} files",
+                decimal(done.bytes_deleted),
+                f"{done.files_left} files",
+                decimal(done.bytes_left),
+                f"{done.seconds:.1f}",
             )
-            table.add_row(done.name, *deleted, *left, f"{done.seconds:.1f}")
     output.print(table)
