@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from jobs.operators import join
 from jobs.planner.nodes import Join, walk
 from tests.epoch.scripts import Script
 
@@ -91,3 +93,37 @@ def test_a_change_that_meets_more_rows_than_the_driver_may_hold(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("[(10000,)]")
+
+
+def test_new_keys_on_both_sides_are_told_by_the_log(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[bool] = []
+    has_all = join._has_all
+
+    def watched(*args: object) -> object:
+        found = has_all(*args)  # type: ignore[arg-type]
+        alone.append(found is not None)
+        return found
+
+    monkeypatch.setattr(join, "_has_all", watched)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(
+        "CREATE TABLE o (k INT, d INT, PRIMARY KEY (k)); CREATE TABLE l (k INT, n INT, v INT, PRIMARY KEY (k, n));"
+        "INSERT INTO o SELECT id, id % 3 FROM range(20); INSERT INTO l SELECT id % 20, id, id FROM range(60);"
+        "CREATE MATERIALIZED VIEW a AS SELECT o.k, l.n, o.d, l.v FROM o JOIN l ON o.k = l.k; REFRESH"
+    )
+    for statements, one_term in (
+        # Besides, lines of an older order and of none.
+        ("INSERT INTO o VALUES (20, 1), (21, 2); INSERT INTO l VALUES (20, 0, 5), (21, 0, 6), (3, 99, 7), (31, 0, 1)", True),
+        # The order of an older line: what is new on each side meets something old on the other.
+        ("INSERT INTO o VALUES (31, 1); INSERT INTO l VALUES (21, 1, 5)", False),
+        # Rows that were replaced are in no file of today.
+        ("UPDATE o SET k = 50 WHERE k = 31; DELETE FROM l WHERE k = 31; INSERT INTO l VALUES (50, 0, 5)", False),
+        ("INSERT INTO o VALUES (60, 1), (61, 1); INSERT INTO l VALUES (62, 0, 1)", True),
+        ("UPDATE o SET d = 9 WHERE k = 60; INSERT INTO l VALUES (60, 0, 5)", True),
+    ):
+        alone.clear()
+        script.run(f"{statements}; REFRESH")
+        script.verify()
+        assert alone == [one_term], statements
