@@ -1,6 +1,6 @@
 """An archive of Spark's loaded classes, which the JVM maps at its start instead of loading and checking each of them.
 
-A run is a fresh process, so it pays for some 15,000 classes every time: a third of what starting Spark and a first small
+A run is a fresh process, so it pays for some 15,000 classes every time: three tenths of what starting Spark and a first small
 epoch take (docs/performance.md). Java keeps such an archive for one class path and one build of itself; it is named by both,
 so another Java or another Spark finds none. A JVM that cannot use it goes on without it.
 """

@@ -36,7 +36,7 @@ REFRESH;
 
 @app.command()
 def prepare() -> None:
-    """Fetch Delta's jars and archive Spark's classes: starting Spark and a first epoch then take a quarter less."""
+    """Fetch Delta's jars and archive Spark's classes: starting Spark and a first epoch then take three tenths less."""
     java = find_java()
     with console.status("fetching jars"):
         delta_jars()
