@@ -17,13 +17,14 @@ from pydantic import Field
 
 from jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
+from state_lib.constants import RETAINED_HOURS
 
 
 class MaintenanceConfig(Config):
     """What a vacuum leaves."""
 
     epochs: int | None = Field(default=None, ge=1, description="epochs of each view that stay readable; by default the last 32")
-    hours: int = Field(default=168, ge=0, description="what was replaced no longer ago than this stays as well")
+    hours: int = Field(default=RETAINED_HOURS, ge=0, description="what was replaced no longer ago than this stays as well")
 
 
 def maintenance_job(project: Project) -> JobDefinition:

@@ -8,21 +8,19 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 def quarter_hourly(job: UnresolvedAssetJobDefinition) -> ScheduleDefinition:
     """Return a schedule that runs an epoch every 15 minutes; it is off until someone turns it on."""
-    return ScheduleDefinition(
-        name="every_quarter_hour",
-        job=job,
-        cron_schedule="*/15 * * * *",
-        execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.STOPPED,
-    )
+    return _stopped("every_quarter_hour", "*/15 * * * *", job)
 
 
 def weekly(job: JobDefinition) -> ScheduleDefinition:
     """Return a schedule that maintains state on Sunday nights; it is off until someone turns it on."""
+    return _stopped("every_sunday_night", "0 3 * * 0", job)
+
+
+def _stopped(name: str, cron_schedule: str, job: JobDefinition | UnresolvedAssetJobDefinition) -> ScheduleDefinition:
     return ScheduleDefinition(
-        name="every_sunday_night",
+        name=name,
         job=job,
-        cron_schedule="0 3 * * 0",
+        cron_schedule=cron_schedule,
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.STOPPED,
     )

@@ -11,6 +11,9 @@ ROW_ID: Final = "_row_id"
 #: The hidden identity column of a published view (the encoded stream key).
 VIEW_KEY: Final = "_key"
 
+#: What a change set has besides a view's own columns, or a view's table.
+HIDDEN_COLUMNS: Final = frozenset({WEIGHT, ROW_ID, VIEW_KEY})
+
 #: Columns of every Delta state table, before its typed slots.
 TABLE_ID: Final = "table_id"
 VNODE: Final = "vnode"
@@ -24,6 +27,10 @@ STATE_WEIGHT: Final = "_state_weight"
 
 #: The vnode count of a table is a power of two, at most this (10 bits of a Serial row id).
 MAX_VNODE_COUNT: Final = 1024
+
+#: How long a file stays that a newer version has replaced. Delta's own default: nobody reads a version, or still writes one,
+#: for longer than a week.
+RETAINED_HOURS: Final = 168
 
 #: Version of the warehouse layout; a warehouse written by a newer one is refused.
 FORMAT_VERSION: Final = 1

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from pyarrow import fs
 
 from jobs.catalog.entries import CatalogState, from_rows, to_rows
 from state_lib.constants import FORMAT_VERSION
 from state_lib.errors import EpochError, WarehouseError
+from state_lib.filesystems import filesystem_of
 
 _SCHEMA = pa.schema([("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
 #: To open a table is to read its newest checkpoint and every commit since: 0.2 ms each.
@@ -32,10 +32,7 @@ class ConcurrentCatalogChange(EpochError):
 
 def _read_rows(uri: str) -> list[dict[str, str]]:
     """The rows of one small Parquet file, read in this thread: Arrow's pools have more threads than it has rows."""
-    if "://" in uri:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-    else:
-        filesystem, path = fs.LocalFileSystem(), uri
+    filesystem, path = filesystem_of(uri)
     with filesystem.open_input_file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         rows: list[dict[str, str]] = parquet.read(use_threads=False).to_pylist()
     return rows
@@ -101,7 +98,6 @@ class CatalogStore:
                 f"another run changed the catalog of this warehouse since version {state.version}; nothing was written, "
                 "run again"
             ) from error
-        written = DeltaTable(self.path)
         if expected and expected % _CHECKPOINT_EVERY == 0:
-            written.create_checkpoint()
+            DeltaTable(self.path).create_checkpoint()
         return from_rows(expected, rows)

@@ -27,7 +27,7 @@ from jobs.declare.model import (
 )
 from jobs.declare.names import check_name
 from jobs.declare.statements import Cursor, Statement, split_statements
-from state_lib.constants import ROW_ID, VIEW_KEY, WEIGHT
+from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import DeclarationError
 
 #: Clauses of other products that Spark's parser refuses, and what is said instead.
@@ -42,7 +42,7 @@ _REFUSED_VIEW_CLAUSES: Final = {
     "LOCATION": "a view lives in its warehouse; drop the clause",
 }
 #: Columns that Delta's change feed or this project adds by these names.
-_RESERVED_COLUMNS: Final = frozenset({WEIGHT, ROW_ID, VIEW_KEY, "_change_type", "_commit_version", "_commit_timestamp"})
+_RESERVED_COLUMNS: Final = HIDDEN_COLUMNS | {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
 def parse_text(text: str, path: str | None = None) -> list[Declaration]:

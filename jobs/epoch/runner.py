@@ -27,7 +27,7 @@ from jobs.epoch.publish import publish
 from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import SHUFFLE_PARTITIONS, Workload, session_for, shuffle_for_change
-from jobs.epoch.vacuum import DEFAULT_HOURS, VacuumReport, vacuum
+from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
 from jobs.functions import check_functions
@@ -41,6 +41,7 @@ from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, Pin
 from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.warehouse import Warehouse
+from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_store import StateStore
 
@@ -374,7 +375,7 @@ class EpochRunner:
                     yield compact_view(self._session(view, Workload.FULL), self._warehouse, state, view)
 
     def vacuum(
-        self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = DEFAULT_HOURS
+        self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS
     ) -> Iterator[VacuumReport]:
         """Delete the files of views, state and catalog that no retained epoch needs; see :func:`jobs.epoch.vacuum.vacuum`.
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -20,10 +21,10 @@ from pyspark.sql import SparkSession
 from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.epoch.sessions import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
+from state_lib.constants import RETAINED_HOURS
 from state_lib.delta_layout import table_reference
+from state_lib.filesystems import filesystem_of
 
-#: Delta's own default: nobody reads a version, or still writes one, for longer than that.
-DEFAULT_HOURS = 168
 _SECONDS_PER_HOUR = 3600
 #: Commits that VACUUM makes: of what it is about to do, and of what it has done.
 _OF_VACUUM = frozenset({"VACUUM START", "VACUUM END"})
@@ -52,6 +53,11 @@ class _Stored:
         return _Stored(self.files + other.files, self.bytes + other.bytes)
 
 
+_NOTHING = _Stored(0, 0)
+#: What was there before, and after.
+_Vacuumed: TypeAlias = tuple[_Stored, _Stored]
+
+
 def vacuum(
     session: SparkSession,
     warehouse: Warehouse,
@@ -59,7 +65,7 @@ def vacuum(
     views: Sequence[str],
     *,
     epochs: int | None = None,
-    hours: int = DEFAULT_HOURS,
+    hours: int = RETAINED_HOURS,
 ) -> Iterator[VacuumReport]:
     """Delete what no retained epoch needs, view by view; then what the catalog no longer needs.
 
@@ -76,17 +82,15 @@ def vacuum(
         started = time.perf_counter()
         view = state.views[name]
         versions = [state.epochs[e].versions[name] for e in _retained(state, view, epochs)]
-        state_path, view_path = warehouse.state_path(view), warehouse.view_path(name)
-        generations, _ = state_path.rsplit("/", 1)
-        before = _stored(generations) + _stored(view_path)
-        _delete_other_generations(generations, view)
-        _vacuum_table(session, state_path, [v.state_version for v in versions], hours)
-        _vacuum_table(session, view_path, [v.view_version for v in versions], hours)
-        yield _report(name, before, _stored(generations) + _stored(view_path), started)
+        state_path = warehouse.state_path(view)
+        done = [
+            _delete_other_generations(state_path),
+            _vacuum_table(session, state_path, [v.state_version for v in versions], hours),
+            _vacuum_table(session, warehouse.view_path(name), [v.view_version for v in versions], hours),
+        ]
+        yield _report(name, done, started)
     started = time.perf_counter()
-    before = _stored(warehouse.catalog.path)
-    _vacuum_table(session, warehouse.catalog.path, [], hours)
-    yield _report("catalog", before, _stored(warehouse.catalog.path), started)
+    yield _report("catalog", [_vacuum_table(session, warehouse.catalog.path, [], hours)], started)
 
 
 def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[int]:
@@ -99,36 +103,43 @@ def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[
     return sorted(e for e in wanted if view.name in state.epochs[e].versions)
 
 
-def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | None], hours: int) -> None:
+def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | None], hours: int) -> _Vacuumed:
+    """Delete the files of a Delta table that none of some versions, nor the newest one, needs."""
     try:
         table = DeltaTable(path)
     except TableNotFoundError:
-        return  # a view before its backfill
-    if _stored(path).files <= len(table.file_uris()):
-        return  # every file is of the newest version: no job
+        return _NOTHING, _NOTHING  # a view before its backfill
+    before = _stored(path)
+    if before.files <= len(table.file_uris()):
+        return before, before  # every file is of the newest version: no job
     oldest = min((v for v in versions if v is not None), default=table.version())
     if oldest < table.version():
         later = [entry for entry in table.history() if int(entry["version"]) > oldest]
         if len(later) < table.version() - oldest:
-            return  # a part of the log is cleaned up already, so nobody knows what that version needs
+            return before, before  # a part of the log is cleaned up already, so nobody knows what that version needs
         # The first of these commits, but for those of VACUUM itself, can have removed a file of the oldest retained version.
         first = min((float(e["timestamp"]) / 1000 for e in later if e["operation"] not in _OF_VACUUM), default=None)
         if first is not None:
             # Delta rounds to hours, so the next full one.
             hours = max(hours, math.ceil((time.time() - first) / _SECONDS_PER_HOUR))
     session.sql(f"VACUUM {table_reference(path)} RETAIN {hours} HOURS").collect()
+    return before, _stored(path)
 
 
-def _delete_other_generations(path: str, view: ViewEntry) -> None:
-    """Delete the state of before a full refresh: its epochs went with it."""
-    filesystem, root = _filesystem(path)
+def _delete_other_generations(state_path: str) -> _Vacuumed:
+    """Delete the state of before a full refresh, beside that of now: its epochs went with it."""
+    generations, current = state_path.rsplit("/", 1)
+    filesystem, root = filesystem_of(generations)
+    deleted = _NOTHING
     for found in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        if found.type is fs.FileType.Directory and found.base_name != f"g{view.generation}":
+        if found.type is fs.FileType.Directory and found.base_name != current:
+            deleted += _stored(f"{generations}/{found.base_name}")
             filesystem.delete_dir(found.path)
+    return deleted, _NOTHING
 
 
 def _stored(path: str) -> _Stored:
-    filesystem, root = _filesystem(path)
+    filesystem, root = filesystem_of(path)
     found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
     # Files with a dot in front are checksums that Spark puts beside what it writes to a local disk.
     files = [f for f in found if f.type is fs.FileType.File and not f.base_name.startswith(".")]
@@ -136,14 +147,9 @@ def _stored(path: str) -> _Stored:
     return _Stored(len(data), sum(data))
 
 
-def _filesystem(path: str) -> tuple[fs.FileSystem, str]:
-    if "://" in path:
-        filesystem, root = fs.FileSystem.from_uri(path)
-        return filesystem, root
-    return fs.LocalFileSystem(), path
-
-
-def _report(name: str, before: _Stored, after: _Stored, started: float) -> VacuumReport:
+def _report(name: str, done: Sequence[_Vacuumed], started: float) -> VacuumReport:
+    before = sum((b for b, _ in done), _NOTHING)
+    after = sum((a for _, a in done), _NOTHING)
     return VacuumReport(
         name,
         before.files - after.files,

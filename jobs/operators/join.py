@@ -18,7 +18,7 @@ Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the othe
 
 from __future__ import annotations
 
-import sys
+import math
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame
@@ -44,12 +44,12 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         pairs = match(node, other.met_by(ctx, changed), ctx.small(changed, weighted(changed, side.weight)))
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
-    changes = [(left, left_side, right_side), (right, right_side, left_side)]
-    alone = _has_all(ctx, *changes)
+    alone = _has_all(ctx, left, right, left_side, right_side)
     if alone is not None:
         return met(*alone)
     parts: list[DataFrame] = []
     if not ctx.is_backfill:
+        changes = ((left, left_side, right_side), (right, right_side, left_side))
         parts += ctx.at_once(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
     times = 1 if ctx.is_backfill else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
@@ -58,22 +58,28 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     return reduce(DataFrame.union, parts) if parts else None
 
 
-def _has_all(ctx: EpochContext, *changes: tuple[DataFrame | None, Side, Side]) -> tuple[DataFrame, Side, Side] | None:
-    """The change set that makes all pairs with the other side as it is now; ``None`` where that is not certain.
+def _has_all(
+    ctx: EpochContext, left: DataFrame | None, right: DataFrame | None, left_side: Side, right_side: Side
+) -> tuple[DataFrame, Side, Side] | None:
+    """The change set that makes all pairs, its side, and the other side, which it meets as it is now; ``None`` if uncertain.
 
     It is the one whose own side held nothing before that the other change set matches, and of two such ones the smaller.
     """
-    if ctx.is_backfill or any(side.table is not None for _, side, _ in changes):
+    in_place = left_side.table is None and right_side.table is None
+    if left is None or right is None or not in_place or ctx.is_backfill:
         return None
-    held = [(changed, side, other, ctx.rows_of(changed)) for changed, side, other in changes if changed is not None]
-    if len(held) < len(changes):
-        return None
-    by_size = sorted(held, key=lambda h: h[3].num_rows if h[3] is not None else sys.maxsize)
-    for changed, side, other, _ in by_size:
-        (other_changed,) = (c for c, s, _, _ in held if s is other)
-        if had_none(ctx, side.node, other_changed, side.wanted):
+    both = [(left, left_side, right, right_side), (right, right_side, left, left_side)]
+    both.sort(key=lambda ways: _rows_held(ctx, ways[0]))
+    for changed, side, met, other in both:
+        if had_none(ctx, side.node, met, side.wanted):
             return changed, side, other
     return None
+
+
+def _rows_held(ctx: EpochContext, changed: DataFrame) -> float:
+    """How many rows a shared change set has; one that the driver could not hold has more than any other."""
+    rows = ctx.rows_of(changed)
+    return math.inf if rows is None else rows.num_rows
 
 
 def _matched_whole(

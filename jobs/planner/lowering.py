@@ -46,7 +46,7 @@ from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.relations import Relation
 from jobs.planner.semi_joins import pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
-from state_lib.constants import ROW_ID, VIEW_KEY, WEIGHT
+from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
 
 #: Top-n queries up to this many rows keep them apart from the rest of their input.
@@ -73,10 +73,6 @@ _PASS_THROUGH = frozenset(
         "Subquery",
     }
 )
-
-
-#: What a change set has beside a view's own columns, or its table.
-_RESERVED = frozenset({WEIGHT, ROW_ID, VIEW_KEY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -695,6 +691,6 @@ def _check_output_names(output: tuple[OutputColumn, ...]) -> None:
     for column in output:
         if column.name.lower() in seen:
             raise PlanError(f"the view has two columns named {column.name}; give one of them another alias")
-        if column.name.lower() in _RESERVED:
+        if column.name.lower() in HIDDEN_COLUMNS:
             raise PlanError(f"the view has a column {column.name}, a name that change sets use; give it another alias")
         seen[column.name.lower()] = column.name

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -17,6 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from state_lib.errors import SourceError
+from state_lib.filesystems import filesystem_of
 
 Action = dict[str, Any]
 
@@ -90,10 +90,7 @@ class DeltaLog:
 
     @cached_property
     def _filesystem(self) -> tuple[fs.FileSystem, str]:
-        if "://" in self.path or self.path.startswith("file:"):
-            filesystem, root = fs.FileSystem.from_uri(self.path)
-            return filesystem, root
-        return fs.LocalFileSystem(), str(Path(self.path).absolute())
+        return filesystem_of(self.path)
 
     def _commit_path(self, version: int) -> str:
         return f"{self._filesystem[1]}/_delta_log/{version:020d}.json"

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyarrow import fs
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
 from state_lib.delta_files import DataFile, data_files
+from state_lib.filesystems import filesystem_of
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
 SEARCHED_ROWS: Final = 1_000_000
@@ -133,8 +133,7 @@ def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table
 
 def _read(table: str, path: str, columns: list[str]) -> pa.Table:
     """Some columns of one file, text as plain strings whatever the writer noted."""
-    full = full_path(table, path)
-    filesystem, inside = fs.FileSystem.from_uri(full) if "://" in full else (fs.LocalFileSystem(), full)
+    filesystem, inside = filesystem_of(full_path(table, path))
     with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         rows = parquet.read(columns=columns, use_threads=False)
     fields = [f.with_type(_plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]

@@ -87,7 +87,7 @@ def _jars() -> Finding:
 def _class_archive() -> Finding:
     try:
         archive = class_archive(find_java())
-    except (EnvironmentProblem, ImportError):
+    except EnvironmentProblem:
         return Finding("archive of classes", "none")
     if archive.is_file():
         return Finding("archive of classes", str(archive))

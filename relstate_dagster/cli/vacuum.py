@@ -10,6 +10,7 @@ from rich.table import Table
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
+from state_lib.constants import RETAINED_HOURS
 
 
 @app.command()
@@ -22,7 +23,7 @@ def vacuum(
     ] = None,
     hours: Annotated[
         int, typer.Option("--hours", min=0, help="What was replaced no longer ago than this stays as well.")
-    ] = 168,
+    ] = RETAINED_HOURS,
 ) -> None:
     """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
     _, _, runner = open_project(location(project, warehouse), start_spark())

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from jobs.epoch.runner import EpochRunner
 from jobs.instants import Clock, utc_now
 from jobs.script import Result, ScriptSession
 from jobs.warehouse import Warehouse
@@ -45,3 +46,11 @@ class Script:
     def verify(self) -> None:
         """Every view equals its query run in full."""
         self.run("VERIFY")
+
+
+def run_ahead(script: Script, runner: EpochRunner, view: str, epochs: int) -> None:
+    """Epochs of one view alone over updates of ``t (k, v)``, its state compacted after each: views over it stay behind."""
+    for n in range(epochs):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k % {epochs} = {n}")
+        list(runner.run([view]))
+        list(runner.compact([view]))

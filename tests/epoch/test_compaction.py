@@ -16,7 +16,7 @@ from state_lib.compaction import merge_small_runs, rewrite_tables
 from state_lib.constants import TABLE_ID
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
-from tests.epoch.scripts import Script
+from tests.epoch.scripts import Script, run_ahead
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -115,10 +115,7 @@ def test_a_view_that_lags_behind_still_finds_the_change_log(spark: SparkSession,
     script.run(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     runner = EpochRunner(spark, warehouse)
-    for n in range(3):
-        script.run(f"UPDATE t SET v = v + 1 WHERE k % 3 = {n}")
-        list(runner.run(["a"]))
-        list(runner.compact(["a"]))
+    run_ahead(script, runner, "a", epochs=3)
     assert warehouse.read().views["b"].last_epoch < warehouse.read().views["a"].last_epoch
     list(runner.run())
     script.verify()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.operators import join
 from jobs.planner.nodes import Join, walk
 from tests.epoch.scripts import Script
+from tests.operators.watching import watch_joins
 
 _SETUP = """
 CREATE TABLE item (k INT, g INT, `a-name` STRING, PRIMARY KEY (k)) USING delta PARTITIONED BY (g)
@@ -98,15 +98,7 @@ def test_a_change_that_meets_more_rows_than_the_driver_may_hold(tmp_path: Path) 
 def test_new_keys_on_both_sides_are_told_by_the_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone: list[bool] = []
-    has_all = join._has_all
-
-    def watched(*args: object) -> object:
-        found = has_all(*args)  # type: ignore[arg-type]
-        alone.append(found is not None)
-        return found
-
-    monkeypatch.setattr(join, "_has_all", watched)
+    alone = watch_joins(monkeypatch)
     script = Script(spark, tmp_path / "warehouse")
     script.run(
         "CREATE TABLE o (k INT, d INT, PRIMARY KEY (k)); CREATE TABLE l (k INT, n INT, v INT, PRIMARY KEY (k, n));"

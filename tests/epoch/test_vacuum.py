@@ -12,7 +12,7 @@ from jobs.epoch.runner import EpochRunner
 from jobs.locking import run_lock
 from jobs.warehouse import Warehouse
 from state_lib.errors import EpochError
-from tests.epoch.scripts import Script
+from tests.epoch.scripts import Script, run_ahead
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -85,10 +85,7 @@ def test_a_view_that_lags_behind_finds_what_it_goes_on_from(spark: SparkSession,
     script.run(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     runner = EpochRunner(spark, warehouse)
-    for n in range(2):
-        script.run(f"UPDATE t SET v = v + 1 WHERE k % 2 = {n}")
-        list(runner.run(["a"]))
-        list(runner.compact(["a"]))
+    run_ahead(script, runner, "a", epochs=2)
     list(runner.vacuum(["a"], epochs=1, hours=0))
     assert warehouse.read().views["b"].last_epoch < warehouse.read().views["a"].last_epoch
     list(runner.run())

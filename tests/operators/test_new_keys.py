@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.operators import join
 from tests.operators.lab import Lab
+from tests.operators.watching import watch_joins
 
 _T1, _T2, _T7, _T9 = ((k, g, "s", Decimal(k)) for k, g in ((1, 1), (2, 2), (7, 1), (9, 9)))
 _BEFORE = {"t": [(_T1, 1), (_T2, 1)], "r": [((1, 1, 10), 1), ((2, 2, 20), 1)]}
@@ -32,15 +32,7 @@ _EPOCHS = (
 
 @pytest.mark.parametrize("query", _QUERIES)
 def test_new_and_old_keys(spark: SparkSession, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone: list[bool] = []
-    has_all = join._has_all
-
-    def watched(*args: object) -> object:
-        found = has_all(*args)  # type: ignore[arg-type]
-        alone.append(found is not None)
-        return found
-
-    monkeypatch.setattr(join, "_has_all", watched)
+    alone = watch_joins(monkeypatch)
     with Lab(spark, _QUERIES[query]) as lab:
         lab.step(_BEFORE)
         lab.check()

@@ -1,0 +1,21 @@
+"""Looking on while operators choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.operators import join
+
+
+def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A list that grows: for each inner join of an epoch, whether one change set was found to make all of its pairs."""
+    alone: list[bool] = []
+    has_all = join._has_all
+
+    def watched(*args: object) -> object:
+        found = has_all(*args)  # type: ignore[arg-type]
+        alone.append(found is not None)
+        return found
+
+    monkeypatch.setattr(join, "_has_all", watched)
+    return alone
