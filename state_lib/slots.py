@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from state_lib.errors import PlanError
-from state_lib.row_encoding import parse_type, to_ddl
+from state_lib.row_encoding import parse_type, to_ddl, with_unique_fields
 from state_lib.row_encoding.spark_codec import interval_as_integer, quoted
 from state_lib.table_schema import StateTableSchema
 
@@ -159,25 +159,7 @@ def _stored_type(ddl: str, where: str) -> str | None:
     if isinstance(data_type, T.DayTimeIntervalType):
         return "bigint"
     _check_nested(data_type, where, nested=False)
-    return to_ddl(_with_unique_fields(data_type))
-
-
-def _with_unique_fields(data_type: T.DataType) -> T.DataType:
-    """A type whose structs have field names that Delta takes: ``struct(a, a)`` is a value in Spark, but no column in Delta."""
-    if isinstance(data_type, T.ArrayType):
-        return T.ArrayType(_with_unique_fields(data_type.elementType), data_type.containsNull)
-    if isinstance(data_type, T.MapType):
-        key, value = _with_unique_fields(data_type.keyType), _with_unique_fields(data_type.valueType)
-        return T.MapType(key, value, data_type.valueContainsNull)
-    if not isinstance(data_type, T.StructType):
-        return data_type
-    names = [field.name.lower() for field in data_type.fields]
-    unique = len(set(names)) == len(names)
-    fields = [
-        T.StructField(f.name if unique else f"_{n}", _with_unique_fields(f.dataType), f.nullable)
-        for n, f in enumerate(data_type.fields)
-    ]
-    return T.StructType(fields)
+    return to_ddl(with_unique_fields(data_type))
 
 
 def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:

@@ -4,7 +4,7 @@ Two implementations of one byte layout (:mod:`state_lib.row_encoding.layout`): S
 a pure-Python twin for single rows and for decoding. Golden bytes and property tests bind the two.
 """
 
-from state_lib.row_encoding.ddl import parse_type, to_ddl
+from state_lib.row_encoding.ddl import parse_type, to_ddl, with_unique_fields
 from state_lib.row_encoding.layout import EncodedPart, encoded_parts
 from state_lib.row_encoding.python_codec import decode_row, encode_row, normalise
 from state_lib.row_encoding.spark_codec import encode_columns, encode_key, encode_storage_key
@@ -20,4 +20,5 @@ __all__ = [
     "normalise",
     "parse_type",
     "to_ddl",
+    "with_unique_fields",
 ]

@@ -205,3 +205,25 @@ class _Parser:
         if family is not end_family or start_field > end_field:
             raise self.error()
         return family(start_field, end_field)
+
+
+def with_unique_fields(data_type: T.DataType) -> T.DataType:
+    """A type whose structs have field names that Delta takes: ``struct(a, a)`` is a value in Spark, but no column in Delta."""
+    if isinstance(data_type, T.ArrayType):
+        return T.ArrayType(with_unique_fields(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, T.MapType):
+        key, value = with_unique_fields(data_type.keyType), with_unique_fields(data_type.valueType)
+        return T.MapType(key, value, data_type.valueContainsNull)
+    return unique_struct(data_type) if isinstance(data_type, T.StructType) else data_type
+
+
+def unique_struct(data_type: T.StructType) -> T.StructType:
+    """The struct of :func:`with_unique_fields`: its fields are numbered if two of them have one name."""
+    names = [field.name.lower() for field in data_type.fields]
+    unique = len(set(names)) == len(names)
+    return T.StructType(
+        [
+            T.StructField(f.name if unique else f"_{n}", with_unique_fields(f.dataType), f.nullable)
+            for n, f in enumerate(data_type.fields)
+        ]
+    )

@@ -8,14 +8,14 @@ text, and one ``unhex`` makes bytes of them. Strings in ascending order need no 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.row_encoding.ddl import parse_type
+from state_lib.row_encoding.ddl import parse_type, unique_struct
 from state_lib.row_encoding.layout import (
     DOUBLE,
     FLOAT,
@@ -143,13 +143,21 @@ def _payload_hex(column: Column, data_type: T.DataType) -> Column:
     if isinstance(data_type, T.BooleanType):
         return F.when(column, "01").when(~column, "00")
     if isinstance(data_type, T.StructType):
-        fields = [_nullable_hex(column.getField(f.name), f.dataType) for f in data_type.fields]
+        fields = [_nullable_hex(value, field_type) for value, field_type in _fields(column, data_type)]
         return F.concat(*fields) if fields else F.lit("")
     if isinstance(data_type, T.ArrayType):
         element = data_type.elementType
         elements = F.transform(column, lambda x: F.concat(F.lit("01"), _nullable_hex(x, element)))
         return F.concat(F.array_join(elements, ""), F.lit("00"))
     return F.hex(_terminated(column))
+
+
+def _fields(column: Column, data_type: T.StructType) -> Iterator[tuple[Column, T.DataType]]:
+    """A struct's fields and their types; those of ``struct(k, k)`` cannot be asked for by their names."""
+    unique = unique_struct(data_type)
+    named = column if unique == data_type else column.cast(unique)
+    for field in unique.fields:
+        yield named.getField(field.name), field.dataType
 
 
 def _terminated(column: Column) -> Column:

@@ -50,6 +50,7 @@ QUERIES = {
     "sums of all digits": "SELECT g, sum(CAST(v / 3 AS DECIMAL(38,12))) AS a, sum(CAST(v / 7 AS DECIMAL(38,20))) AS b, "
     "avg(CAST(v / 3 AS DECIMAL(38,12))) AS c FROM t GROUP BY g",
     "structs with fields of one name": "SELECT g, max_by(k, struct(v, v, k)) AS m FROM t GROUP BY g",
+    "keys with fields of one name": "SELECT max(struct(k, k)) AS m, struct(g, g) AS g FROM t GROUP BY struct(g, g)",
     "extremes of structs": "SELECT g, max(struct(v, k)).k AS m FROM t GROUP BY g",
     "outer generator": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
     "generator with positions": "SELECT k, p, e FROM t LATERAL VIEW posexplode(array(g, k)) x AS p, e",
