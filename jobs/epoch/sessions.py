@@ -69,7 +69,8 @@ def session_for(
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         session.conf.set(SHUFFLE_PARTITIONS, "1")
-        # What can be inferred from constraints is worked out for every filter of every plan, and was never of use here.
+        # What it infers (IS NOT NULL, for the most part) joins find out themselves, and to infer it costs an epoch up to a
+        # seventh of its time.
         session.conf.set("spark.sql.constraintPropagation.enabled", "false")
         skipped = session.conf.get(_EXCLUDED_RULES, None)
         session.conf.set(_EXCLUDED_RULES, ",".join([*([skipped] if skipped else []), *_USELESS_RULES]))

@@ -9,8 +9,11 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.epoch.sessions import Workload, meaning_of, session_for
 from jobs.epoch.verify import bag_difference
@@ -24,6 +27,7 @@ from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.mem_table import MemTable
+from state_lib.row_encoding import parse_type
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
 from state_lib.within import Within
@@ -42,6 +46,11 @@ RELATIONS = {
     "m": Relation("m", (Field("g", "int"), Field("s", "string"))),
     "e": Relation("e", (Field("g", "int"), Field("s", "string")), (ROW_ID,), True, (Field(ROW_ID, "bigint", False),)),
 }
+
+
+def _told(rows: DataFrame) -> list[str]:
+    """A bag's rows as texts, sorted."""
+    return sorted(map(repr, rows.collect()))
 
 
 def decimal(value: int | None) -> Decimal | None:
@@ -142,8 +151,12 @@ class Lab:
     def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
         relation = self.relations[name]
         fields = [*relation.columns, *relation.hidden_columns]
-        schema = ", ".join(f"`{f.name}` {f.data_type}" for f in fields)
-        return self._session.createDataFrame([(*row, w) for row, w in rows], f"{schema}, `{WEIGHT}` bigint")
+        types = [*(parse_type(f.data_type) for f in fields), T.LongType()]
+        schema = T.StructType([T.StructField(n, t) for n, t in zip([*(f.name for f in fields), WEIGHT], types, strict=True)])
+        # As an Arrow table the rows are part of the plan, like the change sets of small epochs, and no job of their own.
+        values = [[*row, weight] for row, weight in rows]
+        columns = [pa.array([row[n] for row in values], field.type) for n, field in enumerate(to_arrow_schema(schema))]
+        return self._session.createDataFrame(pa.Table.from_arrays(columns, schema=to_arrow_schema(schema)), schema)
 
     def view(self) -> DataFrame:
         """The view's merged rows as its reader sees them, duplicates as often as they occur."""
@@ -163,7 +176,11 @@ class Lab:
     def check(self) -> None:
         """View = query, as bags, both ways."""
         names = [o.name for o in self.plan.output]
-        missing, unexpected = bag_difference(self.expected().toDF(*names), self.view().toDF(*names))
+        expected, view = self.expected().toDF(*names), self.view().toDF(*names)
+        # The driver finds small bags alike sooner than a job does; what it finds different, it is not asked to judge.
+        if _told(expected) == _told(view):
+            return
+        missing, unexpected = bag_difference(expected, view)
         if missing or unexpected:
             raise AssertionError(
                 f"epoch {self.epoch}: {missing} rows missing, {unexpected} unexpected\nquery: {self.query}\n"
