@@ -158,11 +158,11 @@ def _stored_type(ddl: str, where: str) -> str | None:
         return "int"
     if isinstance(data_type, T.DayTimeIntervalType):
         return "bigint"
-    _check_nested(data_type, where, nested=False)
+    check_nested(data_type, where, nested=False)
     return to_ddl(with_unique_fields(data_type))
 
 
-def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:
+def check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:
     """Refuse, within a struct, array or map, what only a top-level column can be stored as."""
     if isinstance(data_type, T.StructType):
         inner = [field.dataType for field in data_type.fields]
@@ -177,7 +177,7 @@ def _check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> 
     if nested and isinstance(data_type, (*_INTERVALS, T.NullType)):
         raise PlanError(f"{where}: Delta cannot store {data_type.simpleString()} within another type; cast it")
     for part in inner:
-        _check_nested(part, where)
+        check_nested(part, where)
 
 
 def _token(ddl: str) -> str:

@@ -105,7 +105,7 @@ def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str
     if call.function == "count":
         value = f"coalesce({value}, 0L)"
     elif not node.group and tables.strategy(position) is CallStrategy.MATERIALIZED_INPUT:
-        value = aggregate_input.or_empty_result(call, value)
+        value = aggregate_input.global_result(position, version)
     return f"CAST({value} AS {call.output.data_type})"
 
 

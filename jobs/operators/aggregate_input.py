@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.operators.materialized_input import old_and_new
-from jobs.planner.nodes import AggCall, Aggregate
+from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import CallStrategy
 
 _VERSION = "_version"
+_OVER_NOTHING = "_over_nothing"
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
@@ -30,16 +31,16 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
     computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
     measures = {f"_{v}_{p}": f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
+    if not node.group:
+        # Not always NULL: an empty array, an empty sketch, 0.
+        nothing = {f"{_OVER_NOTHING}_{position}": call.sql for position, call in calls.items()}
+        over_nothing = versions.where("false").agg(*(F.expr(f"{sql} AS {name}") for name, sql in nothing.items()))
+        frames.add(over_nothing, {name: only(name) for name in nothing})
+        measures |= {f"_has_{v}": f"IF({_VERSION} = '{v}', true, NULL)" for v in ("old", "new")}
     picked = computed.selectExpr(*columns_of(node.group), *(f"{sql} AS {name}" for name, sql in measures.items()))
     frames.add(picked, {name: only(name) for name in measures})
 
 
-def or_empty_result(call: AggCall, value: str) -> str:
-    """What a global aggregate gives over no rows: an empty array for the collecting calls, else NULL."""
-    if call.output.data_type.upper().startswith("ARRAY") and call.function in (
-        "collect_list",
-        "collect_set",
-        "array_agg",
-    ):
-        return f"coalesce({value}, CAST(array() AS {call.output.data_type}))"
-    return value
+def global_result(position: int, version: str) -> str:
+    """The value of a global aggregate's call: what Spark gives over no rows, where a version has none."""
+    return f"IF(_has_{version}, _{version}_{position}, {_OVER_NOTHING}_{position})"

@@ -17,7 +17,7 @@ from pyspark.util import inheritable_thread_target
 
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
-from state_lib.collected import collected
+from state_lib.collected import collected, nullable_within
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
@@ -81,7 +81,8 @@ class EpochContext:
         if known is not None:
             return known[1]
         if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
-            rows = collected(df)
+            whole = nullable_within(df)
+            rows = collected(whole)
             if rows is None:
                 # The tasks of a shuffle were reckoned from what changed, which has met far more.
                 if self.most_partitions is not None:
@@ -89,7 +90,7 @@ class EpochContext:
                 shared = df.localCheckpoint(eager=False)
                 self._large.add(id(shared))
             else:
-                shared = self.spark.createDataFrame(rows, df.schema)
+                shared = self.spark.createDataFrame(rows, whole.schema)
                 self._rows[id(shared)] = rows
         else:
             shared = df.localCheckpoint(eager=False)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
 from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type_ddl
 from jobs.planner.expressions import (
     ExpressionWriter,
     NotIncremental,
-    check_deterministic,
     conjuncts,
     expression_id,
-    is_python_aggregate,
     references,
     scalar_subqueries,
 )
 from jobs.planner.in_place import with_sides_in_place
+from jobs.planner.input_columns import InputColumns
+from jobs.planner.lowered import Lowered, NameSpace
 from jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -73,34 +74,6 @@ _PASS_THROUGH = frozenset(
         "Subquery",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A plan node, and the column that each Catalyst expression id became."""
-
-    node: PlanNode
-    names: Mapping[int, str]
-
-
-class _NameSpace:
-    """Hands out column names that are unique within one node."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.lower() for name in taken}
-
-    def named(self, expression: Any) -> str:
-        """The column of something that the user has named: not as what operators call theirs, which begin with ``_``."""
-        name = str(expression.name())
-        return self.unique(f"c{name}" if name.startswith("_") else name)
-
-    def unique(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name.lower() in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name.lower())
-        return name
 
 
 class Lowering:
@@ -162,13 +135,13 @@ class Lowering:
         names = {expression_id(a): str(a.name()) for a in attributes}
         if not any(name.startswith("_") for name in names.values()):
             return Lowered(scan, names)
-        space = _NameSpace(scan.column_names)
+        space = NameSpace(scan.column_names)
         renamed = {str(a.name()): space.named(a) for a in attributes if str(a.name()).startswith("_")}
         outputs = [NamedExpr(quoted(f.name), replace(f, name=renamed.get(f.name, f.name))) for f in scan.schema]
         return Lowered(Project(scan, tuple(outputs)), {number: renamed.get(name, name) for number, name in names.items()})
 
     def _values(self, plan: Any) -> Lowered:
-        space, names, columns = _NameSpace(), {}, []
+        space, names, columns = NameSpace(), {}, []
         attributes = list(items(plan.output()))
         for attribute in attributes:
             name = space.named(attribute)
@@ -189,7 +162,7 @@ class Lowering:
 
     def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
         """Project Catalyst's named expressions; where the key is needed, its lost columns go along hidden."""
-        space, names, outputs = _NameSpace(), {}, []
+        space, names, outputs = NameSpace(), {}, []
         for expression in expressions:
             name = space.named(expression)
             names[expression_id(expression)] = name
@@ -224,7 +197,7 @@ class Lowering:
 
     def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
         """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""
-        inputs = _AggregateInput(self._write, child, keep_all=True)
+        inputs = InputColumns(self._write, child, keep_all=True)
         bounds = [
             TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
         ]
@@ -240,7 +213,7 @@ class Lowering:
                     continue
                 inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
                 value = inner.names[expression_id(subquery.plan().output().apply(0))]
-                name = _NameSpace(node.column_names).unique("_subquery")
+                name = NameSpace(node.column_names).unique("_subquery")
                 # A global aggregate always gives its row, but a filter above it (HAVING) may take the row away.
                 node = Join(node, _one_row(inner.node, value, name), "left outer", ())
                 names[number] = name
@@ -248,7 +221,7 @@ class Lowering:
 
     def _union(self, plan: Any, need_key: bool) -> Lowered:
         attributes = list(items(plan.output()))
-        space = _NameSpace()
+        space = NameSpace()
         names = {expression_id(a): space.named(a) for a in attributes}
         fields = [_field(a, names[expression_id(a)]) for a in attributes]
         branches = [self._lower(child, need_key=need_key) for child in items(plan.children())]
@@ -267,7 +240,7 @@ class Lowering:
 
     def _expand(self, plan: Any, need_key: bool) -> Lowered:
         child = self._lower(plan.child(), need_key=False)
-        space = _NameSpace()
+        space = NameSpace()
         columns, names = [], {}
         for attribute in items(plan.output()):
             name = space.named(attribute)
@@ -280,7 +253,7 @@ class Lowering:
 
     def _generate(self, plan: Any, need_key: bool) -> Lowered:
         child = self._lower(plan.child(), need_key=False)
-        space = _NameSpace(child.node.column_names)
+        space = NameSpace(child.node.column_names)
         names, generated = dict(child.names), []
         for attribute in items(plan.generatorOutput()):
             name = space.named(attribute)
@@ -332,7 +305,7 @@ class Lowering:
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
         exists = None
         if join_type == "existence":
-            exists = _NameSpace(left.node.column_names).unique("_exists")
+            exists = NameSpace(left.node.column_names).unique("_exists")
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
@@ -345,7 +318,7 @@ class Lowering:
         left_with_key, right_with_key, keys, _ = self._split_condition(left, right, [equality])
         if not keys:
             return None
-        taken = _NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
+        taken = NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
         kept = not_in(left_with_key.node, right_with_key.node, keys[0], taken.unique("_any_null"))
         return Lowered(kept, dict(left.names))
 
@@ -354,7 +327,7 @@ class Lowering:
     ) -> tuple[Lowered, Lowered, list[JoinKey], list[Any]]:
         keys: list[JoinKey] = []
         rest: list[Any] = []
-        taken = _NameSpace((*left.node.column_names, *right.node.column_names))
+        taken = NameSpace((*left.node.column_names, *right.node.column_names))
         for part in parts:
             kind = class_name(part)
             sides = None
@@ -374,7 +347,7 @@ class Lowering:
                 keys.append(key)
         return left, right, keys, rest
 
-    def _as_column(self, side: Lowered, expression: Any, taken: _NameSpace) -> tuple[Lowered, str]:
+    def _as_column(self, side: Lowered, expression: Any, taken: NameSpace) -> tuple[Lowered, str]:
         """The column of a side that holds a key expression; computed below the join where it is not one already."""
         if class_name(expression) == "AttributeReference":
             return side, side.names[expression_id(expression)]
@@ -395,10 +368,10 @@ class Lowering:
             raise NotIncremental("aggregate", "Aggregate", "Spark cannot split it into groups and calls")
         parts = pattern.get()
         grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
-        _check_python_aggregates(grouping, calls)
+        check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
         child = self._with_subqueries(child, [*grouping, *calls])
-        inputs = _AggregateInput(self._write, child)
+        inputs = InputColumns(self._write, child)
         names: dict[int, str] = {}
         group = []
         for expression in grouping:
@@ -408,62 +381,22 @@ class Lowering:
             names[expression_id(expression)] = column
             if column not in group:
                 group.append(column)
-        agg_calls: list[AggCall] = []
-        by_text: dict[str, str] = {}
+        computed = AggregateCalls(self._catalyst, self._write, inputs)
         for call in calls:
-            agg_call = self._agg_call(call, inputs, f"_agg_{len(agg_calls)}")
-            if agg_call.sql not in by_text:
-                by_text[agg_call.sql] = agg_call.output.name
-                agg_calls.append(agg_call)
-            names[expression_id(call.resultAttribute())] = by_text[agg_call.sql]
-        node = Aggregate(inputs.node(), tuple(group), tuple(agg_calls))
+            names[expression_id(call.resultAttribute())] = computed.column(call)
+        node: PlanNode = Aggregate(inputs.node(), tuple(group), tuple(computed.calls))
+        for above in (computed.means, computed.results):
+            if above:
+                node = _with_columns(node, above)
         return self._named(self._with_subqueries(Lowered(node, names), results), results, need_key)
-
-    def _agg_call(self, call: Any, inputs: _AggregateInput, output: str) -> AggCall:
-        function = call.aggregateFunction()
-        of_python = is_python_aggregate(call)
-        name = str(function.name() if of_python else function.prettyName()).lower()
-        arguments = list(items(function.children()))
-        condition = call.filter().get() if call.filter().isDefined() else None
-        result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
-        columns = []
-        if name in _NULL_IGNORING and len(arguments) == 1 and not of_python:
-            # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
-            constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
-            if condition is not None:
-                value = "1" if constant else self._write.sql(arguments[0], inputs.names)
-                text = f"CASE WHEN {self._write.sql(condition, inputs.names)} THEN {value} END"
-                data_type = "int" if constant else type_ddl(arguments[0].dataType())
-                columns = [inputs.computed(text, data_type)]
-            elif not constant:
-                columns = [inputs.column(arguments[0], "_value")]
-            inner = ", ".join(quoted(c) for c in columns) or "1"
-            sql = f"{name}({'DISTINCT ' if call.isDistinct() else ''}{inner})"
-        elif of_python:
-            # The function has what name the user gave it, maybe that of one of Spark's, which are kept in other ways.
-            name = f"python {name}"
-            columns = [inputs.column(argument, "_value") for argument in arguments]
-            sql = f"{quoted(str(function.name()))}({', '.join(quoted(c) for c in columns)})"
-        elif class_name(function) == "PivotFirst":
-            # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
-            pivot, value = function.pivotColumn(), function.valueColumn()
-            columns = [inputs.column(pivot, "_pivot"), inputs.column(value, "_value")]
-            literals = [self._write.literal(v, pivot.dataType()) for v in items(function.pivotColumnValues())]
-            picked = [f"first({quoted(columns[1])}, true) FILTER (WHERE {quoted(columns[0])} <=> {v})" for v in literals]
-            sql = f"array({', '.join(picked)})"
-        else:
-            renamed, columns = inputs.call_over_columns(call, self._catalyst)
-            sql = str(renamed.sql())
-        types = tuple(inputs.type_of(c) for c in columns)
-        return AggCall(name, tuple(columns), bool(call.isDistinct()), sql, result, types)
 
     # -- windows and limits ---------------------------------------------------------------------------------------
 
     def _window(self, plan: Any, need_key: bool) -> Lowered:
         read = [*items(plan.windowExpressions()), *items(plan.partitionSpec()), *items(plan.orderSpec())]
         child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), read)
-        space = _NameSpace(child.node.column_names)
-        inputs = _AggregateInput(self._write, child, keep_all=True)
+        space = NameSpace(child.node.column_names)
+        inputs = InputColumns(self._write, child, keep_all=True)
         partition = tuple(dict.fromkeys(inputs.column(e, "_partition") for e in items(plan.partitionSpec())))
         order = tuple(SortKey(inputs.column(o.child(), "_order"), *_direction(o)) for o in items(plan.orderSpec()))
         names, outputs = dict(child.names), []
@@ -506,7 +439,7 @@ class Lowering:
             order = list(items(plan.order()))
             plan = plan.child()
         child = self._lower(plan, need_key=True)
-        inputs = _AggregateInput(self._write, child, keep_all=True)
+        inputs = InputColumns(self._write, child, keep_all=True)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
         keeps_first = limit is not None and limit + offset <= _MOST_KEPT
         return Lowered(TopN(inputs.node(), keys, limit, offset, keeps_first), child.names)
@@ -521,91 +454,6 @@ _TOO_MANY_ROWS = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by
 
 #: Generators that give a row of NULLs for a row they generate nothing for.
 _WITH_OUTER_FORM = frozenset({"explode", "posexplode", "inline", "variant_explode"})
-
-_NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})
-
-
-class _AggregateInput:
-    """Collects the columns that groups and calls read, and projects them once below the aggregate."""
-
-    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False) -> None:
-        self._write = write
-        self._child = child
-        self.names = child.names
-        self._keep_all = keep_all
-        self._columns: dict[str, NamedExpr] = {}
-        self._space = _NameSpace(child.node.column_names)
-        if keep_all:
-            for f in child.node.schema:
-                self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
-
-    def column(self, expression: Any, wanted: str) -> str:
-        sql = self._write.sql(expression, self.names)
-        if class_name(expression) == "AttributeReference":
-            field = self._child.node.field_named(self.names[expression_id(expression)])
-            self._columns.setdefault(sql, NamedExpr(sql, field))
-            return field.name
-        return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
-
-    def computed(self, sql: str, data_type: str) -> str:
-        return self._add(sql, data_type, True, "_value")
-
-    def _add(self, sql: str, data_type: str, nullable: bool, wanted: str) -> str:
-        if sql not in self._columns:
-            self._columns[sql] = NamedExpr(sql, Field(self._space.unique(wanted), data_type, nullable))
-        return self._columns[sql].output.name
-
-    def call_over_columns(self, call: Any, catalyst: Catalyst) -> tuple[Any, list[str]]:
-        """The call with every non-constant argument replaced by a column of the input."""
-        columns: list[str] = []
-
-        def over(expression: Any) -> Any:
-            if expression.foldable():
-                return expression
-            name = self.column(expression, "_value")
-            if name not in columns:
-                columns.append(name)
-            unresolved = catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
-            return unresolved.quoted(name)
-
-        function = call.aggregateFunction()
-        children = [
-            child.withNewChildren(catalyst.seq([over(c) for c in items(child.children())]))
-            if class_name(child) == "SortOrder"
-            else over(child)
-            for child in items(function.children())
-        ]
-        replaced = [function.withNewChildren(catalyst.seq(children))]
-        if call.filter().isDefined():
-            replaced.append(over(call.filter().get()))
-        return call.withNewChildren(catalyst.seq(replaced)), columns
-
-    def type_of(self, column: str) -> str:
-        return next(e.output.data_type for e in self._columns.values() if e.output.name == column)
-
-    def node(self) -> PlanNode:
-        expressions = tuple(self._columns.values())
-        names = tuple(e.output.name for e in expressions)
-        if names == self._child.node.column_names and all(e.is_column for e in expressions):
-            return self._child.node
-        return Project(self._child.node, expressions)
-
-
-def _check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
-    """Refuse what Spark refuses only as it runs, and what cannot be told without running the function."""
-    of_python = [call for call in calls if is_python_aggregate(call)]
-    for call in of_python:
-        function = call.aggregateFunction()
-        name = str(function.name())
-        check_deterministic(function, "PythonUDAF")
-        if len(of_python) < len(calls):
-            raise PlanError(
-                f"Spark computes no Python aggregate ({name}) beside others than such; compute them in views of their own"
-            )
-        if call.isDistinct() or call.filter().isDefined():
-            raise NotIncremental("python-aggregate", name, "DISTINCT and FILTER have no incremental form with it")
-        if not grouping:
-            raise NotIncremental("python-aggregate", name, "what it gives over no rows, only Spark's run of it can tell")
 
 
 def _field(named: Any, name: str) -> Field:
@@ -656,13 +504,13 @@ def _renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
     """Rename the columns of a join side that clash with the other side's."""
     if not {n.lower() for n in side.node.column_names} & {n.lower() for n in taken}:
         return side
-    space = _NameSpace(taken)
+    space = NameSpace(taken)
     renamed = {f.name: space.unique(f.name) for f in side.node.schema}
     expressions = tuple(NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema)
     return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})
 
 
-def _branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: _NameSpace) -> tuple[str, ...]:
+def _branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:
     """Add a hidden branch number and the branches' key columns; columns of one type are shared between branches."""
     branch = space.unique("_branch")
     shared: dict[tuple[str, int], Field] = {}

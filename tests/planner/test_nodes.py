@@ -91,7 +91,7 @@ def test_two_tables_a_join_and_one_a_call() -> None:
         ("count", "string", True, False, CallStrategy.DISTINCT),
         ("min", "string", False, False, CallStrategy.EXTREME),
         ("min", "string", False, True, CallStrategy.VALUE),
-        ("stddev", "int", False, False, CallStrategy.MATERIALIZED_INPUT),
+        ("percentile", "int", False, False, CallStrategy.MATERIALIZED_INPUT),
     ],
 )
 def test_the_strategy_of_a_call(

@@ -146,7 +146,11 @@ class Grammar:
             (f"max({column})", dict(child.columns)[column]),
             (f"array_join(array_sort(collect_list(CAST({column} AS STRING))), '|')", TEXT),
             (f"CAST(count_if({column} IS NULL) AS INT)", INT),
+            (f"CAST(bool_and({column} IS NULL) AS INT)", INT),
         ]
+        if child.of(INT):
+            whole = self._pick(child.of(INT))
+            options.append((f"CAST(round(var_pop({whole}) * count({whole}) * count({whole})) AS INT)", INT))
         if numbers:
             number = self._pick(numbers)
             options += [

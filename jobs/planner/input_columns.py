@@ -1,0 +1,80 @@
+"""The columns that an aggregate, a window or a sort reads, projected once below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
+from jobs.planner.expressions import ExpressionWriter, expression_id
+from jobs.planner.lowered import Lowered, NameSpace
+from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project, quoted
+
+
+class InputColumns:
+    """Collects the columns that are read; with ``keep_all`` those of the child are kept too."""
+
+    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False) -> None:
+        self._write = write
+        self._child = child
+        self.names = child.names
+        self._keep_all = keep_all
+        self._columns: dict[str, NamedExpr] = {}
+        self._space = NameSpace(child.node.column_names)
+        if keep_all:
+            for f in child.node.schema:
+                self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
+
+    def column(self, expression: Any, wanted: str) -> str:
+        """The column that an expression is read from; a new one, called as wanted if that is free."""
+        sql = self._write.sql(expression, self.names)
+        if class_name(expression) == "AttributeReference":
+            field = self._child.node.field_named(self.names[expression_id(expression)])
+            self._columns.setdefault(sql, NamedExpr(sql, field))
+            return field.name
+        return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
+
+    def computed(self, sql: str, data_type: str) -> str:
+        """The column that some SQL text over the child is read from."""
+        return self._add(sql, data_type, True, "_value")
+
+    def _add(self, sql: str, data_type: str, nullable: bool, wanted: str) -> str:
+        if sql not in self._columns:
+            self._columns[sql] = NamedExpr(sql, Field(self._space.unique(wanted), data_type, nullable))
+        return self._columns[sql].output.name
+
+    def call_over_columns(self, call: Any, catalyst: Catalyst) -> tuple[Any, list[str]]:
+        """The call with every non-constant argument replaced by a column of the input."""
+        columns: list[str] = []
+
+        def over(expression: Any) -> Any:
+            if expression.foldable():
+                return expression
+            name = self.column(expression, "_value")
+            if name not in columns:
+                columns.append(name)
+            unresolved = catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+            return unresolved.quoted(name)
+
+        function = call.aggregateFunction()
+        children = [
+            child.withNewChildren(catalyst.seq([over(c) for c in items(child.children())]))
+            if class_name(child) == "SortOrder"
+            else over(child)
+            for child in items(function.children())
+        ]
+        replaced = [function.withNewChildren(catalyst.seq(children))]
+        if call.filter().isDefined():
+            replaced.append(over(call.filter().get()))
+        return call.withNewChildren(catalyst.seq(replaced)), columns
+
+    def type_of(self, column: str) -> str:
+        """The DDL type of one of the columns."""
+        return next(e.output.data_type for e in self._columns.values() if e.output.name == column)
+
+    def node(self) -> PlanNode:
+        """The child with these columns and no others."""
+        expressions = tuple(self._columns.values())
+        names = tuple(e.output.name for e in expressions)
+        if names == self._child.node.column_names and all(e.is_column for e in expressions):
+            return self._child.node
+        return Project(self._child.node, expressions)
