@@ -114,9 +114,8 @@ def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | Non
         return before, before  # every file is of the newest version: no job
     oldest = min((v for v in versions if v is not None), default=table.version())
     if oldest < table.version():
+        # Where Delta has cleaned up the log of the first of them, no version before them can be read any more.
         later = [entry for entry in table.history() if int(entry["version"]) > oldest]
-        if len(later) < table.version() - oldest:
-            return before, before  # a part of the log is cleaned up already, so nobody knows what that version needs
         # The first of these commits, but for those of VACUUM itself, can have removed a file of the oldest retained version.
         first = min((float(e["timestamp"]) / 1000 for e in later if e["operation"] not in _OF_VACUUM), default=None)
         if first is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,12 @@ from jobs.warehouse import Warehouse
 from state_lib.errors import EpochError
 from tests.epoch.scripts import Script, run_ahead
 
-_SETUP = """
+_ONE_VIEW = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
 INSERT INTO t SELECT id, id % 4, id FROM range(40);
 CREATE MATERIALIZED VIEW a AS SELECT g, sum(v) AS s, max(v) AS m FROM t GROUP BY g;
-CREATE MATERIALIZED VIEW b AS SELECT g, s FROM a WHERE s > 10;
 """
+_SETUP = f"{_ONE_VIEW}CREATE MATERIALIZED VIEW b AS SELECT g, s FROM a WHERE s > 10;"
 
 
 def _files(path: str) -> set[str]:
@@ -61,6 +62,28 @@ def test_only_what_the_last_epoch_needs_is_left(spark: SparkSession, tmp_path: P
 
     script.verify()
     script.run("DELETE FROM t WHERE k < 5; INSERT INTO t VALUES (100, 9, 1000); REFRESH")
+    script.verify()
+
+
+def test_where_the_log_of_the_oldest_epoch_is_cleaned_up(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_ONE_VIEW)
+    for n in range(11):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k = {n}; REFRESH")
+    warehouse = Warehouse(tmp_path / "warehouse")
+    path = warehouse.view_path("a")
+    log = Path(path) / "_delta_log"
+    checkpoint = int(max(log.glob("*.checkpoint.parquet")).name.split(".")[0])
+    for commit in log.glob("*.json"):
+        if int(commit.name.split(".")[0]) < checkpoint:
+            commit.unlink()
+    orphan = Path(path) / "part-of-a-dead-run.parquet"
+    orphan.write_bytes(b"no commit names it")
+    os.utime(orphan, (0, 0))
+    list(EpochRunner(spark, warehouse).vacuum(["a"], hours=0))
+    assert not orphan.exists()
+    readable = range(checkpoint, DeltaTable(path).version() + 1)
+    assert all(_of_version(path, version) <= _files(path) for version in readable)
     script.verify()
 
 
