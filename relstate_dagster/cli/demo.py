@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from relstate_dagster.cli.app import WarehouseOption, app, console, output
+from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, verify_table
 from relstate_dagster.settings import DEMO_PROJECT, Location
@@ -29,7 +29,6 @@ def demo(
     """Load two months of flights, build the views, play some days, and prove every view equal to its query."""
     from jobs.declare import load_project  # noqa: PLC0415
     from jobs.demo import FlightPlayer  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.cli.app import location  # noqa: PLC0415
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
     spark = start_spark()

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 from jobs.declare import load_project
 from relstate_dagster.cli import app, main
 from relstate_dagster.cli import doctor as doctor_module
-from relstate_dagster.cli import init as _init  # noqa: F401 - registers the verb
 from state_lib.errors import EnvironmentProblem
 
 

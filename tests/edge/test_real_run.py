@@ -6,7 +6,7 @@ from dagster import AssetKey, DagsterInstance
 from typer.testing import CliRunner
 
 from jobs.api import Warehouse
-from relstate_dagster.cli import app, compare, run  # noqa: F401 - registers the verbs
+from relstate_dagster.cli import app
 from relstate_dagster.definitions import build_definitions
 from relstate_dagster.settings import Location
 from state_lib.errors import DeclarationError

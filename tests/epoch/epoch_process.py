@@ -15,7 +15,7 @@ from jobs import failpoints
 from jobs.epoch.runner import EpochRunner
 from jobs.spark import SparkSettings, create_session
 from jobs.warehouse import Warehouse
-from relstate_dagster.cli.app import leave
+from relstate_dagster.cli.entry import leave
 from state_lib.errors import RelstateError
 
 

@@ -1,0 +1,57 @@
+"""The command's way in and out: every verb, and errors without a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from rich.markup import escape
+
+# Importing a verb registers it; what is heavy to import the verbs import as they run.
+from relstate_dagster.cli import (  # noqa: F401
+    compact,
+    compare,
+    demo,
+    doctor,
+    explain,
+    init,
+    prepare,
+    run,
+    sql,
+    state,
+    status,
+    vacuum,
+)
+from relstate_dagster.cli.app import app, console
+from state_lib.errors import RelstateError
+
+
+def main() -> None:
+    """Run the command line; a user's error is printed in one line and exits with 1."""
+    try:
+        app()
+    except RelstateError as error:
+        console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def console_script() -> NoReturn:
+    """The installed command: :func:`main` in a process of its own."""
+    code: int | str | None = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    leave(code if isinstance(code, int) else int(code is not None))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this code, without tearing the interpreter down.
+
+    Native threads (Arrow's, the JVM gateway's) may still be there; a teardown that meets one of them aborts, and a run
+    whose work is committed would then be reported as failed. The JVM ends by itself when its parent is gone.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
