@@ -3,7 +3,7 @@
 =======================================  ==============================================================================
 call                                     over
 =======================================  ==============================================================================
-``var_*``, ``stddev_*`` of exact x       count(u), sum(u), sum(u·u), u being x as a whole number
+``var_*``, ``stddev_*`` of exact x       count(x), sum(u), sum(u·u), u being x as a whole number
 ``covar_*``, ``corr`` of exact x, y      the same of both, where neither is NULL, and sum(u·v)
 ``max_by(x, y)``, ``min_by(x, y)``       max, min of struct(y, x) where y is not NULL
 =======================================  ==============================================================================
@@ -132,7 +132,8 @@ def _moment(formula: Callable[[str, str], str], argument: Argument) -> Decompose
     if digits is None:
         return None
     u = _whole(argument, digits)
-    parts = (Part("count", u, "bigint"), _sum(u), _sum(_product(u, u)))
+    # Counted as it is, so that a count or another moment of the same column is the same call.
+    parts = (Part("count", argument, "bigint"), _sum(u), _sum(_product(u, u)))
 
     def result(columns: Sequence[str], means: Sequence[str]) -> str:
         n, total, squares = columns

@@ -28,14 +28,18 @@ class InputColumns:
         """The column that an expression is read from; a new one, called as wanted if that is free."""
         sql = self._write.sql(expression, self.names)
         if class_name(expression) == "AttributeReference":
-            field = self._child.node.field_named(self.names[expression_id(expression)])
-            self._columns.setdefault(sql, NamedExpr(sql, field))
-            return field.name
+            return self._child_column(self._child.node.field_named(self.names[expression_id(expression)]))
         return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
 
     def computed(self, sql: str, data_type: str) -> str:
         """The column that some SQL text over the child is read from."""
+        for field in self._child.node.schema:
+            if sql == quoted(field.name):
+                return self._child_column(field)
         return self._add(sql, data_type, True, "_value")
+
+    def _child_column(self, field: Field) -> str:
+        return self._columns.setdefault(quoted(field.name), NamedExpr(quoted(field.name), field)).output.name
 
     def _add(self, sql: str, data_type: str, nullable: bool, wanted: str) -> str:
         if sql not in self._columns:
