@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,15 +28,25 @@ histories = st.lists(st.lists(_operations, max_size=10), min_size=2, max_size=4)
 
 
 class Source:
-    """Turns operations into change sets, as sources would give them: one −1 and one +1 row a key at most."""
+    """Turns operations into change sets, as sources would give them: one −1 and one +1 row a key at most.
 
-    def __init__(self) -> None:
-        self.keyed: dict[str, dict[int, Row]] = {"t": {}, "r": {}}
-        self.bag: dict[Row, int] = {}
+    Parameters
+    ----------
+    keyed : relations whose rows begin with their key, a value or a tuple of such.
+    bags : relations without a key, of which the same row may be there more than once.
+    append_only : relations whose rows end with an id that they are given here.
+    """
+
+    def __init__(
+        self, keyed: Sequence[str] = ("t", "r"), bags: Sequence[str] = ("m",), append_only: Sequence[str] = ("e",)
+    ) -> None:
+        self.keyed: dict[str, dict[Any, Row]] = {name: {} for name in keyed}
+        self.bags: dict[str, dict[Row, int]] = {name: {} for name in bags}
+        self._append_only = append_only
         self.next_row_id = 1
 
     def epoch(self, operations: list[tuple[str, Any, Row | None]]) -> Changes:
-        changes: dict[str, dict[Row, int]] = {"t": {}, "r": {}, "m": {}, "e": {}}
+        changes: dict[str, dict[Row, int]] = {name: {} for name in (*self.keyed, *self.bags, *self._append_only)}
 
         def add(name: str, row: Row, weight: int) -> None:
             changes[name][row] = changes[name].get(row, 0) + weight
@@ -47,24 +57,23 @@ class Source:
                 if old is not None:
                     add(name, old, -1)
                 if row is not None:
-                    self.keyed[name][key] = (key, *row)
-                    add(name, (key, *row), 1)
-            elif name == "m":
+                    new = (*(key if isinstance(key, tuple) else (key,)), *row)
+                    self.keyed[name][key] = new
+                    add(name, new, 1)
+            elif name in self.bags:
                 assert row is not None
-                if key and self.bag.get(row, 0) > 0:
-                    self.bag[row] -= 1
-                    add("m", row, -1)
-                else:
-                    self.bag[row] = self.bag.get(row, 0) + 1
-                    add("m", row, 1)
+                bag = self.bags[name]
+                weight = -1 if key and bag.get(row, 0) > 0 else 1
+                bag[row] = bag.get(row, 0) + weight
+                add(name, row, weight)
             else:
                 assert row is not None
-                add("e", (*row, self.next_row_id), 1)
+                add(name, (*row, self.next_row_id), 1)
                 self.next_row_id += 1
         return {name: [(r, w) for r, w in rows.items() if w] for name, rows in changes.items() if any(rows.values())}
 
 
-def epochs_of(history: list[list[Any]]) -> list[Mapping[str, list[tuple[Row, int]]]]:
+def epochs_of(history: list[list[Any]], source: Source | None = None) -> list[Mapping[str, list[tuple[Row, int]]]]:
     """The change sets of a history, epoch by epoch."""
-    source = Source()
+    source = source or Source()
     return [source.epoch(operations) for operations in history]

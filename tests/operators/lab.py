@@ -145,7 +145,10 @@ class Lab:
 
     def _had_none(self, name: str, within: Within) -> bool:
         """The whole truth, where statistics of files know less: no row of before has one of the values."""
-        place = [f.name for f in self.relations[name].columns].index(within.column)
+        columns = self.relations[name].columns
+        place = [f.name for f in columns].index(within.column)
+        if columns[place].data_type in ("double", "timestamp"):
+            return False  # NaN, and times in a zone, do not equal themselves in Python
         return not {row[place] for row, n in self.bags[name].items() if n} & set(within.values)
 
     def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
@@ -155,8 +158,12 @@ class Lab:
         schema = T.StructType([T.StructField(n, t) for n, t in zip([*(f.name for f in fields), WEIGHT], types, strict=True)])
         # As an Arrow table the rows are part of the plan, like the change sets of small epochs, and no job of their own.
         values = [[*row, weight] for row, weight in rows]
-        columns = [pa.array([row[n] for row in values], field.type) for n, field in enumerate(to_arrow_schema(schema))]
-        return self._session.createDataFrame(pa.Table.from_arrays(columns, schema=to_arrow_schema(schema)), schema)
+        columns = [
+            pa.array([row[n] for row in values], field.type) for n, field in enumerate(to_arrow_schema(schema, timezone="UTC"))
+        ]
+        return self._session.createDataFrame(
+            pa.Table.from_arrays(columns, schema=to_arrow_schema(schema, timezone="UTC")), schema
+        )
 
     def view(self) -> DataFrame:
         """The view's merged rows as its reader sees them, duplicates as often as they occur."""

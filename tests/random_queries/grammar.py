@@ -7,16 +7,29 @@ columns), arrays in no order, sums of floating-point numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
+from jobs.planner.relations import Relation as Source
+
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
-INT, TEXT, DECIMAL = "int", "string", "decimal(10,2)"
-_CONSTANTS = {INT: ["0", "1", "2", "7"], TEXT: ["'a'", "''", "'b'"], DECIMAL: ["0.00", "1.50", "-2.25"]}
+INT, TEXT, DECIMAL, BIGINT, DOUBLE = "int", "string", "decimal(10,2)", "bigint", "double"
+_CONSTANTS = {
+    INT: ["0", "1", "2", "7"],
+    TEXT: ["'a'", "''", "'b'"],
+    DECIMAL: ["0.00", "1.50", "-2.25"],
+    BIGINT: ["0L", "2L", "-3L"],
+    "date": ["DATE '2024-02-29'", "DATE '1969-12-31'"],
+    "boolean": ["true", "false"],
+    "timestamp": ["TIMESTAMP '2024-02-29 23:59:59'", "TIMESTAMP '2024-03-01 00:00:00'"],
+    DOUBLE: ["0D", "1.5D"],
+}
+#: Types that queries group by, compare across relations, and stack.
+_TYPES = tuple(_CONSTANTS)
 _JOINS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI", "CROSS")
 
 
@@ -36,21 +49,16 @@ class Relation:
         return [name for name, _ in self.columns]
 
 
-_BASE = (
-    Relation("SELECT k AS {0}, g AS {1}, s AS {2}, v AS {3} FROM t", (("k", INT), ("g", INT), ("s", TEXT), ("v", DECIMAL))),
-    Relation("SELECT k AS {0}, g AS {1}, CAST(w AS INT) AS {2} FROM r", (("k", INT), ("g", INT), ("w", INT))),
-    Relation("SELECT g AS {0}, s AS {1} FROM m", (("g", INT), ("s", TEXT))),
-    Relation("SELECT g AS {0}, s AS {1} FROM e", (("g", INT), ("s", TEXT))),
-    Relation("SELECT * FROM VALUES (1, 'a'), (2, 'b'), (NULL, 'a') v({0}, {1})", (("g", INT), ("s", TEXT))),
-)
+_CONSTANT_ROWS = Relation("SELECT * FROM VALUES (1, 'a'), (2, 'b'), (NULL, 'a') v({0}, {1})", (("g", INT), ("s", TEXT)))
 
 
 class Grammar:
-    """Draws one query; names are unique within it."""
+    """Draws one query over some relations; names are unique within it."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: Draw, relations: Mapping[str, Source]) -> None:
         self._draw = draw
         self._names = 0
+        self._relations = [*(_read(r) for r in relations.values()), _CONSTANT_ROWS]
 
     def query(self, depth: int) -> str:
         """The text of a whole query."""
@@ -89,7 +97,7 @@ class Grammar:
     # -- relations ------------------------------------------------------------------------------------------------
 
     def _base(self) -> Relation:
-        base = self._pick(_BASE)
+        base = self._pick(self._relations)
         names = [self._name() for _ in base.columns]
         columns = tuple((name, data_type) for name, (_, data_type) in zip(names, base.columns, strict=True))
         return Relation(base.sql.format(*names), columns)
@@ -109,7 +117,7 @@ class Grammar:
     def _join(self, depth: int) -> Relation:
         left, right = self.relation(depth - 1), self.relation(self._pick([0, 0, depth - 1]))
         kind = self._pick(_JOINS)
-        shared = [t for t in (INT, TEXT, DECIMAL) if left.of(t) and right.of(t)]
+        shared = [t for t in _TYPES if left.of(t) and right.of(t)]
         if kind == "CROSS" or not shared:
             return Relation(f"SELECT * FROM {self._from(left)} CROSS JOIN {self._from(right)}", (*left.columns, *right.columns))
         data_type = self._pick(shared)
@@ -122,7 +130,7 @@ class Grammar:
 
     def _aggregate(self, depth: int) -> Relation:
         child = self.relation(depth - 1)
-        group = [c for c in child.columns if c[1] in (INT, TEXT) and self._chance()][:2]
+        group = [c for c in child.columns if self._chance()][:2]
         calls = [self._call(child) for _ in range(self._pick([1, 2, 3]))]
         named = [(self._name(), data_type, sql) for sql, data_type in calls]
         listed = ", ".join([*(n for n, _ in group), *(f"{sql} AS {name}" for name, _, sql in named)])
@@ -137,7 +145,7 @@ class Grammar:
     def _call(self, child: Relation) -> tuple[str, str]:
         """One aggregate call and its type, cast back to the types that the grammar knows."""
         column = self._pick(child.names)
-        numbers = child.of(INT, DECIMAL)
+        numbers = child.of(INT, DECIMAL, BIGINT)
         options = [
             ("CAST(count(*) AS INT)", INT),
             (f"CAST(count({column}) AS INT)", INT),
@@ -153,11 +161,12 @@ class Grammar:
             options.append((f"CAST(round(var_pop({whole}) * count({whole}) * count({whole})) AS INT)", INT))
         if numbers:
             number = self._pick(numbers)
+            data_type = BIGINT if number in child.of(BIGINT) else INT
             options += [
-                (f"CAST(sum({number}) AS INT)", INT),
-                (f"CAST(avg({number}) AS DECIMAL(10,2))", DECIMAL),
-                (f"CAST(sum(DISTINCT {number}) AS INT)", INT),
-                (f"CAST(sum({number}) FILTER (WHERE {number} > 0) AS INT)", INT),
+                (f"CAST(sum({number}) AS {data_type})", data_type),
+                (f"CAST(avg({number} % 1000) AS DECIMAL(10,2))", DECIMAL),
+                (f"CAST(sum(DISTINCT {number}) AS {data_type})", data_type),
+                (f"CAST(sum({number}) FILTER (WHERE {number} > 0) AS {data_type})", data_type),
                 (f"max_by({column}, struct({', '.join([number, *child.names])}))", dict(child.columns)[column]),
             ]
         return self._pick(options)  # type: ignore[no-any-return]
@@ -169,7 +178,7 @@ class Grammar:
 
     def _set_operation(self, depth: int) -> Relation:
         left, right = self.relation(depth - 1), self.relation(depth - 1)
-        shared = [t for t in (INT, TEXT) if left.of(t) and right.of(t)]
+        shared = [t for t in _TYPES if left.of(t) and right.of(t)]
         if not shared:
             return left
         data_type = self._pick(shared)
@@ -211,7 +220,7 @@ class Grammar:
     def _subquery(self, depth: int) -> Relation:
         """IN, NOT IN, EXISTS and NOT EXISTS, correlated where a column of the same type is there."""
         child, other = self.relation(depth - 1), self.relation(0)
-        shared = [t for t in (INT, TEXT) if child.of(t) and other.of(t)]
+        shared = [t for t in _TYPES if child.of(t) and other.of(t)]
         if not shared:
             return child
         data_type = self._pick(shared)
@@ -231,7 +240,7 @@ class Grammar:
     def _scalar(self, depth: int) -> Relation:
         """A scalar subquery in the select list: a global aggregate, correlated or not."""
         child, other = self.relation(depth - 1), self.relation(0)
-        shared = [t for t in (INT, TEXT) if child.of(t) and other.of(t)]
+        shared = [t for t in _TYPES if child.of(t) and other.of(t)]
         where = ""
         if shared and self._chance():
             data_type = self._pick(shared)
@@ -249,7 +258,7 @@ class Grammar:
         other = self._pick([*columns, *_CONSTANTS[data_type]])
         forms = [one, f"coalesce({one}, {other})", f"CASE WHEN {self._predicate(child, subqueries=False)} THEN {one} END"]
         if data_type == INT:
-            forms += [f"({one} % 5 + {other} % 7)", f"CAST(length({self._pick(child.names)}) AS INT)"]
+            forms += [f"({one} % 5 + {other} % 7)", f"length(CAST({self._pick(child.names)} AS STRING))"]
         if data_type == TEXT:
             forms += [f"concat({one}, {other})", f"upper({one})", f"CAST({self._pick(child.names)} AS STRING)"]
         return str(self._pick(forms))
@@ -273,7 +282,12 @@ class Grammar:
         return str(self._pick(forms))
 
 
+def _read(source: Source) -> Relation:
+    listed = ", ".join(f"{field.name} AS {{{n}}}" for n, field in enumerate(source.columns))
+    return Relation(f"SELECT {listed} FROM {source.name}", tuple((f.name, f.data_type) for f in source.columns))
+
+
 @st.composite
-def queries(draw: Draw, max_depth: int = 4) -> str:
+def queries(draw: Draw, relations: Mapping[str, Source], max_depth: int = 4) -> str:
     """The text of a query that Spark accepts (nearly always) and answers in one way only."""
-    return Grammar(draw).query(draw(st.integers(1, max_depth)))
+    return Grammar(draw, relations).query(draw(st.integers(1, max_depth)))

@@ -1,6 +1,7 @@
 """Runs random queries as views over random changes, each epoch checked; for as long as one likes.
 
-A round is some queries and one history: every query is a view over the same changes, all in one Spark session.
+A round is a schema, some queries over it and one history: every query is a view over the same changes, all in one Spark
+session.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.planner.expressions import NotIncremental
-from tests.operators.histories import epochs_of, histories
-from tests.operators.lab import RELATIONS, Lab
+from jobs.planner.relations import Relation
+from tests.operators.histories import epochs_of
+from tests.operators.lab import Lab
 from tests.random_queries.grammar import queries
+from tests.random_queries.schemas import histories_of, schemas, source_of
 
 
 @dataclass(slots=True)
@@ -43,22 +46,32 @@ class Counts:
         )
 
 
-def run_view(spark: SparkSession, query: str, history: Sequence[Any], counts: Counts) -> None:
-    """One query over one history. A difference, and any error but Spark's own refusal, is a failure."""
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The relations of a round, queries over them, and what happens to their rows."""
+
+    relations: Mapping[str, Relation]
+    queries: tuple[str, ...]
+    history: list[list[Any]]
+
+
+def run_view(spark: SparkSession, query: str, of: Round, counts: Counts) -> None:
+    """One query over the history of its round. A difference, and any error but Spark's own refusal, is a failure."""
+    relations, history = of.relations, of.history
     try:
-        lab = Lab(spark, query)
+        lab = Lab(spark, query, relations)
     except NotIncremental as refusal:
         counts.not_incremental[refusal.code] += 1
         return
     except Exception as error:
-        if _spark_refuses(spark, query):
+        if _spark_refuses(spark, query, relations):
             counts.refused_by_spark += 1
             return
         counts.failures.append(f"planning: {type(error).__name__}: {error}\n{query}")
         return
     counts.queries += 1
     with lab:
-        for changes in epochs_of(history):
+        for changes in epochs_of(history, source_of(relations)):
             try:
                 lab.step(changes)
             except Exception as error:
@@ -78,9 +91,9 @@ def run_view(spark: SparkSession, query: str, history: Sequence[Any], counts: Co
             counts.query_epochs += 1
 
 
-def _spark_refuses(spark: SparkSession, query: str) -> bool:
+def _spark_refuses(spark: SparkSession, query: str, relations: Mapping[str, Relation]) -> bool:
     session = spark.newSession()
-    for name, relation in RELATIONS.items():
+    for name, relation in relations.items():
         columns = ", ".join(f"CAST(NULL AS {f.data_type}) AS `{f.name}`" for f in relation.columns)
         session.sql(f"SELECT {columns} WHERE false").createOrReplaceTempView(name)
     try:
@@ -101,22 +114,24 @@ def _fails(lab: Lab) -> bool:
 def rounds(spark: SparkSession, counts: Counts, first_seed: int, views: int, depth: int) -> Iterator[int]:
     """Endless rounds; yields the seed of each when it is done."""
     for number in itertools.count(first_seed):
-        texts, history = drawn(number, views, depth)
-        for text in texts:
-            run_view(spark, text, history, counts)
+        of = drawn(number, views, depth)
+        for query in of.queries:
+            run_view(spark, query, of, counts)
         yield number
 
 
-def drawn(number: int, views: int, depth: int) -> tuple[list[str], Any]:
-    """The queries and the history of a round: the same for a seed, on every machine."""
-    made: list[tuple[list[str], Any]] = []
+def drawn(number: int, views: int, depth: int) -> Round:
+    """The round of a seed: the same on every machine."""
+    made: list[Round] = []
 
     # The first example that Hypothesis draws is the smallest there is; the last one is the round's.
     @seed(number)
     @settings(max_examples=4, database=None, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(queries(depth), min_size=views, max_size=views), histories)
-    def draw(texts: list[str], history: Any) -> None:
-        made.append((texts, history))
+    @given(st.data())
+    def draw(data: st.DataObject) -> None:
+        relations = data.draw(schemas())
+        texts = data.draw(st.lists(queries(relations, depth), min_size=views, max_size=views))
+        made.append(Round(relations, tuple(texts), data.draw(histories_of(relations))))
 
     draw()
     return made[-1]

@@ -11,9 +11,9 @@ from tests.random_queries.soak import Counts, drawn, run_view
 @pytest.mark.parametrize("seed", [2, 3, 5])
 def test_random_queries_over_random_changes(spark: SparkSession, seed: int) -> None:
     counts = Counts()
-    texts, history = drawn(seed, views=4, depth=4)
-    for text in texts:
-        run_view(spark, text, history, counts)
+    of = drawn(seed, views=4, depth=4)
+    for query in of.queries:
+        run_view(spark, query, of, counts)
     assert not counts.failures, "\n\n".join(counts.failures)
     assert counts.query_epochs
 
