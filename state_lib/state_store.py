@@ -124,6 +124,7 @@ class StateStore:
         txn_version: int,
         user_metadata: str,
         partitions: int = 1,
+        spread: bool = False,
     ) -> int:
         """Commit the operations of an epoch: one write, one Delta commit, all tables or none.
 
@@ -135,6 +136,8 @@ class StateStore:
         user_metadata : names this commit, the same for a repetition and different for anything else (run, epoch and a
             digest of the change set, say); read back to tell a skipped write from a written one.
         partitions : tasks that write. Each (table, vnode) is one file, written by one of them.
+        spread : divide the rows of a (table, vnode) among the tasks as well, by their keys: a file each. A table of many
+            rows would otherwise be sorted and written by one task while the others have ended.
 
         Returns
         -------
@@ -147,8 +150,9 @@ class StateStore:
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
         union = self._union(mem_tables, lambda mem_table: self.stored_rows(epoch, mem_table))
-        # By vnode to one task and in key order: one sorted file for each (table, vnode).
-        arranged = union.repartition(partitions, TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
+        # In key order: sorted files, one of each task for each (table, vnode) that it has rows of.
+        divided_by = [TABLE_ID, VNODE, KEY] if spread else [TABLE_ID, VNODE]
+        arranged = union.repartition(partitions, *divided_by).sortWithinPartitions(TABLE_ID, VNODE, KEY)
         # As write options: left set in the session they would silently drop later writes.
         writer = arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id)
         writer.option("txnVersion", txn_version).option("userMetadata", user_metadata).save(self.path)

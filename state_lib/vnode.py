@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,6 +20,10 @@ from state_lib.row_encoding.spark_codec import quoted
 from state_lib.serial import Serial, vnode_of_row_id
 from state_lib.table_schema import StateTableSchema
 
+#: What a vnode of a table holds before the count doubles: what one task sorts and writes when it is rewritten. Below that a
+#: vnode more would only be a file more in each epoch.
+VNODE_BYTES: Final = 128 * 1024 * 1024
+
 
 def check_vnode_count(vnode_count: int) -> None:
     """Refuse a count that is not a power of two between 1 and 1024.
@@ -30,6 +34,20 @@ def check_vnode_count(vnode_count: int) -> None:
     """
     if not 1 <= vnode_count <= MAX_VNODE_COUNT or vnode_count & (vnode_count - 1):
         raise PlanError(f"a vnode count is a power of two from 1 to {MAX_VNODE_COUNT}, not {vnode_count}")
+
+
+def fitting_vnode_count(schema: StateTableSchema, vnode_count: int, stored_bytes: int) -> int:
+    """The count doubled until a table's stored bytes fit its vnodes; a count never shrinks, and a singleton keeps its one.
+
+    Rows that were stored before stay in the vnode they are in until their table is rewritten. Nobody looks for a row by its
+    vnode, so readers need not know.
+    """
+    check_vnode_count(vnode_count)
+    if not schema.distribution_key:
+        return vnode_count
+    while stored_bytes > vnode_count * VNODE_BYTES and vnode_count < MAX_VNODE_COUNT:
+        vnode_count *= 2
+    return vnode_count
 
 
 def vnode_of(encoded_distribution_key: Column, vnode_count: int) -> Column:

@@ -1,26 +1,29 @@
-"""When the state of a view is compacted, and how far: the policy over :mod:`state_lib.compaction`.
+"""When the state of a view is compacted, how far, and how many vnodes it has: the policy over :mod:`state_lib.compaction`.
 
 After an epoch, where it is cheap; by ``relstate compact``, whatever it costs. Neither writes the catalog: an epoch reads
-the newest version of its view's state that holds no later epoch (:func:`readable_version`), compacted or not.
+the newest version of its view's state that holds no later epoch (:func:`readable_version`), compacted or not. Vnode counts
+are in the catalog, and change with the commit that ends an epoch.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, ViewEntry
-from jobs.epoch.view_epoch import app_id, epoch_txn_version
+from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
 from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
 from state_lib.constants import TABLE_ID
 from state_lib.delta_files import DataFile
 from state_lib.state_files import StateFiles, partition_of
 from state_lib.state_store import StateStore
+from state_lib.table_schema import StateTableDesc
+from state_lib.vnode import fitting_vnode_count
 
 #: Tables up to this size are rewritten by the driver, and right after an epoch.
 SMALL_TABLE_BYTES = 32 * 1024 * 1024
@@ -48,28 +51,48 @@ def is_due(rows: int, rows_when_merged: int) -> bool:
     return rows > _GROWTH * rows_when_merged + _SPARE_ROWS
 
 
-def compact_after_epoch(
-    session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, epoch: int
-) -> Mapping[int, int]:
-    """Merge runs where there are many, and rewrite small tables that are due; gives the rows of those rewritten.
+@dataclass(frozen=True, slots=True)
+class StateAfterEpoch:
+    """What an epoch leaves of a view's state.
+
+    Parameters
+    ----------
+    tables : the state tables, with vnode counts that fit what they hold.
+    merged_rows : rows of the tables that have no unmerged runs now, by table id.
+    """
+
+    tables: tuple[StateTableDesc, ...]
+    merged_rows: Mapping[int, int]
+
+
+def state_after_epoch(
+    session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, commit: StateCommit, epoch: int
+) -> StateAfterEpoch:
+    """Merge runs where there are many, rewrite small tables that are due, and let vnode counts grow with what is stored.
 
     Parameters
     ----------
     view : the view as it was before the epoch.
-    epoch : the epoch that has just been published.
+    commit, epoch : of the epoch that has just been published.
     """
     path = warehouse.state_path(view)
     files = StateFiles(path).at(None)
-    due = []
-    for table in view.tables:
-        own = [f for f in files if f.partition[TABLE_ID] == table.table_id]
-        merged = view.merged_rows.get(str(table.table_id), 0)
-        if sum(f.bytes for f in own) <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), merged):
-            due.append(table.table_id)
+    stored = {t.table_id: [f for f in files if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
+    sizes = {table_id: sum(f.bytes for f in own) for table_id, own in stored.items()}
+    fitting = tuple(
+        replace(t, vnode_count=fitting_vnode_count(t.schema, t.vnode_count, sizes[t.table_id])) for t in view.tables
+    )
+    if view.last_epoch is None:
+        return StateAfterEpoch(fitting, commit.rows)
+    due = [
+        table_id
+        for table_id, own in stored.items()
+        if sizes[table_id] <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
+    ]
     rewritten = _rewrite(session, path, state, view, due, epoch, by_driver=True)
     if has_many_runs(files):
         merge_small_runs(path)
-    return rewritten
+    return StateAfterEpoch(fitting, rewritten)
 
 
 def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> CompactReport:

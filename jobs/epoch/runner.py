@@ -20,7 +20,7 @@ from pyspark.util import inheritable_thread_target
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
-from jobs.epoch.compaction import CompactReport, compact_after_epoch, compact_view, readable_version
+from jobs.epoch.compaction import CompactReport, StateAfterEpoch, compact_view, readable_version, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.publish import publish
@@ -51,11 +51,11 @@ SMALL_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A view brought to an epoch; ``merged_rows`` of the state tables that are without unmerged runs now, by table id."""
+    """A view brought to an epoch."""
 
     report: ViewReport
     versions: ViewVersions
-    merged_rows: Mapping[int, int]
+    state: StateAfterEpoch
 
 
 class EpochRunner:
@@ -238,8 +238,8 @@ class EpochRunner:
         for name, done in self._side_by_side(state, views, epoch, versions):
             versions[name] = done.versions
             view = state.views[name]
-            merged = {**view.merged_rows, **{str(table): rows for table, rows in done.merged_rows.items()}}
-            entries[name] = replace(view.reached(epoch.epoch), merged_rows=merged)
+            merged = {**view.merged_rows, **{str(table): rows for table, rows in done.state.merged_rows.items()}}
+            entries[name] = replace(view.reached(epoch.epoch), tables=done.state.tables, merged_rows=merged)
             yield done.report
         failpoints.reached("before_complete")
         finished = replace(state, views={**state.views, **entries})
@@ -317,9 +317,9 @@ class EpochRunner:
         done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)
         seconds["publish"] = time.perf_counter() - started
         started = time.perf_counter()
-        merged: Mapping[int, int] = commit.rows if commit and inputs.is_backfill else {}
-        if commit is not None and not inputs.is_backfill:
-            merged = compact_after_epoch(session, self._warehouse, state, view, epoch.epoch)
+        after = StateAfterEpoch(view.tables, {})
+        if commit is not None:
+            after = state_after_epoch(session, self._warehouse, state, view, commit, epoch.epoch)
         seconds["compact"] = time.perf_counter() - started
         state_version = commit.version if commit else (before.state_version if before else None)
         view_version = done.version if done else (before.view_version if before else None)
@@ -338,7 +338,7 @@ class EpochRunner:
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
         )
-        return _Done(report, ViewVersions(state_version, view_version), merged)
+        return _Done(report, ViewVersions(state_version, view_version), after)
 
     def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
         if view.strategy == "full":

@@ -153,7 +153,13 @@ def compute_and_commit(
         else:
             tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
             version = store.append(
-                epoch, mem_tables, txn_app_id=app, txn_version=number, user_metadata=metadata, partitions=tasks
+                epoch,
+                mem_tables,
+                txn_app_id=app,
+                txn_version=number,
+                user_metadata=metadata,
+                partitions=tasks,
+                spread=not inputs.is_small,
             )
     except PySparkException as error:
         raise _explained(view, epoch, error) from error
