@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.planner.nodes import Join, Scan, quoted, walk
 from jobs.relations import state_column, view_columns
 from jobs.sources.delta_log import table_bytes
@@ -36,8 +37,7 @@ class EpochInputs:
     ----------
     versions : what the upstream views have come to in this epoch, and in the epochs before.
     state_is_large : whether reading the view's state costs more than the jobs it takes to skip most of it.
-    ranges : what was found to have changed in a source between two versions, shared by the views of a run.
-    files : the files of sources at the versions of the epoch, shared likewise.
+    reads : what the views of a run share of what they read of sources.
     """
 
     spark: SparkSession
@@ -49,8 +49,7 @@ class EpochInputs:
     rows_in: dict[str, tuple[int, int]] = field(default_factory=dict)
     changed_bytes: int = 0
     state_is_large: bool = False
-    ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
-    files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
+    reads: SourceReads = field(default_factory=SourceReads)
 
     @property
     def is_backfill(self) -> bool:
@@ -109,7 +108,8 @@ class EpochInputs:
         if name in self.catalog.views:
             return self._view_changes(name)
         source = self._source(name)
-        until, with_row_id = self._pin(self.epoch, name), self._needs_row_id(name)
+        columns = scanned_columns(self.view)[name]
+        until, with_row_id = self._pin(self.epoch, name), ROW_ID in columns
         since = self.since
         if since is None:
             return source.all_rows(self.spark, until, with_row_id=with_row_id)
@@ -117,7 +117,13 @@ class EpochInputs:
         if before.version == until.version:
             return None
         found = self._range(name, before, until)
-        return source.changes(self.spark, before, until, found, with_row_id=with_row_id)
+        return self.reads.shared.changes(
+            self.spark,
+            ReadKey(name, before.version, until.version, with_row_id),
+            found.changed_bytes,
+            columns,
+            lambda: source.changes(self.spark, before, until, found, with_row_id=with_row_id),
+        )
 
     def rows_now(self, name: str, within: Within | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
@@ -155,9 +161,9 @@ class EpochInputs:
     def _files(self, name: str) -> SnapshotFiles:
         version = self._pin(self.epoch, name).version
         place = (name, version)
-        if place not in self.files:
-            self.files[place] = snapshot_files(self._source(name).path, version)
-        return self.files[place]
+        if place not in self.reads.files:
+            self.reads.files[place] = snapshot_files(self._source(name).path, version)
+        return self.reads.files[place]
 
     def in_place_bytes(self) -> int:
         """Bytes of the sources that joins look rows up in."""
@@ -174,10 +180,10 @@ class EpochInputs:
 
     def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
         place = (name, since.version, until.version)
-        if place not in self.ranges:
+        if place not in self.reads.ranges:
             append_only = self._reads_append_only(name)
-            self.ranges[place] = self._source(name).check_range(since, until, append_only=append_only)
-        return self.ranges[place]
+            self.reads.ranges[place] = self._source(name).check_range(since, until, append_only=append_only)
+        return self.reads.ranges[place]
 
     def _view_changes(self, name: str) -> DataFrame | None:
         upstream = self.catalog.views[name]
@@ -222,15 +228,9 @@ class EpochInputs:
             raise EpochError(f"epoch {epoch.epoch} has no pinned version of source {name}; rebuild with --full-refresh")
         return pin
 
-    def _scans(self, name: str) -> list[Scan]:
-        assert self.view.plan is not None
-        return [n for n in walk(self.view.plan) if isinstance(n, Scan) and n.relation == name]
-
-    def _needs_row_id(self, name: str) -> bool:
-        return any(ROW_ID in scan.column_names for scan in self._scans(name))
-
     def _reads_append_only(self, name: str) -> bool:
-        return any(scan.append_only for scan in self._scans(name))
+        assert self.view.plan is not None
+        return any(isinstance(n, Scan) and n.relation == name and n.append_only for n in walk(self.view.plan))
 
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
         """A relation as of this epoch, with the columns that a query sees."""

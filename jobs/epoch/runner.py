@@ -27,6 +27,7 @@ from jobs.epoch.publish import publish
 from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import SHUFFLE_PARTITIONS, Workload, session_for, shuffle_for_change
+from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
@@ -38,8 +39,7 @@ from jobs.planner.nodes import depends_on_time
 from jobs.registry import restart
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_log import table_bytes
-from jobs.sources.delta_source import ChangeRange, Pin
-from jobs.sources.snapshot_files import SnapshotFiles
+from jobs.sources.delta_source import Pin
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError, EpochError
@@ -75,8 +75,7 @@ class EpochRunner:
         self._parallel_views = parallel_views
         self._clock = clock
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
-        self._ranges: dict[tuple[str, int, int], ChangeRange] = {}
-        self._files: dict[tuple[str, int], SnapshotFiles] = {}
+        self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
 
     def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
@@ -110,8 +109,7 @@ class EpochRunner:
         run_id = run_id or uuid.uuid4().hex
         if self._warehouse.functions is not None:
             self._warehouse.functions.load()
-        self._ranges.clear()
-        self._files.clear()
+        self._reads = SourceReads()
         self._checked_keys.clear()
         with run_lock(self._warehouse.lock_path, run_id):
             # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
@@ -183,7 +181,7 @@ class EpochRunner:
             view = state.views[name]
             if view.functions:
                 check_functions(view, self._session(view, Workload.FULL), self._warehouse.functions)
-            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, ranges=self._ranges, files=self._files)
+            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, reads=self._reads)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
@@ -235,12 +233,14 @@ class EpochRunner:
                 versions.setdefault(name, known)
         entries: dict[str, ViewEntry] = {}
         views = [state.views[n] for n in epoch.views if n in state.views and epoch.epoch not in state.views[n].epochs]
+        self._reads.shared = SharedReads.of(state, epoch, views)
         for name, done in self._side_by_side(state, views, epoch, versions):
             versions[name] = done.versions
             view = state.views[name]
             merged = {**view.merged_rows, **{str(table): rows for table, rows in done.state.merged_rows.items()}}
             entries[name] = replace(view.reached(epoch.epoch), tables=done.state.tables, merged_rows=merged)
             yield done.report
+        self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
         finished = replace(state, views={**state.views, **entries})
         kept = {n: v for n, v in versions.items() if n in finished.views and epoch.epoch in finished.views[n].epochs}
@@ -291,7 +291,7 @@ class EpochRunner:
     ) -> _Done:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, ranges=self._ranges, files=self._files)
+        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, reads=self._reads)
         inputs.check()
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
         in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}

@@ -15,17 +15,36 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class SideBySide:
+class Once:
+    """Calls that several threads ask for, each made by the thread that asks first; the others wait for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Future[Any]] = {}
+        self._lock = Lock()
+
+    def once(self, name: Hashable, call: Callable[[], T]) -> T:
+        """The result of the call of that name, or its error."""
+        with self._lock:
+            known = self._known.get(name)
+            mine = known is None
+            future: Future[T] = Future() if known is None else known
+            if mine:
+                self._known[name] = future
+        if mine:
+            _settle(future, call)
+        return future.result()
+
+
+class SideBySide(Once):
     """Runs calls at the same time, and calls that are asked for several times once.
 
     A call may itself run others: threads are started as they are needed, so none ever waits for a free one.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         # More threads than a plan has leaves; each is started only when no other is idle.
         self._pool = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="relstate-step")
-        self._known: dict[Hashable, Future[Any]] = {}
-        self._lock = Lock()
 
     def __enter__(self) -> SideBySide:
         return self
@@ -41,18 +60,6 @@ class SideBySide:
         own: Future[T] = Future()
         _settle(own, calls[0])
         return [future.result() for future in _ended([own, *others])]
-
-    def once(self, name: Hashable, call: Callable[[], T]) -> T:
-        """The result of a call that whoever asks first makes; the others wait for it."""
-        with self._lock:
-            known = self._known.get(name)
-            mine = known is None
-            future: Future[T] = Future() if known is None else known
-            if mine:
-                self._known[name] = future
-        if mine:
-            _settle(future, call)
-        return future.result()
 
 
 def _settle(future: Future[T], call: Callable[[], T]) -> None:

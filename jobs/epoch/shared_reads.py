@@ -1,0 +1,133 @@
+"""What the views of a run read of sources, found out or read once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
+from jobs.operators.context import columns_of
+from jobs.operators.side_by_side import Once
+from jobs.planner.nodes import Scan, walk
+from jobs.sources.delta_source import ChangeRange
+from jobs.sources.snapshot_files import SnapshotFiles
+from state_lib.collected import collected, nullable_within
+from state_lib.constants import ROW_ID, WEIGHT
+from state_lib.small_commits import is_plain
+
+#: Changes of more bytes (of their files) are read by each view for itself, in parallel and only the columns it needs.
+_MOST_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKey:
+    """What is read: the changes of a source between two versions, with or without Serial row ids."""
+
+    source: str
+    since: int
+    until: int
+    with_row_id: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Rows that the driver holds, and the type that Spark gives them."""
+
+    rows: pa.Table
+    schema: T.StructType
+
+
+@dataclass(slots=True)
+class SharedReads:
+    """Changes of sources that several views of an epoch read: read by the first, and held by the driver for the others.
+
+    Parameters
+    ----------
+    columns : the columns that some view needs of each read, in no particular order, where at least two views share it.
+    """
+
+    columns: dict[ReadKey, frozenset[str]] = field(default_factory=dict)
+    _reads: Once = field(default_factory=Once)
+
+    @classmethod
+    def of(cls, state: CatalogState, epoch: EpochEntry, views: Iterable[ViewEntry]) -> SharedReads:
+        """What the views that take part in an epoch share."""
+        wanted: dict[ReadKey, list[set[str]]] = {}
+        for view in views:
+            since = None if view.last_epoch is None else state.epochs.get(view.last_epoch)
+            if since is None or view.plan is None:
+                continue
+            for name, columns in scanned_columns(view).items():
+                if name in since.pins and name in epoch.pins:
+                    key = ReadKey(name, since.pins[name].version, epoch.pins[name].version, ROW_ID in columns)
+                    wanted.setdefault(key, []).append(columns)
+        return cls({key: frozenset().union(*of_views) for key, of_views in wanted.items() if len(of_views) > 1})
+
+    def changes(
+        self,
+        spark: SparkSession,
+        key: ReadKey,
+        changed_bytes: int,
+        columns: Iterable[str],
+        read: Callable[[], DataFrame | None],
+    ) -> DataFrame | None:
+        """The changes, as :meth:`jobs.sources.delta_source.DeltaSource.changes` gives them, with at least some columns.
+
+        Parameters
+        ----------
+        spark : the session of the frame that is returned.
+        changed_bytes : of the files that hold the changes.
+        columns : those that the view needs.
+        read : reads them all; called once for all views that share them.
+        """
+        if key not in self.columns or changed_bytes > _MOST_BYTES:
+            return read()
+        held = self._reads.once(key, lambda: _held(read(), self.columns[key]))
+        if held is None:
+            return read()
+        wanted = set(columns)
+        names = [name for name in held.schema.names if name in wanted or name == WEIGHT]
+        return spark.createDataFrame(held.rows.select(names), T.StructType([held.schema[name] for name in names]))
+
+
+@dataclass(slots=True)
+class SourceReads:
+    """What a run knows of its sources.
+
+    Parameters
+    ----------
+    ranges : what was found to have changed in a source between two versions.
+    files : the files of sources at the versions of the epoch.
+    shared : the changes that several views read.
+    """
+
+    ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
+    files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
+    shared: SharedReads = field(default_factory=SharedReads)
+
+
+def scanned_columns(view: ViewEntry) -> dict[str, set[str]]:
+    """The columns that a view's plan scans of each relation."""
+    found: dict[str, set[str]] = {}
+    assert view.plan is not None
+    for node in walk(view.plan):
+        if isinstance(node, Scan):
+            found.setdefault(node.relation, set()).update(node.column_names)
+    return found
+
+
+def _held(changes: DataFrame | None, columns: frozenset[str]) -> _Held | None:
+    """The rows of a change set; ``None`` where there is none, or Arrow or the driver cannot hold it."""
+    if changes is None:
+        return None
+    names = [name for name in changes.columns if name in columns]
+    narrow = nullable_within(changes.select(*columns_of(names), WEIGHT))
+    if not all(is_plain(f.dataType) for f in narrow.schema.fields):
+        return None
+    rows = collected(narrow)
+    return None if rows is None else _Held(rows, narrow.schema)
