@@ -134,6 +134,7 @@ def compute_and_commit(
         row_count=inputs.row_count,
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,
+        one_task=spark.conf.get(SHUFFLE_PARTITIONS) == "1",
         most_partitions=most_partitions,
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,

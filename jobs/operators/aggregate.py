@@ -34,7 +34,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
         child = _no_rows(ctx, node)
     tables = _tables_by_role(ctx, node)
     whole = aggregate_value.is_read_whole(ctx, tables)
-    affected = aggregate_value.fold_into_all(node, child, tables) if whole else _fold(ctx, node, child, tables)
+    affected = aggregate_value.fold_into_all(ctx, node, child, tables) if whole else _fold(ctx, node, child, tables)
     if affected is None:
         return None
     groups = ctx.share(aggregate_value.versions(node, tables, affected))

@@ -69,14 +69,14 @@ def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
     return rows is not None and rows <= _WHOLE_ROWS
 
 
-def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:
+def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:
     """The affected groups with their change and old state, out of the whole of the old state: no step to find them first."""
     frames = GroupFrames(node.group)
     folds = _folds(node, tables)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
     frames.add(lookup_several(stored, None, node.group), _newest(tables))
-    return frames.together().where(f"_d{GROUP_ROWS} IS NOT NULL")
+    return frames.together(in_one_task=ctx.one_task).where(f"_d{GROUP_ROWS} IS NOT NULL")
 
 
 def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:

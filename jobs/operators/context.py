@@ -47,6 +47,7 @@ class EpochContext:
         is a job of its own. None: change sets are too large for either, Spark chooses.
     collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, but plans
         stay small, lookups skip what cannot hold their keys, and what turns out to be empty ends there.
+    one_task : whether so little changed that one task does what comes after a shuffle.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
@@ -63,6 +64,7 @@ class EpochContext:
     row_count: Callable[[str], int | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
+    one_task: bool = False
     most_partitions: str | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None

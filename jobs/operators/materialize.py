@@ -1,7 +1,8 @@
 """Materialize: the consolidated change set of the view, written to the view's own state table.
 
 Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
-that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written.
+that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
+what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings.
 The table's runs are the view's change log: publishing and views over this view read them.
 """
 
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Materialize
 from state_lib.constants import WEIGHT
 from state_lib.literals import text_literal
@@ -21,14 +23,18 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
     if child is None:
         return None
     (table,) = ctx.tables[node]
+    changes = child if is_consolidated(node.child) else _consolidated(ctx, node, child)
+    table.write(changes)
+    return changes
+
+
+def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:
+    if node.stream_key is None:
+        return consolidate(child, node.column_names)
     if node.stream_key:
         # Spread by key, both groupings (by row, then by key) find their rows together: one shuffle and not two.
         child = child.repartition(*columns_of(node.stream_key))
-    changes = consolidate(child, node.column_names)
-    if node.stream_key is not None:
-        changes = _checked(ctx, node, changes)
-    table.write(changes)
-    return changes
+    return _checked(ctx, node, consolidate(child, node.column_names))
 
 
 def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFrame:

@@ -1,0 +1,23 @@
+"""Which nodes give change sets that nothing has to be summed in."""
+
+from __future__ import annotations
+
+from jobs.planner.nodes import Aggregate, Filter, PlanNode, Project, quoted
+
+
+def is_consolidated(node: PlanNode) -> bool:
+    """Whether a node's operator makes change sets with one −1 row and one +1 row at most for each key, never equal ones.
+
+    An aggregate does: it sees each group once, and gives its old and its new row only where these differ. A filter keeps
+    that, and a projection that renames or reorders all columns; one that drops or computes columns may make the two equal.
+    """
+    match node:
+        case Aggregate():
+            # Maps do not compare, so an aggregate cannot tell whether such a result has changed.
+            return not any("map<" in call.output.data_type.lower() for call in node.calls)
+        case Filter():
+            return is_consolidated(node.child)
+        case Project():
+            kept = {e.sql for e in node.expressions}
+            return kept == {quoted(name) for name in node.child.column_names} and is_consolidated(node.child)
+    return False
