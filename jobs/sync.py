@@ -14,6 +14,7 @@ from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
 from state_lib.literals import property_list
+from state_lib.opened_table import OpenedTable
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:
@@ -51,7 +52,7 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
     path = source.location or warehouse.source_path(source.name)
     managed = source.location is None
     try:
-        table_facts(path)
+        table_facts(OpenedTable(path))
         exists = True
     except SourceError:
         exists = False
@@ -98,7 +99,7 @@ def _declare_view(registry: Registry, warehouse: Warehouse, view: ViewDeclaratio
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
     """Where a table lies that no one declared: in the warehouse's sources, or in Spark's catalog."""
     try:
-        table_facts(warehouse.source_path(name))
+        table_facts(OpenedTable(warehouse.source_path(name)))
     except SourceError:
         pass
     else:

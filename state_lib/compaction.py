@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
 from state_lib.delta_files import DataFile
 from state_lib.merge import merge_runs
+from state_lib.opened_table import OpenedTable
 from state_lib.small_commits import committing
 from state_lib.state_files import partition_of
 from state_lib.state_store import StateStore
@@ -42,9 +43,9 @@ def has_many_runs(files: Sequence[DataFile]) -> bool:
     return bool(small) and max(small.values()) > RUNS_PER_PARTITION
 
 
-def merge_small_runs(path: str) -> int | None:
+def merge_small_runs(opened: OpenedTable) -> int | None:
     """Put the small files of each partition into one; the version of the commit, ``None`` where there was none."""
-    table = DeltaTable(path)
+    table = opened.latest()
     before = table.version()
     try:
         table.optimize.compact(target_size=SMALL_RUN_BYTES)
@@ -85,7 +86,7 @@ def rewrite_tables(
     arranged = rows.repartition(TABLE_ID, VNODE).sortWithinPartitions(TABLE_ID, VNODE, KEY)
     writer = arranged.write.format("delta").mode("overwrite").option("replaceWhere", condition).option("dataChange", "false")
     writer.option("txnAppId", app_id).option("txnVersion", txn_version).save(store.path)
-    done = DeltaTable(store.path)
+    done = store.files.table.latest()
     # Delta skips the write, without a word, where an epoch has taken a later transaction version in the meantime.
     written = done.version() > version and done.transaction_version(app_id) == txn_version
     return done.version() if written else None

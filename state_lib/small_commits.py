@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
 
 from state_lib.errors import EpochError
+from state_lib.opened_table import OpenedTable
 
 #: How often a commit is tried against others on the same table (compaction, OPTIMIZE, another run).
 _TRIES: Final = 20
@@ -80,7 +81,7 @@ def committing(app_id: str, version: int, metadata: str | None = None) -> Commit
 
 
 def commit_once(
-    path: str, app_id: str, txn_version: int, write: Callable[[DeltaTable], dict[str, Any] | None]
+    opened: OpenedTable, app_id: str, txn_version: int, write: Callable[[DeltaTable], dict[str, Any] | None]
 ) -> tuple[int, dict[str, Any]] | None:
     """Make one commit, unless the application has committed this transaction version or a later one.
 
@@ -98,7 +99,7 @@ def commit_once(
         Others commit to the table all the time.
     """
     for _ in range(_TRIES):
-        table = DeltaTable(path)
+        table = opened.latest()
         done = table.transaction_version(app_id)
         if done is not None and done >= txn_version:
             return None
@@ -107,14 +108,14 @@ def commit_once(
             return expected, write(table) or {}
         except CommitFailedError:
             continue
-    raise EpochError(f"{path}: {_TRIES} tries to commit met a commit by others each; nothing was written, run again")
+    raise EpochError(f"{opened.path}: {_TRIES} tries to commit met a commit by others each; nothing was written, run again")
 
 
-def append_rows(path: str, rows: pa.Table, *, app_id: str, txn_version: int, metadata: str) -> int | None:
+def append_rows(opened: OpenedTable, rows: pa.Table, *, app_id: str, txn_version: int, metadata: str) -> int | None:
     """Append rows in one commit; its version, or ``None`` where the transaction was there before."""
 
     def write(table: DeltaTable) -> None:
         write_deltalake(table, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
 
-    made = commit_once(path, app_id, txn_version, write)
+    made = commit_once(opened, app_id, txn_version, write)
     return None if made is None else made[0]

@@ -7,10 +7,9 @@ plain Parquet. A state table has no deletion vectors and no column mapping, so i
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
-
 from state_lib.constants import TABLE_ID, VNODE
 from state_lib.delta_files import DataFile, data_files
+from state_lib.opened_table import OpenedTable
 from state_lib.within import Within
 
 
@@ -18,21 +17,24 @@ class StateFiles:
     """The files of one Delta state table, a version's list kept once it was read."""
 
     def __init__(self, path: str) -> None:
-        self.path = path.rstrip("/")
+        self.table = OpenedTable(path)
         self._by_version: dict[int, tuple[DataFile, ...]] = {}
 
-    def latest(self) -> DeltaTable:
-        """The table's newest version, opened."""
-        return DeltaTable(self.path)
+    @property
+    def path(self) -> str:
+        """Where the table lies."""
+        return self.table.path
 
     def at(self, version: int | None) -> tuple[DataFile, ...]:
         """All files of a version (the newest without one)."""
         if version is not None and version in self._by_version:
             return self._by_version[version]
-        table = DeltaTable(self.path, version=version)
-        files = tuple(sorted(data_files(table), key=lambda f: (*partition_of(f), f.path)))
-        self._by_version[table.version()] = files
-        return files
+        table = self.table.at(version)
+        found = self._by_version.get(table.version())
+        if found is None:
+            found = tuple(sorted(data_files(table), key=lambda f: (*partition_of(f), f.path)))
+            self._by_version[table.version()] = found
+        return found
 
     def of(
         self, version: int | None, table_ids: frozenset[int], within: Within | None = None, slot: str | None = None

@@ -41,9 +41,12 @@ class StateStore:
     spark : the session.
     path : where the Delta table is.
     descs : the view's state tables, in the order in which the table catalog numbered them. Their slots follow from it.
+    files : the Delta table's files, where they have been looked at already.
     """
 
-    def __init__(self, spark: SparkSession, path: str, descs: Sequence[StateTableDesc]) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, descs: Sequence[StateTableDesc], files: StateFiles | None = None
+    ) -> None:
         for desc in descs:
             check_vnode_count(desc.vnode_count)
         self.path = path
@@ -51,7 +54,7 @@ class StateStore:
         self.layout = assign_slots([desc.schema for desc in descs])
         self._spark = spark
         self._by_id = {d.table_id: (d, slots) for d, slots in zip(self.descs, self.layout.tables, strict=True)}
-        self.files = StateFiles(path)
+        self.files = files or StateFiles(path)
         fields = [f"{KEY} BINARY", f"{EPOCH_COLUMN} BIGINT", f"{WEIGHT_COLUMN} BIGINT"]
         fields += [f"{slot.name} {slot.data_type}" for slot in self.layout.slots]
         self._stored_schema = ", ".join([*fields, f"{TABLE_ID} INT", f"{VNODE} INT"])
@@ -171,7 +174,7 @@ class StateStore:
 
     def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
         """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`."""
-        made = append_rows(self.path, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata)
+        made = append_rows(self.files.table, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata)
         return self._own_commit(epoch, txn_app_id, txn_version, user_metadata) if made is None else made
 
     @property

@@ -43,6 +43,8 @@ class CatalogStore:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        #: The table as it was read or written last: to open it again takes longer than to write it.
+        self._opened: DeltaTable | None = None
 
     def read(self) -> CatalogState:
         """The newest state; an empty one where the warehouse is new.
@@ -57,6 +59,7 @@ class CatalogStore:
             return CatalogState()
         except DeltaError as error:
             raise WarehouseError(f"the catalog at {self.path} cannot be opened: {error}") from error
+        self._opened = table
         rows = [row for uri in table.file_uris() for row in _read_rows(uri)]
         kinds = [(r["kind"], r["name"], json.loads(r["payload"])) for r in rows]
         written_by = next((p["format_version"] for kind, _, p in kinds if kind == "warehouse"), None)
@@ -91,13 +94,18 @@ class CatalogStore:
             if state.version < 0:
                 write_deltalake(self.path, table, mode="error", commit_properties=once)
             else:
-                base = DeltaTable(self.path, version=state.version)
+                base, self._opened = self._at(state.version), None
                 write_deltalake(base, table, mode="overwrite", commit_properties=once)
+                self._opened = base
         except (CommitFailedError, DeltaError) as error:
             raise ConcurrentCatalogChange(
                 f"another run changed the catalog of this warehouse since version {state.version}; nothing was written, "
                 "run again"
             ) from error
         if expected and expected % _CHECKPOINT_EVERY == 0:
-            DeltaTable(self.path).create_checkpoint()
+            self._at(expected).create_checkpoint()
         return from_rows(expected, rows)
+
+    def _at(self, version: int) -> DeltaTable:
+        opened = self._opened
+        return opened if opened is not None and opened.version() == version else DeltaTable(self.path, version=version)

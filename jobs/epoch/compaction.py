@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, ViewEntry
@@ -66,18 +65,18 @@ class StateAfterEpoch:
 
 
 def state_after_epoch(
-    session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, commit: StateCommit, epoch: int
+    session: SparkSession, files: StateFiles, state: CatalogState, view: ViewEntry, commit: StateCommit, epoch: int
 ) -> StateAfterEpoch:
     """Merge runs where there are many, rewrite small tables that are due, and let vnode counts grow with what is stored.
 
     Parameters
     ----------
+    files : of the view's state.
     view : the view as it was before the epoch.
     commit, epoch : of the epoch that has just been published.
     """
-    path = warehouse.state_path(view)
-    files = StateFiles(path).at(None)
-    stored = {t.table_id: [f for f in files if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
+    there = files.at(None)
+    stored = {t.table_id: [f for f in there if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
     sizes = {table_id: sum(f.bytes for f in own) for table_id, own in stored.items()}
     fitting = tuple(
         replace(t, vnode_count=fitting_vnode_count(t.schema, t.vnode_count, sizes[t.table_id])) for t in view.tables
@@ -89,41 +88,41 @@ def state_after_epoch(
         for table_id, own in stored.items()
         if sizes[table_id] <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
     ]
-    rewritten = _rewrite(session, path, state, view, due, epoch, by_driver=True)
-    if has_many_runs(files):
-        merge_small_runs(path)
+    rewritten = _rewrite(session, files, state, view, due, epoch, by_driver=True)
+    if has_many_runs(there):
+        merge_small_runs(files.table)
     return StateAfterEpoch(fitting, rewritten)
 
 
 def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> CompactReport:
     """Rewrite every table of a view that has more than one run, and merge what small runs remain."""
     started = time.perf_counter()
-    path = warehouse.state_path(view)
-    files = StateFiles(path).at(None)
+    files = StateFiles(warehouse.state_path(view))
+    before = files.at(None)
     assert view.last_epoch is not None
-    unmerged = [t.table_id for t in view.tables if _has_runs(files, t.table_id)]
-    small = sum(f.bytes for f in files if f.partition[TABLE_ID] in unmerged) <= SMALL_TABLE_BYTES
-    rewritten = _rewrite(session, path, state, view, unmerged, view.last_epoch, by_driver=small)
-    after = StateFiles(path).at(None)
+    unmerged = [t.table_id for t in view.tables if _has_runs(before, t.table_id)]
+    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= SMALL_TABLE_BYTES
+    rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, by_driver=small)
+    after = files.at(None)
     if has_many_runs(after):
-        merge_small_runs(path)
-        after = StateFiles(path).at(None)
+        merge_small_runs(files.table)
+        after = files.at(None)
     return CompactReport(
         view.name,
-        len(files),
+        len(before),
         len(after),
-        sum(f.bytes for f in files),
+        sum(f.bytes for f in before),
         sum(f.bytes for f in after),
         tuple(rewritten),
         time.perf_counter() - started,
     )
 
 
-def readable_version(path: str, view: ViewEntry, state_version: int | None) -> int | None:
+def readable_version(files: StateFiles, view: ViewEntry, state_version: int | None) -> int | None:
     """The newest version of a view's state that holds its last epoch and no later one: a compaction may have made it."""
     if state_version is None or view.last_epoch is None:
         return state_version
-    table = DeltaTable(path)
+    table = files.table.latest()
     done = table.transaction_version(app_id(view))
     is_current = done is not None and done < epoch_txn_version(view.last_epoch + 1)
     return table.version() if is_current else state_version
@@ -136,7 +135,7 @@ def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
 
 def _rewrite(
     session: SparkSession,
-    path: str,
+    files: StateFiles,
     state: CatalogState,
     view: ViewEntry,
     table_ids: list[int],
@@ -146,18 +145,18 @@ def _rewrite(
 ) -> dict[int, int]:
     if not table_ids:
         return {}
-    table = DeltaTable(path)
-    newest = table.transaction_version(app_id(view))
+    version = files.table.latest().version()
+    newest = files.table.at(version).transaction_version(app_id(view))
     if newest is None or newest > epoch_txn_version(epoch) + 1:
         return {}  # a later epoch is on its way; it will see to it
-    store = StateStore(session, path, view.tables)
+    store = StateStore(session, files.path, view.tables, files)
     log = view.tables[-1].table_id
     readers = [state.views[name].last_epoch for name in state.dependents(view.name) if name in state.views]
     horizon = min([epoch, *(e for e in readers if e is not None)])
     done = rewrite_tables(
         store,
         table_ids,
-        version=table.version(),
+        version=version,
         app_id=app_id(view),
         txn_version=epoch_txn_version(epoch) + 1,
         # Views over this one read its change log from their own last epoch on.

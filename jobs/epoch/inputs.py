@@ -12,7 +12,6 @@ from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersio
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.planner.nodes import Join, Scan, quoted, walk
 from jobs.relations import state_column, view_columns
-from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin, struct_of
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.warehouse import Warehouse
@@ -96,7 +95,7 @@ class EpochInputs:
             if name in self.catalog.views:
                 continue
             if since is None:
-                self.changed_bytes += table_bytes(self._source(name).path)
+                self.changed_bytes += self.source(name).table.total_bytes(self._pin(self.epoch, name).version)
                 continue
             found[name] = self._range(name, self._pin(since, name), self._pin(self.epoch, name))
             self.rows_in[name] = (found[name].rows_inserted, found[name].rows_deleted)
@@ -107,7 +106,7 @@ class EpochInputs:
         """The change set of a source or an upstream view."""
         if name in self.catalog.views:
             return self._view_changes(name)
-        source = self._source(name)
+        source = self.source(name)
         columns = scanned_columns(self.view)[name]
         until, with_row_id = self._pin(self.epoch, name), ROW_ID in columns
         since = self.since
@@ -129,7 +128,7 @@ class EpochInputs:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
         if name in self.catalog.views:
             return self._view_rows(name, within)
-        source, until = self._source(name), self._pin(self.epoch, name)
+        source, until = self.source(name), self._pin(self.epoch, name)
         found = self._files(name)
         if not found.are_rows:
             return source.all_rows(self.spark, until, with_row_id=False)
@@ -162,7 +161,7 @@ class EpochInputs:
         version = self._pin(self.epoch, name).version
         place = (name, version)
         if place not in self.reads.files:
-            self.reads.files[place] = snapshot_files(self._source(name).path, version)
+            self.reads.files[place] = snapshot_files(self.source(name).path, self.source(name).table.at(version))
         return self.reads.files[place]
 
     def in_place_bytes(self) -> int:
@@ -182,7 +181,7 @@ class EpochInputs:
         place = (name, since.version, until.version)
         if place not in self.reads.ranges:
             append_only = self._reads_append_only(name)
-            self.reads.ranges[place] = self._source(name).check_range(since, until, append_only=append_only)
+            self.reads.ranges[place] = self.source(name).check_range(since, until, append_only=append_only)
         return self.reads.ranges[place]
 
     def _view_changes(self, name: str) -> DataFrame | None:
@@ -216,11 +215,12 @@ class EpochInputs:
         table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
         return table.runs([c.name for c in own.schema.columns], within)
 
-    def _source(self, name: str) -> DeltaSource:
+    def source(self, name: str) -> DeltaSource:
+        """The reader of a source, one for all views of a run."""
         entry = self.catalog.sources.get(name)
         if entry is None:
             raise SourceError(f"view {self.view.name} reads {name}, which is neither a source nor a view any more")
-        return self.warehouse.source(entry)
+        return self.reads.source(self.warehouse, entry)
 
     def _pin(self, epoch: EpochEntry, name: str) -> Pin:
         pin = epoch.pins.get(name)
@@ -243,4 +243,4 @@ class EpochInputs:
                 raise EpochError(f"view {name} has no rows published at epoch {self.epoch.epoch}")
             rows = reader.option("versionAsOf", versions.view_version).load(self.warehouse.view_path(name))
             return rows.select(*(quoted(o.name) for o in upstream.plan.output))
-        return self._source(name).snapshot(session, self._pin(self.epoch, name))
+        return self.source(name).snapshot(session, self._pin(self.epoch, name))

@@ -23,7 +23,6 @@ from jobs.sources.key_files import (
     problem_in_files,
 )
 from jobs.sources.snapshot_files import snapshot_files
-from jobs.warehouse import Warehouse
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 
@@ -36,7 +35,6 @@ CheckedKey: TypeAlias = tuple[str, int, int | None]
 
 def check_primary_keys(
     session: SparkSession,
-    warehouse: Warehouse,
     state: CatalogState,
     inputs: EpochInputs,
     names: Sequence[str],
@@ -60,7 +58,7 @@ def check_primary_keys(
         changed = found.get(name)
         if place in checked or (before is not None and before.version == until.version):
             continue
-        source = warehouse.source(entry)
+        source = inputs.source(name)
         if before is not None and changed is not None:
             if changed.rows_inserted == 0 and changed.rows_deleted > 0:
                 continue
@@ -87,9 +85,10 @@ def _problem_in_changes(
     session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
 ) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
-    small = changed.files is not None and changed.changed_bytes <= SMALL_CHANGE_BYTES
-    if small and not has_deletion_vectors(source.path, before.version):
-        return problem_in_changes(source.path, changed.files, source.key, before.version) if changed.files else None
+    if changed.files is not None and changed.changed_bytes <= SMALL_CHANGE_BYTES:
+        held = source.table.at(before.version)
+        if not has_deletion_vectors(held):
+            return problem_in_changes(source.path, changed.files, source.key, held) if changed.files else None
     changes = source.changes(session, before, until, changed, with_row_id=False)
     if changes is None:
         return None
@@ -102,7 +101,7 @@ def _problem_in_changes(
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    found = snapshot_files(source.path, pin.version)
+    found = snapshot_files(source.path, source.table.at(pin.version))
     groups = files_that_share_keys(found.files, source.key[0])
     if found.are_rows and all(0 <= sum(file.rows for file in group) <= _KEYS_HELD for group in groups):
         return problem_in_files(source.path, found.files, source.key)

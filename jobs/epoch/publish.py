@@ -22,12 +22,13 @@ from jobs.epoch.sessions import transaction
 from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
-from jobs.sources.delta_log import DeltaLog, rows_changed, table_bytes, table_facts, transaction_version
+from jobs.sources.delta_log import DeltaLog, rows_changed
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.delta_layout import LOG_PROPERTIES
 from state_lib.errors import EpochError
 from state_lib.literals import property_list, text_literal
+from state_lib.opened_table import OpenedTable
 from state_lib.row_encoding import parse_type
 from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.state_store import StateStore
@@ -66,12 +67,12 @@ def written_by_driver(view: ViewEntry) -> bool:
     return plain and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
 
-def published(path: str, view: ViewEntry, epoch: int) -> Published | None:
+def published(table: OpenedTable, view: ViewEntry, epoch: int) -> Published | None:
     """What an earlier try of this epoch has published already."""
-    done = transaction_version(path, app_id(view))
+    done = table.transaction_version(app_id(view))
     if done is None or done < epoch_txn_version(epoch):
         return None
-    return Published(table_facts(path).version, 0, 0)
+    return Published(table.latest().version(), 0, 0)
 
 
 def publish(
@@ -93,7 +94,8 @@ def publish(
     store, commit : the state that holds the change set, and the commit that wrote it.
     small : the change set fits into the driver's memory many times over.
     """
-    done = published(path, view, epoch)
+    table = OpenedTable(path)
+    done = published(table, view, epoch)
     if done is not None:
         return done
     first = view.last_epoch is None
@@ -102,24 +104,24 @@ def publish(
         create_view_table(session, path, view)
     failpoints.reached("before_publish")
     only_inserts = first or plan_of(view).append_only
-    if small and not new_generation and written_by_driver(view) and (only_inserts or table_bytes(path) <= _DRIVER_BYTES):
+    if small and not new_generation and written_by_driver(view) and (only_inserts or table.total_bytes() <= _DRIVER_BYTES):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
         if rows is not None:
             apply = append_changes if only_inserts else merge_changes
-            return apply(path, rows, app_id(view), epoch_txn_version(epoch))
+            return apply(table, rows, app_id(view), epoch_txn_version(epoch))
     changes = _changes(store, view, epoch, commit.version)
     mode = None if not only_inserts else "overwrite" if new_generation else "append"
-    return _publish_by_spark(session, path, changes, view, epoch, mode)
+    return _publish_by_spark(session, table, changes, view, epoch, mode)
 
 
 def _publish_by_spark(
-    session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, epoch: int, mode: str | None
+    session: SparkSession, table: OpenedTable, changes: DataFrame, view: ViewEntry, epoch: int, mode: str | None
 ) -> Published:
     """Apply changes of any size: nothing but insertions by appending them, others (``mode`` None) by MERGE."""
-    txn_version = epoch_txn_version(epoch)
-    version_before = table_facts(path).version
+    path, txn_version = table.path, epoch_txn_version(epoch)
+    version_before = table.latest().version()
     try:
         if mode is None:
             _merge(session, path, changes, view, txn_version)
@@ -133,8 +135,8 @@ def _publish_by_spark(
         if "ConcurrentTransaction" in str(error):
             raise EpochError(f"view {view.name}: another run published epoch {epoch} at the same time; run again") from error
         raise
-    version = table_facts(path).version
-    if transaction_version(path, app_id(view)) != txn_version:
+    version = table.latest().version()
+    if table.transaction_version(app_id(view)) != txn_version:
         raise EpochError(f"view {view.name}: epoch {epoch} was not recorded in the published table; run again")
     inserted, deleted = rows_changed(DeltaLog(path).commit(version)) if version > version_before else (0, 0)
     return Published(version, inserted, deleted)

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.sources.delta_log import table_facts
 from state_lib.constants import VIEW_KEY
+from state_lib.opened_table import OpenedTable
 from state_lib.small_commits import commit_once, committing
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
@@ -25,23 +25,23 @@ class Published:
     rows_deleted: int
 
 
-def append_changes(path: str, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+def append_changes(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int) -> Published:
     """Append rows that are all new. ``changes``: the view's columns, ``_key`` and ``_op``."""
     rows = changes.drop_columns([OP])
 
-    def write(table: DeltaTable) -> dict[str, Any]:
-        write_deltalake(table, rows, mode="append", commit_properties=committing(app_id, txn_version))
+    def write(newest: DeltaTable) -> dict[str, Any]:
+        write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(path, app_id, txn_version, write)
+    return _committed(table, app_id, txn_version, write)
 
 
-def merge_changes(path: str, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+def merge_changes(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int) -> Published:
     """Insert, replace and delete rows by their key. ``changes``: the view's columns, ``_key`` and ``_op``, one row a key."""
     changes = changes.set_column(changes.schema.get_field_index(OP), OP, changes[OP].cast(pa.int64()))
 
-    def write(table: DeltaTable) -> dict[str, Any]:
-        merging = table.merge(
+    def write(newest: DeltaTable) -> dict[str, Any]:
+        merging = newest.merge(
             changes,
             f"v.`{VIEW_KEY}` = c.`{VIEW_KEY}`",
             source_alias="c",
@@ -53,13 +53,13 @@ def merge_changes(path: str, changes: pa.Table, app_id: str, txn_version: int) -
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(path, app_id, txn_version, write)
+    return _committed(table, app_id, txn_version, write)
 
 
-def _committed(path: str, app_id: str, txn_version: int, write: Any) -> Published:
-    made = commit_once(path, app_id, txn_version, write)
+def _committed(table: OpenedTable, app_id: str, txn_version: int, write: Any) -> Published:
+    made = commit_once(table, app_id, txn_version, write)
     if made is None:
-        return Published(table_facts(path).version, 0, 0)
+        return Published(table.latest().version(), 0, 0)
     version, metrics = made
     updated = int(metrics.get("num_target_rows_updated", 0))
     inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated

@@ -38,11 +38,11 @@ from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import restart
 from jobs.relations import topological, with_upstream_views
-from jobs.sources.delta_log import table_bytes
 from jobs.sources.delta_source import Pin
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError, EpochError
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
@@ -136,7 +136,7 @@ class EpochRunner:
 
     def _has_commits(self, state: CatalogState, epoch: EpochEntry) -> bool:
         return any(
-            committed(self._warehouse.state_path(state.views[v]), state.views[v], epoch.epoch) is not None
+            committed(StateFiles(self._warehouse.state_path(state.views[v])), state.views[v], epoch.epoch) is not None
             for v in epoch.views
             if v in state.views
         )
@@ -148,7 +148,7 @@ class EpochRunner:
         if not used:
             return {}
         with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
-            found = pool.map(lambda name: self._warehouse.source(state.sources[name]).pin(last.get(name)), used)
+            found = pool.map(lambda name: self._reads.source(self._warehouse, state.sources[name]).pin(last.get(name)), used)
             return dict(zip(used, found, strict=True))
 
     def _new_epoch(self, state: CatalogState, names: list[str], run_id: str) -> Iterator[ViewReport]:
@@ -186,7 +186,7 @@ class EpochRunner:
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
                 session = session or self._session(view, Workload.FULL)
-                check_primary_keys(session, self._warehouse, state, inputs, keyed, found, self._checked_keys)
+                check_primary_keys(session, state, inputs, keyed, found, self._checked_keys)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
         view = state.views[name]
@@ -215,9 +215,9 @@ class EpochRunner:
         for name in view.reads:
             if name in state.sources and name not in epoch.pins:
                 later = (state.epochs[n].pins.get(name) for n in sorted(state.epochs) if n > epoch.epoch)
-                pins[name] = next((p for p in later if p is not None), None) or self._warehouse.source(state.sources[name]).pin(
-                    None
-                )
+                pins[name] = next((p for p in later if p is not None), None) or self._reads.source(
+                    self._warehouse, state.sources[name]
+                ).pin(None)
         return pins
 
     def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
@@ -297,7 +297,8 @@ class EpochRunner:
         in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
         if view.last_epoch is not None:
             inputs.rows_in.update(in_step)
-        workload = self._workload(view, inputs)
+        files = StateFiles(self._warehouse.state_path(view))
+        workload = self._workload(view, inputs, files)
         session = self._session(view, workload)
         inputs.state_is_large = workload is Workload.LARGE
         inputs.spark = session
@@ -305,21 +306,20 @@ class EpochRunner:
         if workload is not Workload.FULL:
             shuffle_for_change(session, inputs.changed_bytes, most_partitions)
         before = None if view.last_epoch is None else state.versions_at(view.name)
-        path = self._warehouse.state_path(view)
         seconds["plan"] = time.perf_counter() - started
         started = time.perf_counter()
-        commit = committed(path, view, epoch.epoch)
+        commit = committed(files, view, epoch.epoch)
         if commit is None:
-            previous = readable_version(path, view, before.state_version if before else None)
-            commit = compute_and_commit(inputs, path, before, previous, most_partitions)
+            previous = readable_version(files, view, before.state_version if before else None)
+            commit = compute_and_commit(inputs, files, before, previous, most_partitions)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, view, epoch, commit, before, small=inputs.is_small)
+        done = self._publish(session, view, epoch, files, commit, before, small=inputs.is_small)
         seconds["publish"] = time.perf_counter() - started
         started = time.perf_counter()
         after = StateAfterEpoch(view.tables, {})
         if commit is not None:
-            after = state_after_epoch(session, self._warehouse, state, view, commit, epoch.epoch)
+            after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
         seconds["compact"] = time.perf_counter() - started
         state_version = commit.version if commit else (before.state_version if before else None)
         view_version = done.version if done else (before.view_version if before else None)
@@ -340,10 +340,10 @@ class EpochRunner:
         )
         return _Done(report, ViewVersions(state_version, view_version), after)
 
-    def _workload(self, view: ViewEntry, inputs: EpochInputs) -> Workload:
+    def _workload(self, view: ViewEntry, inputs: EpochInputs, files: StateFiles) -> Workload:
         if view.strategy == "full":
             return Workload.FULL
-        looked_up = 0 if inputs.is_backfill else table_bytes(self._warehouse.state_path(view)) + inputs.in_place_bytes()
+        looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.in_place_bytes()
         if inputs.changed_bytes + looked_up <= SMALL_BYTES:
             return Workload.SMALL
         return Workload.FULL if inputs.is_backfill else Workload.LARGE
@@ -353,6 +353,7 @@ class EpochRunner:
         session: SparkSession,
         view: ViewEntry,
         epoch: EpochEntry,
+        files: StateFiles,
         commit: StateCommit | None,
         before: ViewVersions | None,
         *,
@@ -361,7 +362,7 @@ class EpochRunner:
         first = before is None or before.view_version is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
-        store = StateStore(session, self._warehouse.state_path(view), view.tables)
+        store = StateStore(session, files.path, view.tables, files)
         path = self._warehouse.view_path(view.name)
         return publish(session, path, store, view, epoch.epoch, commit, small=small)
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
+from jobs.catalog.entries import CatalogState, EpochEntry, SourceEntry, ViewEntry
 from jobs.operators.context import columns_of
 from jobs.operators.side_by_side import Once
 from jobs.planner.nodes import Scan, walk
-from jobs.sources.delta_source import ChangeRange
+from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.snapshot_files import SnapshotFiles
+from jobs.warehouse import Warehouse
 from state_lib.collected import collected, nullable_within
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.small_commits import is_plain
@@ -109,6 +110,11 @@ class SourceReads:
     ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
     files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
+    _sources: dict[str, DeltaSource] = field(default_factory=dict)
+
+    def source(self, warehouse: Warehouse, entry: SourceEntry) -> DeltaSource:
+        """The reader of a registered source, which opens each of its versions once."""
+        return self._sources.setdefault(entry.name, warehouse.source(entry))
 
 
 def scanned_columns(view: ViewEntry) -> dict[str, set[str]]:

@@ -21,9 +21,10 @@ from jobs.planner.current_time import query_at
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from jobs.planner.serialize import plan_to_dict
 from jobs.planner.state_tables import infer_state_tables
-from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition, table_facts, transaction_version
+from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition
 from state_lib.constants import TABLE_ID, WEIGHT
 from state_lib.errors import EpochError, RelstateError, SourceError, StateError
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable
 from state_lib.table_schema import StateTableDesc
@@ -67,13 +68,13 @@ def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict
     return found
 
 
-def committed(state_path: str, view: ViewEntry, epoch: int) -> StateCommit | None:
+def committed(files: StateFiles, view: ViewEntry, epoch: int) -> StateCommit | None:
     """The state commit of an epoch, if it has been made."""
-    done = transaction_version(state_path, app_id(view))
+    done = files.table.transaction_version(app_id(view))
     if done is None or done < epoch_txn_version(epoch):
         return None
-    log = DeltaLog(state_path)
-    for version in range(table_facts(state_path).version, -1, -1):
+    log = DeltaLog(files.path)
+    for version in range(files.table.latest().version(), -1, -1):
         actions = log.commit(version)
         if _metadata(actions).get("epoch") == epoch:
             return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()})
@@ -90,7 +91,7 @@ def _metadata(actions: list[dict[str, object]]) -> dict[str, object]:
 
 def compute_and_commit(
     inputs: EpochInputs,
-    state_path: str,
+    files: StateFiles,
     before: ViewVersions | None,
     previous: int | None,
     most_partitions: str | None = None,
@@ -99,6 +100,7 @@ def compute_and_commit(
 
     Parameters
     ----------
+    files : of the view's state.
     before : the versions that the view's last epoch came to.
     previous : the version of the state to read: that of ``before``, or one that compaction has made of it.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
@@ -114,7 +116,7 @@ def compute_and_commit(
     """
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
     plan = plan_of(view)
-    store = StateStore(spark, state_path, view.tables)
+    store = StateStore(spark, files.path, view.tables, files)
     if inputs.is_backfill and not store.exists():
         store.create()
     last = view.last_epoch
@@ -165,7 +167,7 @@ def compute_and_commit(
     except PySparkException as error:
         raise _explained(view, epoch, error) from error
     failpoints.reached("after_state_commit")
-    actions = DeltaLog(state_path).commit(version)
+    actions = DeltaLog(files.path).commit(version)
     written = _metadata(actions)
     if written.get("epoch") != epoch or written.get("digest") != digest:
         raise StateError(

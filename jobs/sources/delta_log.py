@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from state_lib.errors import SourceError
 from state_lib.filesystems import filesystem_of
+from state_lib.opened_table import OpenedTable
 
 Action = dict[str, Any]
 
@@ -42,7 +42,7 @@ class TableFacts:
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
 
 
-def table_facts(path: str, version: int | None = None) -> TableFacts:
+def table_facts(table: OpenedTable, version: int | None = None) -> TableFacts:
     """Facts of a table at a version (the newest by default).
 
     Raises
@@ -50,36 +50,21 @@ def table_facts(path: str, version: int | None = None) -> TableFacts:
     SourceError : there is no Delta table at the path, or it does not have that version.
     """
     try:
-        table = DeltaTable(path, version=version)
+        opened = table.at(version)
     except TableNotFoundError as error:
-        raise SourceError(f"there is no Delta table at {path}") from error
+        raise SourceError(f"there is no Delta table at {table.path}") from error
     except DeltaError as error:
-        raise SourceError(f"the Delta table at {path} cannot be opened at version {version}: {error}") from error
-    metadata = table.metadata()
+        raise SourceError(f"the Delta table at {table.path} cannot be opened at version {version}: {error}") from error
+    metadata = opened.metadata()
     properties = {k: v for k, v in metadata.configuration.items() if v is not None}
     return TableFacts(
-        table.version(), str(metadata.id), _in_order(table.schema().to_json()), properties, tuple(metadata.partition_columns)
+        opened.version(), str(metadata.id), _in_order(opened.schema().to_json()), properties, tuple(metadata.partition_columns)
     )
 
 
 def _in_order(schema_json: str) -> str:
     """A schema whose text is the same every time: a column's own metadata come in any order."""
     return json.dumps(json.loads(schema_json), sort_keys=True)
-
-
-def transaction_version(path: str, app_id: str) -> int | None:
-    """The newest ``txnVersion`` that an application id has committed to a table; ``None`` if none or no table."""
-    try:
-        version = DeltaTable(path).transaction_version(app_id)
-    except TableNotFoundError:
-        return None
-    return None if version is None else int(version)
-
-
-def table_bytes(path: str) -> int:
-    """Bytes of the data files of a table's newest version."""
-    actions = DeltaTable(path).get_add_actions(flatten=True)
-    return sum(int(size) for size in actions.column("size_bytes").to_pylist())
 
 
 class DeltaLog:
@@ -98,7 +83,7 @@ class DeltaLog:
     def latest_version(self, at_least: int | None = None) -> int:
         """The newest version; from a known one on, by looking for the commits that would follow it."""
         if at_least is None or not self._exists([self._commit_path(at_least)])[0]:
-            return table_facts(self.path).version
+            return table_facts(OpenedTable(self.path)).version
         version = at_least
         while self._exists([self._commit_path(version + 1)])[0]:
             version += 1

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +32,7 @@ from jobs.sources.delta_log import DeltaLog, TableFacts, rows_changed, table_fac
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.delta_files import data_files
 from state_lib.errors import SourceError
+from state_lib.opened_table import OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -96,15 +96,15 @@ class DeltaSource:
         self.path = path
         self.key = tuple(key)
         self.log = DeltaLog(path)
+        self.table = OpenedTable(path)
 
     def facts(self, version: int | None = None) -> TableFacts:
         """What the table says of itself."""
-        return table_facts(self.path, version)
+        return table_facts(self.table, version)
 
     def pin(self, previous: Pin | None) -> Pin:
         """Pin the newest version; the same pin again where nothing was committed since, without opening the table."""
-        latest = self.log.latest_version(previous.version if previous else None)
-        if previous is not None and latest == previous.version:
+        if previous is not None and self.log.latest_version(previous.version) == previous.version:
             return previous
         facts = self.facts()
         base = 0
@@ -115,7 +115,11 @@ class DeltaSource:
         return Pin(facts.version, facts.table_uuid, facts.schema_json, base)
 
     def _rows_at(self, version: int) -> int:
-        return sum(max(count, 0) for _, count in _files_at(self.path, version))
+        return sum(max(count, 0) for _, count in self._files_at(version))
+
+    def _files_at(self, version: int) -> list[tuple[str, int]]:
+        """Data files of a version with their row counts, in the order of their paths."""
+        return [(file.path, file.rows) for file in data_files(self.table.at(version))]
 
     def check_range(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
         """Check, before anything is read, that the changes between two pins can be had, and say how large they are.
@@ -185,7 +189,7 @@ class DeltaSource:
     def all_rows(self, spark: SparkSession, pin: Pin, *, with_row_id: bool) -> DataFrame:
         """Every row as of a pin, as an insertion."""
         if with_row_id:
-            return self._read_files(spark, pin, _files_at(self.path, pin.version), with_row_id=True)
+            return self._read_files(spark, pin, self._files_at(pin.version), with_row_id=True)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def changes(
@@ -265,11 +269,6 @@ def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:
 
 def _file_name(path: str) -> str:
     return unquote(path.rsplit("/", 1)[-1])
-
-
-def _files_at(path: str, version: int) -> list[tuple[str, int]]:
-    """Data files of a version with their row counts, in the order of their paths."""
-    return [(file.path, file.rows) for file in data_files(DeltaTable(path, version=version))]
 
 
 def _schema_difference(before: str, after: str) -> str:

@@ -38,13 +38,13 @@ class KeyProblem:
         return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
 
 
-def has_deletion_vectors(path: str, version: int) -> bool:
-    """Whether some rows of a table's files are not its rows."""
-    return bool(pa.table(DeltaTable(path, version=version).deletion_vectors()).num_rows)
+def has_deletion_vectors(table: DeltaTable) -> bool:
+    """Whether some rows of an opened table's files are not its rows."""
+    return bool(pa.table(table.deletion_vectors()).num_rows)
 
 
-def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[str], before: int) -> KeyProblem | None:
-    """The first key that is NULL or not unique once some files' changes are applied to a version of a table."""
+def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[str], before: DeltaTable) -> KeyProblem | None:
+    """The first key that is NULL or not unique once some files' changes are applied to an opened version of a table."""
     changes = pa.concat_tables([_weighted_keys(table, file, key) for file in files])
     null = _null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
     if null is not None:
@@ -100,13 +100,13 @@ def files_that_share_keys(files: Sequence[DataFile], column: str) -> list[list[D
     return groups
 
 
-def _search(table: str, new: pa.Table, key: Sequence[str], version: int) -> pa.Table | None:
+def _search(table: str, new: pa.Table, key: Sequence[str], before: DeltaTable) -> pa.Table | None:
     """The first of some keys that a version of a table has already."""
     column = key[0]
     lowest, highest = pc.min_max(new[column]).as_py().values()
     found = [
         file
-        for file in data_files(DeltaTable(table, version=version))
+        for file in data_files(before)
         if column not in file.lower
         or column not in file.upper
         or not (file.upper[column] < lowest or file.lower[column] > highest)

@@ -58,9 +58,11 @@ class SnapshotFiles:
         return within.restrict(rows, within.column, data_type, sum(file.rows for file in files))
 
 
-def snapshot_files(path: str, version: int) -> SnapshotFiles:
-    """The files of a Delta table at a version, from its log."""
-    table = DeltaTable(path, version=version)
+def snapshot_files(path: str, table: DeltaTable) -> SnapshotFiles:
+    """The files of an opened version of a Delta table, from its log.
+
+    ``path`` is where the table lies, as Spark is to be told.
+    """
     metadata = table.metadata()
     properties = {name: value for name, value in metadata.configuration.items() if value is not None}
     plain = readable_as_files(properties, tuple(metadata.partition_columns))

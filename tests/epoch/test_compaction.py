@@ -76,7 +76,7 @@ def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession,
     warehouse = Warehouse(tmp_path / "warehouse")
     view = warehouse.read().views["a"]
     store = _store(spark, warehouse, "a")
-    read_at = store.files.latest().version()
+    read_at = store.files.table.latest().version()
     assert view.last_epoch is not None
     _epochs(script, range(2, 3))
     for by_driver in (True, False):
@@ -85,7 +85,7 @@ def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession,
         assert rewrite_tables(store, tables, version=read_at, **fence, by_driver=by_driver) is None
         script.verify()
     # What only puts files together conflicts with nothing.
-    merge_small_runs(store.path)
+    merge_small_runs(store.files.table)
     _epochs(script, range(3, 4))
     script.verify()
 

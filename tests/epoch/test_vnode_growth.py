@@ -58,7 +58,7 @@ def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, mo
     assert _misplaced(store, grown, None) > 0
 
     # A rewrite moves them; a reader of the version before still finds its rows.
-    before = store.files.latest().version()
+    before = store.files.table.latest().version()
     (report, _) = EpochRunner(spark, warehouse).compact()
     assert grown.table_id in report.rewritten
     assert _misplaced(StateStore(spark, store.path, view.tables), grown, None) == 0
