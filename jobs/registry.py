@@ -13,13 +13,14 @@ from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
 from jobs.declare import ViewDeclaration, check_name, dependencies
 from jobs.epoch.sessions import meaning_of
 from jobs.functions import UserFunctions, called_in
-from jobs.planner.catalyst import Catalyst, items, type_ddl
+from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
+from jobs.planner.trees import items
 from jobs.relations import source_relation, view_relation
 from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse

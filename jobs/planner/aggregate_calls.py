@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
+from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
 from jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
 from jobs.planner.input_columns import InputColumns
 from jobs.planner.nodes import AggCall, Field, NamedExpr, quoted
+from jobs.planner.trees import class_name, items
 from state_lib.errors import PlanError
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
@@ -62,14 +63,14 @@ class AggregateCalls:
     def _replaced(self, call: Any) -> Any:
         """What Spark itself replaces a call by: ``count_if(c)`` by a count, ``bool_and(c)`` by min(c)."""
         function = call.aggregateFunction()
-        replaceable = self._catalyst.jvm.java.lang.Class.forName(_REPLACEABLE)
-        if is_python_aggregate(call) or not replaceable.isInstance(function):
+        if is_python_aggregate(call) or not self._catalyst.trees.is_a(function, _REPLACEABLE):
             return call
-        children = [function.replacement(), *([call.filter().get()] if call.filter().isDefined() else [])]
-        return call.withNewChildren(self._catalyst.seq(children))
+        condition = _condition_of(call)
+        children = [function.replacement(), *([] if condition is None else [condition])]
+        return call.withNewChildren(self._catalyst.trees.seq(children))
 
     def _arguments(self, call: Any) -> list[Argument]:
-        condition = call.filter().get() if call.filter().isDefined() else None
+        condition = _condition_of(call)
         arguments = []
         for child in items(call.aggregateFunction().children()):
             exact = child.child() if _is_cast_to_double(child) else child
@@ -91,7 +92,7 @@ class AggregateCalls:
         of_python = is_python_aggregate(call)
         name = str(function.name() if of_python else function.prettyName()).lower()
         arguments = list(items(function.children()))
-        condition = call.filter().get() if call.filter().isDefined() else None
+        condition = _condition_of(call)
         result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
         columns = []
         if name in _NULL_IGNORING and len(arguments) == 1 and not of_python:
@@ -122,6 +123,11 @@ class AggregateCalls:
             sql = str(renamed.sql())
         types = tuple(self._inputs.type_of(c) for c in columns)
         return AggCall(name, tuple(columns), bool(call.isDistinct()), sql, result, types)
+
+
+def _condition_of(call: Any) -> Any | None:
+    """The condition of a call's FILTER."""
+    return call.filter().get() if call.filter().isDefined() else None
 
 
 def _is_cast_to_double(expression: Any) -> bool:

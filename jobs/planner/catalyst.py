@@ -1,24 +1,24 @@
 """The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
 
-The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.expressions`,
-:mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.current_time`, :mod:`jobs.planner.not_in`,
-:mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty temporary views whose
-columns carry the relation's name in their metadata, so planning reads no table and a leaf of the analysed tree says by
-itself what it scans.
+The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.trees`,
+:mod:`jobs.planner.expressions`, :mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.current_time`,
+:mod:`jobs.planner.not_in`, :mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty
+temporary views whose columns carry the relation's name in their metadata, so planning reads no table and a leaf of the
+analysed tree says by itself what it scans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from jobs.functions import UserFunctions, not_registered
 from jobs.planner.relations import Relation
+from jobs.planner.trees import Trees, items
 from state_lib.errors import PlanError
 
 _RELATION = "relstate.relation"
@@ -52,9 +52,6 @@ _REWRITE = (
     _OPTIMIZER + "RewriteLateralSubquery",
 )
 _MOST_REWRITES = 20
-_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
-_SUBQUERY = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
-_SEQ = "scala.collection.immutable.Seq"
 _FINISH = (
     # (a AND b) OR (a AND c) hides the equality a of a join.
     _OPTIMIZER + "BooleanSimplification",
@@ -87,6 +84,7 @@ class Catalyst:
         for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive"):
             self.session.conf.set(key, spark.conf.get(key) or "")
         self.jvm: Any = self.session._jvm
+        self.trees = Trees(self.session)
         self._functions = functions
         if functions is not None:
             functions.register(self.session)
@@ -134,45 +132,18 @@ class Catalyst:
 
     def _rewrite_subqueries(self, plan: Any) -> Any:
         """Rewrite the plans of all subqueries, innermost first: a rule that turns one into a join sees no other in it."""
-        children = list(items(plan.children()))
-        changed = [self._rewrite_subqueries(child) for child in children]
-        if any(new is not old for new, old in zip(changed, children, strict=True)):
-            plan = plan.withNewChildren(self.seq(changed))
+        plan = self.trees.with_children(plan, self._rewrite_subqueries)
         if plan.subqueries().isEmpty():
             return plan
-        arguments = [plan.productElement(n) for n in range(plan.productArity())]
-        replaced = [self._with_rewritten(argument) for argument in arguments]
-        if all(new is old for new, old in zip(replaced, arguments, strict=True)):
-            return plan
-        gateway: Any = self.session.sparkContext._gateway
-        copied = gateway.new_array(self.jvm.java.lang.Object, len(replaced))
-        for n, argument in enumerate(replaced):
-            copied[n] = argument
-        return plan.makeCopy(copied)
-
-    def _with_rewritten(self, argument: Any) -> Any:
-        """An argument of a node (an expression, a sequence of them, or anything else) with its subqueries rewritten."""
-        if self._is_a(argument, _EXPRESSION):
-            return self._rewritten_expression(argument)
-        if self._is_a(argument, _SEQ):
-            old = list(items(argument))
-            new = [self._with_rewritten(element) for element in old]
-            return argument if all(n is o for n, o in zip(new, old, strict=True)) else self.seq(new)
-        return argument
+        return self.trees.with_expressions(plan, self._rewritten_expression)
 
     def _rewritten_expression(self, expression: Any) -> Any:
-        old = list(items(expression.children()))
-        new = [self._rewritten_expression(child) for child in old]
-        if any(n is not o for n, o in zip(new, old, strict=True)):
-            expression = expression.withNewChildren(self.seq(new))
-        if not self._is_a(expression, _SUBQUERY):
-            return expression
-        plan = expression.plan()
-        rewritten = self._rewrite(plan)
-        return expression if rewritten.fastEquals(plan) else expression.withNewPlan(rewritten)
+        expression = self.trees.with_children(expression, self._rewritten_expression)
+        return self.trees.with_subquery(expression, self._rewritten_plan)
 
-    def _is_a(self, candidate: Any, class_: str) -> bool:
-        return isinstance(candidate, JavaObject) and bool(self.jvm.java.lang.Class.forName(class_).isInstance(candidate))
+    def _rewritten_plan(self, plan: Any) -> Any:
+        rewritten = self._rewrite(plan)
+        return plan if rewritten.fastEquals(plan) else rewritten
 
     def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:
         for name in rules:
@@ -192,10 +163,6 @@ class Catalyst:
         """The Scala object of that fully qualified name."""
         return getattr(self.jvm, name + "$").__getattr__("MODULE$")
 
-    def seq(self, items: list[Any]) -> Any:
-        """A Scala Seq of JVM objects."""
-        return self.jvm.PythonUtils.toSeq(items)
-
 
 def inline_cte(jvm: Any) -> Any:
     """The rule that puts common table expressions where they are used; a class, and not an object as other rules are."""
@@ -212,18 +179,6 @@ def first_line(error: Exception) -> str:
     """Spark's message without the query plan and stack that follow it."""
     text = str(error).strip()
     return text.split("\n", 1)[0].split(";", 1)[0].strip()
-
-
-def items(sequence: Any) -> Iterator[Any]:
-    """The elements of a Scala Seq."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
-
-
-def class_name(jvm_object: Any) -> str:
-    """Simple class name of a JVM tree node, without the ``$`` of Scala objects."""
-    name = str(jvm_object.getClass().getSimpleName())
-    return name.rstrip("$")
 
 
 def type_ddl(data_type: Any) -> str:

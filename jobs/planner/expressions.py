@@ -17,8 +17,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
+from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.nodes import NOW, quoted
+from jobs.planner.trees import class_name, items
 from state_lib.errors import PlanError
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
@@ -99,7 +100,7 @@ class ExpressionWriter:
             return self._standing_for(_AT_INSTANT[kind], texts)
         check_deterministic(expression, kind)
         if kind == "AttributeReference":
-            return expression.withName(_name(expression, names)).withQualifier(self._catalyst.seq([]))
+            return expression.withName(_name(expression, names)).withQualifier(self._catalyst.trees.seq([]))
         if kind == "ScalarSubquery":
             attribute = names.get(expression_id(expression))
             if attribute is None:
@@ -136,7 +137,7 @@ class ExpressionWriter:
             return self._inlined(expression.child(), shared, names, texts)
         if kind == "SpecifiedWindowFrame":
             return expression  # its bounds are constants, and it tells PRECEDING by their sign's own node
-        return expression.withNewChildren(self._catalyst.seq([self._rename(child, names, texts) for child in children]))
+        return expression.withNewChildren(self._catalyst.trees.seq([self._rename(child, names, texts) for child in children]))
 
     def _inlined(self, expression: Any, shared: Mapping[str, Any], names: Mapping[int, str], texts: dict[str, str]) -> Any:
         if class_name(expression) == "CommonExpressionRef":
@@ -144,7 +145,7 @@ class ExpressionWriter:
         if not _refers(expression):
             return self._rename(expression, names, texts)
         children = [self._inlined(child, shared, names, texts) for child in items(expression.children())]
-        return expression.withNewChildren(self._catalyst.seq(children))
+        return expression.withNewChildren(self._catalyst.trees.seq(children))
 
     def _folded(self, expression: Any, texts: dict[str, str]) -> Any | None:
         """The literal that a constant expression is; ``None`` for any other, and where it has no value but an error."""
@@ -169,7 +170,7 @@ class ExpressionWriter:
         return text
 
     def _keeps_arguments(self, expression: Any) -> bool:
-        return bool(self._catalyst.jvm.java.lang.Class.forName(_KEEPS_ARGUMENTS).isInstance(expression))
+        return self._catalyst.trees.is_a(expression, _KEEPS_ARGUMENTS)
 
     def _with_arguments(self, expression: Any, kind: str, names: Mapping[int, str]) -> str:
         arguments = [self.sql(argument, names) for argument in items(expression.parameters())]

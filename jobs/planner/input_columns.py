@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, class_name, items, type_ddl
+from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.expressions import ExpressionWriter, expression_id
 from jobs.planner.lowered import Lowered, NameSpace
 from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project, quoted
+from jobs.planner.trees import class_name, items
 
 
 class InputColumns:
@@ -61,15 +62,15 @@ class InputColumns:
 
         function = call.aggregateFunction()
         children = [
-            child.withNewChildren(catalyst.seq([over(c) for c in items(child.children())]))
+            child.withNewChildren(catalyst.trees.seq([over(c) for c in items(child.children())]))
             if class_name(child) == "SortOrder"
             else over(child)
             for child in items(function.children())
         ]
-        replaced = [function.withNewChildren(catalyst.seq(children))]
+        replaced = [function.withNewChildren(catalyst.trees.seq(children))]
         if call.filter().isDefined():
             replaced.append(over(call.filter().get()))
-        return call.withNewChildren(catalyst.seq(replaced)), columns
+        return call.withNewChildren(catalyst.trees.seq(replaced)), columns
 
     def type_of(self, column: str) -> str:
         """The DDL type of one of the columns."""

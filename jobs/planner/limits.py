@@ -6,8 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.planner.catalyst import class_name, frame_of, inline_cte, items
+from jobs.planner.catalyst import frame_of, inline_cte
 from jobs.planner.expressions import expression_id
+from jobs.planner.trees import class_name, items
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
-from jobs.planner.catalyst import Catalyst, class_name, items, relation_of, type_ddl
+from jobs.planner.catalyst import Catalyst, relation_of, type_ddl
 from jobs.planner.expressions import (
     ExpressionWriter,
     NotIncremental,
@@ -47,6 +47,7 @@ from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.relations import Relation
 from jobs.planner.semi_joins import pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
+from jobs.planner.trees import class_name, items
 from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
 

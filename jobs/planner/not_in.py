@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import class_name
 from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project, quoted
+from jobs.planner.trees import class_name
 
 _IS_NULL = Field("_is_null", "boolean", False)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, class_name, items
+from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import expression_id, references, scalar_subqueries
+from jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}
 _PAIRING = {"Inner", "Cross"}
@@ -41,9 +42,9 @@ def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
     sides = [joined.left(), joined.right()]
     for n, (side, other) in enumerate(zip(sides, reversed(sides), strict=True)):
         if asked and asked <= _columns(side) and not _is_selective(other):
-            sides[n] = plan.withNewChildren(catalyst.seq([side, plan.right()]))
-            moved = joined.withNewChildren(catalyst.seq(sides))
-            return moved if above is joined else above.withNewChildren(catalyst.seq([moved]))
+            sides[n] = plan.withNewChildren(catalyst.trees.seq([side, plan.right()]))
+            moved = joined.withNewChildren(catalyst.trees.seq(sides))
+            return moved if above is joined else above.withNewChildren(catalyst.trees.seq([moved]))
     return None
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, class_name, items
+from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import conjuncts, reads_time, references, scalar_subqueries
+from jobs.planner.trees import class_name, items
 
 #: Class of a comparison → how it is written with its left side first, and with its right side first.
 _COMPARISONS = {
@@ -87,4 +88,4 @@ def _inlined(catalyst: Catalyst, expression: Any, shared: Mapping[str, Any]) -> 
     if expression.children().size() == 0:
         return expression
     children = [_inlined(catalyst, child, shared) for child in items(expression.children())]
-    return expression.withNewChildren(catalyst.seq(children))
+    return expression.withNewChildren(catalyst.trees.seq(children))

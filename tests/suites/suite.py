@@ -14,9 +14,10 @@ from pathlib import Path
 
 from jobs.declare import dependencies
 from jobs.declare.model import rename_columns
-from jobs.planner.catalyst import Catalyst, items
+from jobs.planner.catalyst import Catalyst
 from jobs.planner.nodes import Field
 from jobs.planner.relations import Relation
+from jobs.planner.trees import items
 from jobs.spark.jars import Jar, fetch_jar, find_jar
 
 SPARK_TESTS = Jar(

@@ -1,0 +1,86 @@
+"""Catalyst's trees, rewritten from Python: what does not change stays the very object that it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+_EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
+_SUBQUERY = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
+_SEQ = "scala.collection.immutable.Seq"
+_SOME = "scala.Some"
+
+#: Gives for a tree another one, or the very same.
+Rewrite = Callable[[Any], Any]
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(n) for n in range(sequence.size()))
+
+
+def class_name(jvm_object: Any) -> str:
+    """Simple class name of a JVM tree node, without the ``$`` of Scala objects."""
+    name = str(jvm_object.getClass().getSimpleName())
+    return name.rstrip("$")
+
+
+class Trees:
+    """Rewrites expressions and plans of one session's JVM."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.jvm: Any = session._jvm
+        self._gateway: Any = session.sparkContext._gateway
+
+    def seq(self, elements: list[Any]) -> Any:
+        """A Scala sequence."""
+        return self.jvm.PythonUtils.toSeq(elements)
+
+    def is_a(self, candidate: Any, class_: str) -> bool:
+        """Whether something is a JVM object of a class or interface."""
+        return isinstance(candidate, JavaObject) and bool(self.jvm.java.lang.Class.forName(class_).isInstance(candidate))
+
+    def with_children(self, tree: Any, rewrite: Rewrite) -> Any:
+        """A plan or an expression with its children rewritten."""
+        old = list(items(tree.children()))
+        new = [rewrite(child) for child in old]
+        return tree if _same(new, old) else tree.withNewChildren(self.seq(new))
+
+    def with_expressions(self, plan: Any, rewrite: Rewrite) -> Any:
+        """A plan node with the expressions among its arguments rewritten, also those in sequences and options."""
+        old = [plan.productElement(n) for n in range(plan.productArity())]
+        new = [self._argument(argument, rewrite) for argument in old]
+        if _same(new, old):
+            return plan
+        copied = self._gateway.new_array(self.jvm.java.lang.Object, len(new))
+        for n, argument in enumerate(new):
+            copied[n] = argument
+        return plan.makeCopy(copied)
+
+    def with_subquery(self, expression: Any, rewrite: Rewrite) -> Any:
+        """An expression with its plan rewritten, where it is a subquery."""
+        if not self.is_a(expression, _SUBQUERY):
+            return expression
+        old = expression.plan()
+        new = rewrite(old)
+        return expression if new is old else expression.withNewPlan(new)
+
+    def _argument(self, argument: Any, rewrite: Rewrite) -> Any:
+        if self.is_a(argument, _EXPRESSION):
+            return rewrite(argument)
+        if self.is_a(argument, _SOME):
+            old = argument.get()
+            new = self._argument(old, rewrite)
+            return argument if new is old else self.jvm.scala.Option.apply(new)
+        if self.is_a(argument, _SEQ):
+            elements = list(items(argument))
+            changed = [self._argument(element, rewrite) for element in elements]
+            return argument if _same(changed, elements) else self.seq(changed)
+        return argument
+
+
+def _same(new: list[Any], old: list[Any]) -> bool:
+    return all(n is o for n, o in zip(new, old, strict=True))
