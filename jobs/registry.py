@@ -22,10 +22,8 @@ from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.planner.trees import items
 from jobs.relations import source_relation, view_relation
-from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, PlanError, SourceError
-from state_lib.opened_table import OpenedTable
 from state_lib.table_catalog import TableCatalog
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
@@ -55,7 +53,7 @@ class Registry:
             raise DeclarationError(
                 f"source {entry.name} is declared otherwise than before ({known}), and {readers} read it; drop those first"
             )
-        source_relation(entry, table_facts(OpenedTable(entry.path)))
+        source_relation(entry, self._warehouse.source(entry).facts())
         return self._warehouse.catalog.write(state.with_source(entry))
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
@@ -178,7 +176,7 @@ class Registry:
         found = {}
         for source in state.sources.values():
             try:
-                found[source.name] = source_relation(source, table_facts(OpenedTable(source.path)))
+                found[source.name] = source_relation(source, self._warehouse.source(source).facts())
             except SourceError:
                 continue  # a source whose table is gone can only be dropped; a query that names it is refused
         found.update({v.name: view_relation(v) for v in state.views.values()})

@@ -39,22 +39,19 @@ class StateStore:
     Parameters
     ----------
     spark : the session.
-    path : where the Delta table is.
+    files : the Delta table and its files.
     descs : the view's state tables, in the order in which the table catalog numbered them. Their slots follow from it.
-    files : the Delta table's files, where they have been looked at already.
     """
 
-    def __init__(
-        self, spark: SparkSession, path: str, descs: Sequence[StateTableDesc], files: StateFiles | None = None
-    ) -> None:
+    def __init__(self, spark: SparkSession, files: StateFiles, descs: Sequence[StateTableDesc]) -> None:
         for desc in descs:
             check_vnode_count(desc.vnode_count)
-        self.path = path
+        self.path = files.path
         self.descs = tuple(descs)
         self.layout = assign_slots([desc.schema for desc in descs])
         self._spark = spark
         self._by_id = {d.table_id: (d, slots) for d, slots in zip(self.descs, self.layout.tables, strict=True)}
-        self.files = files or StateFiles(path)
+        self.files = files
         fields = [f"{KEY} BINARY", f"{EPOCH_COLUMN} BIGINT", f"{WEIGHT_COLUMN} BIGINT"]
         fields += [f"{slot.name} {slot.data_type}" for slot in self.layout.slots]
         self._stored_schema = ", ".join([*fields, f"{TABLE_ID} INT", f"{VNODE} INT"])

@@ -145,11 +145,11 @@ def _rewrite(
 ) -> dict[int, int]:
     if not table_ids:
         return {}
-    version = files.table.latest().version()
-    newest = files.table.at(version).transaction_version(app_id(view))
+    table = files.table.latest()
+    version, newest = table.version(), table.transaction_version(app_id(view))
     if newest is None or newest > epoch_txn_version(epoch) + 1:
         return {}  # a later epoch is on its way; it will see to it
-    store = StateStore(session, files.path, view.tables, files)
+    store = StateStore(session, files, view.tables)
     log = view.tables[-1].table_id
     readers = [state.views[name].last_epoch for name in state.dependents(view.name) if name in state.views]
     horizon = min([epoch, *(e for e in readers if e is not None)])

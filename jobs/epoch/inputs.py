@@ -18,6 +18,7 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.delta_files import row_count
 from state_lib.errors import EpochError, SourceError
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.within import Within
 
@@ -161,7 +162,7 @@ class EpochInputs:
         version = self._pin(self.epoch, name).version
         place = (name, version)
         if place not in self.reads.files:
-            self.reads.files[place] = snapshot_files(self.source(name).path, self.source(name).table.at(version))
+            self.reads.files[place] = snapshot_files(self.source(name).table, version)
         return self.reads.files[place]
 
     def in_place_bytes(self) -> int:
@@ -210,7 +211,7 @@ class EpochInputs:
 
     def _view_runs(self, upstream: ViewEntry, state_version: int, within: Within | None) -> DataFrame:
         """The unmerged rows of an upstream view up to this epoch."""
-        store = StateStore(self.spark, self.warehouse.state_path(upstream), upstream.tables)
+        store = StateStore(self.spark, StateFiles(self.warehouse.state_path(upstream)), upstream.tables)
         own = upstream.tables[-1]
         table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
         return table.runs([c.name for c in own.schema.columns], within)

@@ -101,7 +101,7 @@ def _problem_in_changes(
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    found = snapshot_files(source.path, source.table.at(pin.version))
+    found = snapshot_files(source.table, pin.version)
     groups = files_that_share_keys(found.files, source.key[0])
     if found.are_rows and all(0 <= sum(file.rows for file in group) <= _KEYS_HELD for group in groups):
         return problem_in_files(source.path, found.files, source.key)

@@ -26,7 +26,7 @@ from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.publish import publish
 from jobs.epoch.published import Published
 from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.sessions import SHUFFLE_PARTITIONS, Workload, session_for, shuffle_for_change
+from jobs.epoch.sessions import Workload, session_for, shuffle_for_change
 from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
@@ -34,6 +34,7 @@ from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv
 from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import run_lock
+from jobs.operators.context import SHUFFLE_PARTITIONS
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import restart
@@ -362,7 +363,7 @@ class EpochRunner:
         first = before is None or before.view_version is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
-        store = StateStore(session, files.path, view.tables, files)
+        store = StateStore(session, files, view.tables)
         path = self._warehouse.view_path(view.name)
         return publish(session, path, store, view, epoch.epoch, commit, small=small)
 

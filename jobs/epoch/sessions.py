@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from jobs.functions import UserFunctions
+from jobs.operators.context import SHUFFLE_PARTITIONS
 from jobs.spark.names import keep_class_names
 
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
 _BYTES_PER_TASK = 4 * 1024 * 1024
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"

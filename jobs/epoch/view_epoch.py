@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from jobs import failpoints
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.sessions import SHUFFLE_PARTITIONS
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import SHUFFLE_PARTITIONS, EpochContext, columns_of
 from jobs.operators.routing import compute_changes
 from jobs.planner.current_time import query_at
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
@@ -116,7 +115,7 @@ def compute_and_commit(
     """
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
     plan = plan_of(view)
-    store = StateStore(spark, files.path, view.tables, files)
+    store = StateStore(spark, files, view.tables)
     if inputs.is_backfill and not store.exists():
         store.create()
     last = view.last_epoch
@@ -136,7 +135,6 @@ def compute_and_commit(
         row_count=inputs.row_count,
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,
-        one_task=spark.conf.get(SHUFFLE_PARTITIONS) == "1",
         most_partitions=most_partitions,
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,

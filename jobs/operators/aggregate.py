@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
 from jobs.operators.aggregate_group import GroupFrames, Tables
 from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
 from state_lib.constants import WEIGHT
@@ -79,10 +80,10 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     old = [_result(node, tables, position, "old") for position in range(len(node.calls))]
     new = [_result(node, tables, position, "new") for position in range(len(node.calls))]
     unchanged = [_lives(node, "old"), _lives(node, "new")]
-    if any(call.output.data_type.upper().startswith("MAP") for call in node.calls):
-        unchanged.append("false")  # maps do not compare; an update that changes nothing is only wasteful
-    else:
+    if has_comparable_results(node):
         unchanged += [f"({before}) <=> ({after})" for before, after in zip(old, new, strict=True)]
+    else:
+        unchanged.append("false")  # an update that changes nothing is only wasteful
     same = " AND ".join(unchanged)
 
     def version(name: str, weight: int, results: list[str]) -> str:

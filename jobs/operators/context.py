@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,8 @@ from state_lib.state_table import StateTable
 from state_lib.within import Within
 
 T = TypeVar("T")
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(slots=True)
@@ -47,7 +49,6 @@ class EpochContext:
         is a job of its own. None: change sets are too large for either, Spark chooses.
     collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, but plans
         stay small, lookups skip what cannot hold their keys, and what turns out to be empty ends there.
-    one_task : whether so little changed that one task does what comes after a shuffle.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
@@ -64,7 +65,6 @@ class EpochContext:
     row_count: Callable[[str], int | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
-    one_task: bool = False
     most_partitions: str | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None
@@ -88,7 +88,7 @@ class EpochContext:
             if rows is None:
                 # The tasks of a shuffle were reckoned from what changed, which has met far more.
                 if self.most_partitions is not None:
-                    self.spark.conf.set("spark.sql.shuffle.partitions", self.most_partitions)
+                    self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)
                 shared = df.localCheckpoint(eager=False)
                 self._large.add(id(shared))
             else:
@@ -107,6 +107,11 @@ class EpochContext:
         # Jobs of another thread would be of no job group, and in no pool. Each needs properties of its own: Spark notes in
         # them which query a thread is running.
         return self.steps.all(*calls[:1], *(inheritable_thread_target(self.spark)(call) for call in calls[1:]))
+
+    @property
+    def one_task(self) -> bool:
+        """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
+        return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
 
     def is_empty(self, df: DataFrame) -> bool:
         """Whether a shared frame is known to have no rows."""

@@ -13,11 +13,15 @@ def is_consolidated(node: PlanNode) -> bool:
     """
     match node:
         case Aggregate():
-            # Maps do not compare, so an aggregate cannot tell whether such a result has changed.
-            return not any("map<" in call.output.data_type.lower() for call in node.calls)
+            return has_comparable_results(node)
         case Filter():
             return is_consolidated(node.child)
         case Project():
             kept = {e.sql for e in node.expressions}
             return kept == {quoted(name) for name in node.child.column_names} and is_consolidated(node.child)
     return False
+
+
+def has_comparable_results(node: Aggregate) -> bool:
+    """Whether an aggregate can tell that a group's results have not changed: maps do not compare."""
+    return not any("map<" in call.output.data_type.lower() for call in node.calls)

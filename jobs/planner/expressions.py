@@ -144,8 +144,7 @@ class ExpressionWriter:
             return shared[str(expression.id())]
         if not _refers(expression):
             return self._rename(expression, names, texts)
-        children = [self._inlined(child, shared, names, texts) for child in items(expression.children())]
-        return expression.withNewChildren(self._catalyst.trees.seq(children))
+        return self._catalyst.trees.with_children(expression, lambda child: self._inlined(child, shared, names, texts))
 
     def _folded(self, expression: Any, texts: dict[str, str]) -> Any | None:
         """The literal that a constant expression is; ``None`` for any other, and where it has no value but an error."""

@@ -62,9 +62,7 @@ class InputColumns:
 
         function = call.aggregateFunction()
         children = [
-            child.withNewChildren(catalyst.trees.seq([over(c) for c in items(child.children())]))
-            if class_name(child) == "SortOrder"
-            else over(child)
+            catalyst.trees.with_children(child, over) if class_name(child) == "SortOrder" else over(child)
             for child in items(function.children())
         ]
         replaced = [function.withNewChildren(catalyst.trees.seq(children))]

@@ -85,7 +85,4 @@ def _inlined(catalyst: Catalyst, expression: Any, shared: Mapping[str, Any]) -> 
     """An expression with its common parts written out as often as they are used."""
     if class_name(expression) == "CommonExpressionRef":
         return shared[str(expression.id())]
-    if expression.children().size() == 0:
-        return expression
-    children = [_inlined(catalyst, child, shared) for child in items(expression.children())]
-    return expression.withNewChildren(catalyst.trees.seq(children))
+    return catalyst.trees.with_children(expression, lambda child: _inlined(catalyst, child, shared))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from jobs.sources.change_files import full_path, readable_as_files
 from state_lib.delta_files import DataFile, data_files
+from state_lib.opened_table import OpenedTable
 from state_lib.within import Within
 
 
@@ -58,13 +58,11 @@ class SnapshotFiles:
         return within.restrict(rows, within.column, data_type, sum(file.rows for file in files))
 
 
-def snapshot_files(path: str, table: DeltaTable) -> SnapshotFiles:
-    """The files of an opened version of a Delta table, from its log.
-
-    ``path`` is where the table lies, as Spark is to be told.
-    """
+def snapshot_files(opened: OpenedTable, version: int) -> SnapshotFiles:
+    """The files of a Delta table at a version, from its log."""
+    table = opened.at(version)
     metadata = table.metadata()
     properties = {name: value for name, value in metadata.configuration.items() if value is not None}
     plain = readable_as_files(properties, tuple(metadata.partition_columns))
     with_deletions = bool(pa.table(table.deletion_vectors()).num_rows)
-    return SnapshotFiles(path.rstrip("/"), data_files(table), plain and not with_deletions)
+    return SnapshotFiles(opened.path, data_files(table), plain and not with_deletions)

@@ -40,9 +40,10 @@ def state(
     versions = catalog.versions_at(view)
     if versions is None:
         raise DeclarationError(f"view {view} has no epoch yet; run it first")
-    from state_lib.state_store import StateStore  # noqa: PLC0415 - imports PySpark
+    from state_lib.state_files import StateFiles  # noqa: PLC0415 - imports PySpark
+    from state_lib.state_store import StateStore  # noqa: PLC0415 - as above
 
-    store = StateStore(start_spark(), home.state_path(entry), entry.tables)
+    store = StateStore(start_spark(), StateFiles(home.state_path(entry)), entry.tables)
     frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
     rows = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():

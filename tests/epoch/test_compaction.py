@@ -43,7 +43,7 @@ def _epochs(script: Script, numbers: range) -> None:
 
 def _store(spark: SparkSession, warehouse: Warehouse, name: str) -> StateStore:
     view = warehouse.read().views[name]
-    return StateStore(spark, warehouse.state_path(view), view.tables)
+    return StateStore(spark, StateFiles(warehouse.state_path(view)), view.tables)
 
 
 def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from jobs.epoch.runner import EpochRunner
 from jobs.warehouse import Warehouse
 from state_lib import vnode
 from state_lib.constants import TABLE_ID, VNODE
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import table_vnode
@@ -52,7 +53,7 @@ def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, mo
     script.run("UPDATE t SET v = v - 3 WHERE k % 5 = 0; DELETE FROM t WHERE k % 7 = 0; REFRESH")
     script.verify()
     view = warehouse.read().views["tops"]
-    store = StateStore(spark, warehouse.state_path(view), view.tables)
+    store = StateStore(spark, StateFiles(warehouse.state_path(view)), view.tables)
     grown = next(t for t in view.tables if t.vnode_count >= 4)
     assert {f.partition[VNODE] for f in store.files.at(None) if f.partition[TABLE_ID] == grown.table_id} > {0}
     assert _misplaced(store, grown, None) > 0
@@ -61,7 +62,7 @@ def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, mo
     before = store.files.table.latest().version()
     (report, _) = EpochRunner(spark, warehouse).compact()
     assert grown.table_id in report.rewritten
-    assert _misplaced(StateStore(spark, store.path, view.tables), grown, None) == 0
+    assert _misplaced(StateStore(spark, StateFiles(store.path), view.tables), grown, None) == 0
     assert _misplaced(store, grown, before) > 0
 
     # A rebuild starts with the counts that the tables had come to.
@@ -71,4 +72,4 @@ def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, mo
     view = warehouse.read().views["tops"]
     rebuilt = next(t for t in view.tables if t.table_id == grown.table_id)
     assert rebuilt.vnode_count == grown.vnode_count
-    assert _misplaced(StateStore(spark, warehouse.state_path(view), view.tables), rebuilt, None) == 0
+    assert _misplaced(StateStore(spark, StateFiles(warehouse.state_path(view)), view.tables), rebuilt, None) == 0

@@ -28,6 +28,7 @@ from jobs.planner.state_tables import infer_state_tables
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import parse_type
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
 from state_lib.within import Within
@@ -76,7 +77,7 @@ class Lab:
         schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
         self.descs, _ = TableCatalog(1).allocate(schemas)
         self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
-        self._store = StateStore(self._session, f"{self._folder.name}/state", self.descs)
+        self._store = StateStore(self._session, StateFiles(f"{self._folder.name}/state"), self.descs)
         self._store.create()
         self._version = 0
         self.bags = {name: {} for name in self.relations}

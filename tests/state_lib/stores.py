@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_schema import (
     KeyPart,
@@ -37,6 +38,6 @@ def table(
 
 
 def created(spark: SparkSession, path: Path, *descs: StateTableDesc) -> StateStore:
-    store = StateStore(spark, str(path / "state"), descs)
+    store = StateStore(spark, StateFiles(str(path / "state")), descs)
     store.create()
     return store

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from state_lib.errors import StateError
 from state_lib.join_record_state import JoinRecordStateView, OuterRecord, join_state_schema
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable
 from state_lib.table_schema import StateColumn, StateTableDesc
@@ -22,7 +23,7 @@ def state_table(
     spark: SparkSession, path: Path, unique_key: list[str] | None, *, with_associations: bool = False
 ) -> StateTable:
     schema = join_state_schema("left", COLUMNS, ["order_id"], unique_key, with_associations=with_associations)
-    store = StateStore(spark, str(path / "state"), [StateTableDesc(1, schema)])
+    store = StateStore(spark, StateFiles(str(path / "state")), [StateTableDesc(1, schema)])
     store.create()
     return store.state_table(1, epoch=1)
 

@@ -17,6 +17,7 @@ from state_lib.delta_layout import TABLES_PROPERTY
 from state_lib.errors import StateError
 from state_lib.merge import merge_runs
 from state_lib.row_encoding import decode_row, encoded_parts
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import descs_from_json
 from state_lib.table_schema import KeyPart, MergeRule
@@ -168,7 +169,7 @@ def test_the_delta_table_explains_itself(spark: SparkSession, store: StateStore)
 
 
 def test_an_append_is_repeated_without_effect_and_other_data_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    store = StateStore(spark, str(tmp_path / "state"), [TOTALS])
+    store = StateStore(spark, StateFiles(str(tmp_path / "state")), [TOTALS])
     assert not store.exists()
     store.create()
     assert store.exists()

@@ -22,6 +22,7 @@ from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.sources.delta_log import DeltaLog, rows_by_partition
 from state_lib.constants import TABLE_ID, WEIGHT
+from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
 from tests.suites.files import EpochFiles
@@ -63,7 +64,7 @@ class ViewLab:
         self._session = session_for(spark, meaning_of(spark), Workload.SMALL)
         self._folder = Path(tempfile.mkdtemp(prefix="relstate-suite-"))
         self.descs, _ = TableCatalog(1).allocate([s for node in walk(plan) for s in infer_state_tables(node)])
-        self._store = StateStore(self._session, str(self._folder / "state"), self.descs)
+        self._store = StateStore(self._session, StateFiles(str(self._folder / "state")), self.descs)
         self._store.create()
         self._version = 0
         self._files = 0
