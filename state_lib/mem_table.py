@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -17,6 +18,20 @@ from state_lib.row_encoding.spark_codec import quoted
 from state_lib.table_schema import MergeRule, StateTableDesc
 
 
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A change set whose rows carry rows of other tables of the same store: one pass computes them all.
+
+    Parameters
+    ----------
+    frame : the table's columns, ``_weight`` (0 where a row is there only for what it carries), and the riders.
+    riders : a column for each other table, a struct of that table's columns and ``_weight``; NULL where there is no row.
+    """
+
+    frame: DataFrame
+    riders: Mapping[str, StateTableDesc]
+
+
 class MemTable:
     """Change sets as they came, and single rows by their encoded key; the store's append writes both.
 
@@ -26,6 +41,7 @@ class MemTable:
 
     def __init__(self, desc: StateTableDesc) -> None:
         self.desc = desc
+        self.carriers: list[Carrier] = []
         self._change_sets: list[DataFrame] = []
         self._rows: dict[Hashable, tuple[tuple[Any, ...], int]] = {}
         self._parts = encoded_parts(desc.schema.columns, desc.schema.storage_key)
@@ -33,15 +49,20 @@ class MemTable:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was written (a change set may still turn out to have no rows)."""
-        return not self._change_sets and not self._rows
+        return not self.has_change_sets and not self._rows
 
     @property
     def has_change_sets(self) -> bool:
         """Whether a whole change set was written."""
-        return bool(self._change_sets)
+        return bool(self._change_sets or self.carriers)
 
-    def write(self, change_set: DataFrame) -> None:
+    def write(self, change_set: DataFrame, carrying: Mapping[str, StateTableDesc] | None = None) -> None:
         """Take a change set: the table's columns and ``_weight``, in any order.
+
+        Parameters
+        ----------
+        carrying : columns with rows of other tables of the same store, as :class:`Carrier` has them. They are written with
+            this table; a read of the other table during the epoch does not see them.
 
         Raises
         ------
@@ -58,11 +79,14 @@ class MemTable:
             )
         if self._rows:
             self._check_unmixed()
+        if carrying:
+            self.carriers.append(Carrier(change_set, dict(carrying)))
+            return
         self._change_sets.append(change_set if given == wanted else change_set.selectExpr(*map(quoted, wanted)))
 
     def put(self, row: tuple[Any, ...], weight: int) -> None:
         """Take one row, in the order of the table's columns: inserted (weight > 0) or a tombstone (weight < 0)."""
-        if self._change_sets:
+        if self.has_change_sets:
             self._check_unmixed()
         if self.desc.schema.merge is MergeRule.NEWEST:
             self._rows[self.encoded_key(row)] = (row, weight)
@@ -93,12 +117,18 @@ class MemTable:
 
     def change_set(self, spark: SparkSession) -> DataFrame:
         """All operations: the table's columns and ``_weight``; no Spark action."""
-        frames = list(self._change_sets)
-        if self._rows or not frames:
-            fields = [T.StructField(c.name, parse_type(c.data_type)) for c in self.desc.schema.columns]
-            schema = T.StructType([*fields, T.StructField(WEIGHT, T.LongType())])
-            frames.append(spark.createDataFrame([(*row, weight) for row, weight in self._rows.values()], schema))
-        return reduce(DataFrame.union, frames)
+        names = [*(quoted(column.name) for column in self.desc.schema.columns), WEIGHT]
+        carried = [carrier.frame.selectExpr(*names).where(f"{WEIGHT} != 0") for carrier in self.carriers]
+        return reduce(DataFrame.union, [*self.uncarried(spark), *carried] or [self._as_frame(spark)])
+
+    def uncarried(self, spark: SparkSession) -> list[DataFrame]:
+        """The operations but for :attr:`carriers`, as :meth:`change_set` has them."""
+        return [*self._change_sets, *([self._as_frame(spark)] if self._rows else [])]
+
+    def _as_frame(self, spark: SparkSession) -> DataFrame:
+        fields = [T.StructField(c.name, parse_type(c.data_type)) for c in self.desc.schema.columns]
+        schema = T.StructType([*fields, T.StructField(WEIGHT, T.LongType())])
+        return spark.createDataFrame([(*row, weight) for row, weight in self._rows.values()], schema)
 
     def runs(self, spark: SparkSession, epoch: int) -> DataFrame:
         """All operations as a run of the epoch, to be merged over those of the storage table."""

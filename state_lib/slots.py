@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,11 +77,11 @@ class StoredColumn:
             return stored.cast(self.data_type)
         return stored
 
-    def write(self) -> Column | None:
-        """The column's value for its slot, from a frame of the table's own columns."""
+    def write(self, column: Callable[[str], Column] = lambda name: F.col(quoted(name))) -> Column | None:
+        """The column's value for its slot; ``column`` gives the frame's column that is one of the table's own."""
         if self.slot is None:
             return None
-        value = F.col(quoted(self.name))
+        value = column(self.name)
         data_type = parse_type(self.data_type)
         if isinstance(data_type, _INTERVALS):
             value = interval_as_integer(value, data_type)

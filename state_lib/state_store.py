@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
+from state_lib.row_encoding.spark_codec import quoted
 from state_lib.slots import Slot, TableSlots, assign_slots
 from state_lib.small_commits import append_rows
 from state_lib.state_files import StateFiles
@@ -149,7 +151,7 @@ class StateStore:
         StateError
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
-        union = self._union(mem_tables, lambda mem_table: self.stored_rows(epoch, mem_table))
+        union = self._union(mem_tables).withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
         # In key order: sorted files, one of each task for each (table, vnode) that it has rows of.
         divided_by = [TABLE_ID, VNODE, KEY] if spread else [TABLE_ID, VNODE]
         arranged = union.repartition(partitions, *divided_by).sortWithinPartitions(TABLE_ID, VNODE, KEY)
@@ -163,7 +165,7 @@ class StateStore:
 
         For small changes, where :attr:`is_plain`. ``None`` where they came to more than the driver may hold.
         """
-        rows = collected(self._union(mem_tables, self._stored_rows))
+        rows = collected(self._union(mem_tables))
         if rows is None:
             return None
         rows = rows.append_column(EPOCH_COLUMN, pa.array([epoch] * rows.num_rows, pa.int64()))
@@ -179,8 +181,9 @@ class StateStore:
         """Whether rows can be written from Arrow."""
         return is_plain_layout(self.layout)
 
-    def _union(self, mem_tables: Sequence[MemTable], stored_rows: Callable[[MemTable], DataFrame]) -> DataFrame:
-        rows = [stored_rows(mem_table) for mem_table in mem_tables if not mem_table.is_empty]
+    def _union(self, mem_tables: Sequence[MemTable]) -> DataFrame:
+        """The rows that MemTables have in the Delta table, but for the epoch: Spark runs the code of an epoch ago again."""
+        rows = list(chain.from_iterable(map(self._stored_rows, mem_tables)))
         return reduce(DataFrame.union, rows) if rows else self._no_rows().drop(EPOCH_COLUMN)
 
     def _own_commit(self, epoch: int, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
@@ -200,19 +203,22 @@ class StateStore:
                     return commit.version
         return None
 
-    def stored_rows(self, epoch: int, mem_table: MemTable) -> DataFrame:
-        """A MemTable as rows of the Delta table; no Spark action."""
-        return self._stored_rows(mem_table).withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
+    def _stored_rows(self, mem_table: MemTable) -> Iterator[DataFrame]:
+        columns = self._stored_columns(mem_table.desc)
+        for rows in mem_table.uncarried(self._spark):
+            yield rows.select(*columns)
+        for carrier in mem_table.carriers:
+            riders = [F.struct(*self._stored_columns(desc, within)) for within, desc in carrier.riders.items()]
+            stored = carrier.frame.select(F.inline(F.array(F.struct(*columns), *riders)))
+            yield stored.where(f"{WEIGHT_COLUMN} != 0")
 
-    def _stored_rows(self, mem_table: MemTable) -> DataFrame:
-        """As :meth:`stored_rows` without the epoch: Spark then runs the code again that it compiled an epoch ago."""
-        desc, slots = self._table(mem_table.desc.table_id)
-        return mem_table.change_set(self._spark).select(*_stored_columns(jvm_of_columns(), desc, slots, self.layout.slots))
+    def _stored_columns(self, desc: StateTableDesc, within: str | None = None) -> tuple[Column, ...]:
+        _, slots = self._table(desc.table_id)
+        return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, within)
 
     def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
         """A table's own columns and ``_weight`` as rows of the Delta table; ``epoch`` is a column of the frame."""
-        desc, slots = self._table(table_id)
-        columns = _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots)
+        columns = self._stored_columns(self._table(table_id)[0])
         return rows.select(*columns, epoch.cast("bigint").alias(EPOCH_COLUMN))
 
     def _no_rows(self) -> DataFrame:
@@ -233,17 +239,26 @@ class StateStore:
 
 
 @lru_cache(maxsize=4096)
-def _stored_columns(_jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...]) -> tuple[Column, ...]:
-    """A table's rows as they are stored, but for the epoch. Kept: to build them takes some hundred calls into the JVM."""
+def _stored_columns(
+    _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], within: str | None
+) -> tuple[Column, ...]:
+    """A table's rows as they are stored, but for the epoch. Kept: to build them takes some hundred calls into the JVM.
+
+    ``within`` is the struct column that holds the table's own columns, if one does.
+    """
+
+    def own(name: str) -> Column:
+        return F.col(quoted(name) if within is None else f"{within}.{quoted(name)}")
+
     filled: dict[str, Column] = {}
     for column in slots.columns:
-        value = column.write()
+        value = column.write(own)
         if column.slot is not None and value is not None:
             filled[column.slot.name] = value
     return (
         F.lit(desc.table_id).alias(TABLE_ID),
-        table_vnode(desc.schema, desc.vnode_count).alias(VNODE),
-        encode_storage_key(desc.schema.columns, desc.schema.storage_key).alias(KEY),
-        F.col(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
+        table_vnode(desc.schema, desc.vnode_count, own).alias(VNODE),
+        encode_storage_key(desc.schema.columns, desc.schema.storage_key, own).alias(KEY),
+        own(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
         *[filled.get(s.name, F.lit(None).cast(s.data_type).alias(s.name)) for s in layout],
     )

@@ -88,9 +88,9 @@ class StateTable:
 
     # Writes.
 
-    def write(self, change_set: DataFrame) -> None:
-        """Take a whole change set: the table's columns and ``_weight``. Not checked against the state."""
-        self.mem_table.write(change_set)
+    def write(self, change_set: DataFrame, carrying: Mapping[str, StateTableDesc] | None = None) -> None:
+        """Take a whole change set; see :meth:`MemTable.write`. Not checked against the state."""
+        self.mem_table.write(change_set, carrying)
 
     def insert(self, row: Sequence[Any] | Mapping[str, Any]) -> None:
         """Insert a row.

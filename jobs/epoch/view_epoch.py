@@ -146,9 +146,11 @@ def compute_and_commit(
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if changes is None and not mem_tables and not inputs.is_backfill:
             return None
+        stored = store.compute(epoch, mem_tables) if inputs.is_small and store.is_plain else None
+        if stored is not None and not stored.num_rows and not inputs.is_backfill:
+            return None
         failpoints.reached("before_state_commit")
         app, number = app_id(view), epoch_txn_version(epoch)
-        stored = store.compute(epoch, mem_tables) if inputs.is_small and store.is_plain else None
         if stored is not None:
             version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata)
         else:

@@ -16,6 +16,9 @@ Each strategy contributes frames keyed by group; one last grouping brings them t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from pyspark.sql import DataFrame
 
 from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
@@ -25,6 +28,8 @@ from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
 from state_lib.constants import WEIGHT
+
+_CHANGED: Final = "_changed"
 
 
 def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataFrame | None:
@@ -38,11 +43,22 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     affected = aggregate_value.fold_into_all(ctx, node, child, tables) if whole else _fold(ctx, node, child, tables)
     if affected is None:
         return None
-    groups = ctx.share(aggregate_value.versions(node, tables, affected))
+    groups = _compared(node, tables, aggregate_value.versions(node, tables, affected))
+    stored = aggregate_value.stored_rows(ctx, node, tables)
+    if node is ctx.riders.carrier:
+        riders = {ctx.riders.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
+        return _emit(node, tables, groups, riders)
+    groups = ctx.share(groups)
     if ctx.is_empty(groups):
         return None
-    aggregate_value.write(ctx, node, tables, groups)
-    return _emit(node, tables, groups)
+    for table, row in stored:
+        table.write(groups.selectExpr(*row).where(f"{WEIGHT} != 0"))
+    changes = _emit(node, tables, groups)
+    held = ctx.rows_of(groups)
+    if held is None:
+        return changes
+    changed = held.filter(held[_CHANGED]).select(list(node.group))
+    return ctx.derived(changes, changed) if changed.num_rows else None
 
 
 def _fold(ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables) -> DataFrame | None:
@@ -75,23 +91,37 @@ def _tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
     return Tables(strategies, by_call, group_rows, remaining.pop(0) if remaining else None)
 
 
-def _emit(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    names = [quoted(call.output.name) for call in node.calls]
-    old = [_result(node, tables, position, "old") for position in range(len(node.calls))]
-    new = [_result(node, tables, position, "new") for position in range(len(node.calls))]
-    unchanged = [_lives(node, "old"), _lives(node, "new")]
+def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
+    """Add whether the old and the new row of a group differ."""
+    lived, lives_on = _lives(node, "old"), _lives(node, "new")
+    same = [lived, lives_on]
     if has_comparable_results(node):
-        unchanged += [f"({before}) <=> ({after})" for before, after in zip(old, new, strict=True)]
+        both = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
+        same += [f"({old}) <=> ({new})" for old, new in zip(*both, strict=True)]
     else:
-        unchanged.append("false")  # an update that changes nothing is only wasteful
-    same = " AND ".join(unchanged)
+        same.append("false")  # an update that changes nothing is only wasteful
+    return groups.selectExpr("*", f"({lived} OR {lives_on}) AND NOT ({' AND '.join(same)}) AS {_CHANGED}")
 
-    def version(name: str, weight: int, results: list[str]) -> str:
-        values = "".join(f"{sql} AS {column}, " for sql, column in zip(results, names, strict=True))
-        return f"struct({values}IF({_lives(node, name)} AND NOT ({same}), {weight}L, 0L) AS {WEIGHT})"
 
-    versions = f"inline(array({version('old', -1, old)}, {version('new', 1, new)}))"
-    return groups.selectExpr(*columns_of(node.group), versions).where(f"{WEIGHT} != 0")
+def _emit(node: Aggregate, tables: Tables, groups: DataFrame, riders: Mapping[str, str] | None = None) -> DataFrame:
+    """The old and the new row of the groups, where they differ.
+
+    Riders (struct columns, as SQL over the groups) go with the new row, which is there with weight 0 too; with the old one
+    of a group that is gone. So nothing is computed of a group that has no rows, which the query does not compute either.
+    """
+    names = [quoted(call.output.name) for call in node.calls]
+    riders = riders or {}
+    lives_on = _lives(node, "new")
+
+    def version(name: str, weight: int, carries: str) -> str:
+        values = [f"{_result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
+        values.append(f"IF({_CHANGED} AND {_lives(node, name)}, {weight}L, 0L) AS {WEIGHT}")
+        values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in riders.items()]
+        return f"struct({', '.join(values)})"
+
+    versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
+    emitted = groups.selectExpr(*columns_of(node.group), versions)
+    return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in riders)]))
 
 
 def _lives(node: Aggregate, version: str) -> str:

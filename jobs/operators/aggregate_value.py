@@ -189,8 +189,13 @@ def result(call: AggCall, position: int, version: str) -> str:
     return f"IF({count} > 0, CAST({spark_sum} / CAST({count} AS decimal(20,0)) AS {result_type}), NULL)"
 
 
-def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> None:
-    """Write the new accumulators of every affected group, or a tombstone for a group that has no rows left."""
+def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:
+    """What each table stores of an affected group: the new accumulators, or a tombstone where it has no rows left.
+
+    Returns
+    -------
+    The tables, each with its columns and ``_weight`` as SQL over what :func:`versions` gives.
+    """
     group = columns_of(node.group)
     rows_new, rows_old = f"_new{GROUP_ROWS}", f"_old{GROUP_ROWS}"
     lives = f"{rows_new} > 0" if node.group else "true"
@@ -202,6 +207,7 @@ def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame)
         f"CASE WHEN {rows_new} < 0 THEN CAST(raise_error({problem}) AS bigint) "
         f"WHEN {lives} THEN 1L WHEN {rows_old} > 0 THEN -1L ELSE 0L END AS {WEIGHT}"
     )
+    rows = []
     for position, table in tables.value_tables.items():
         values = []
         for column in table.desc.schema.columns:
@@ -209,4 +215,5 @@ def write(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame)
                 continue
             source = f"_new{GROUP_ROWS}" if column.name == GROUP_ROWS else f"_new{column.name}_{position}"
             values.append(f"{source} AS {quoted(column.name)}")
-        table.write(groups.selectExpr(*group, *values, weight).where(f"{WEIGHT} != 0"))
+        rows.append((table, [*group, *values, weight]))
+    return rows

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.util import inheritable_thread_target
 
+from jobs.operators.one_pass import Riders
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from state_lib.collected import collected, nullable_within
@@ -52,6 +53,7 @@ class EpochContext:
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
+    riders : state rows that change sets carry on their way to the view.
     """
 
     spark: SparkSession
@@ -69,19 +71,29 @@ class EpochContext:
     instant: datetime | None = None
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)
+    riders: Riders = field(default_factory=Riders)
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
+    _derived: dict[int, tuple[DataFrame, pa.Table]] = field(default_factory=dict)
     _large: set[int] = field(default_factory=set)
 
-    def share(self, df: DataFrame) -> DataFrame:
+    def share(self, df: DataFrame, sought_by: Sequence[str] = ()) -> DataFrame:
         """The same rows, computed once however many consumers they have.
 
         A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use. With
         ``collect_shared`` the rows are computed now and held by the driver, so that lookups know what they look for.
+
+        Parameters
+        ----------
+        sought_by : the columns by which others are looked up. A frame that was :meth:`derived` is returned as it is if the
+            values of these are known.
         """
         known = self._shared.get(id(df))
         if known is not None:
             return known[1]
+        derived = self._derived.get(id(df))
+        if derived is not None and set(sought_by) <= set(derived[1].column_names):
+            return df
         if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
             whole = nullable_within(df)
             rows = collected(whole)
@@ -99,6 +111,21 @@ class EpochContext:
         self._shared[id(df)] = (df, shared)
         self._shared[id(shared)] = (shared, shared)
         return shared
+
+    def derived(self, df: DataFrame, known: pa.Table) -> DataFrame:
+        """Note that a frame is made row by row of rows that the driver holds, so that nothing is saved by computing it once.
+
+        Parameters
+        ----------
+        known : at least the values that some of its columns have, under their names. The frame has rows if this has any.
+        """
+        self._derived[id(df)] = (df, known)
+        return df
+
+    def known_of(self, df: DataFrame) -> pa.Table | None:
+        """The values known of a derived frame, or the rows of a shared one that the driver holds."""
+        derived = self._derived.get(id(df))
+        return self.rows_of(df) if derived is None else derived[1]
 
     def at_once(self, *calls: Callable[[], T]) -> list[T]:
         """The results of calls that do not need each other. They run at the same time where sharing is computing."""
@@ -127,15 +154,15 @@ class EpochContext:
 
         Parameters
         ----------
-        df : a frame that was shared.
+        df : a frame that was shared, or derived from one.
         on : pairs of a state column and the column of the frame it equals, as the state is sorted.
         null_safe : whether NULL equals NULL.
         """
-        rows = self.rows_of(df)
-        if rows is None or not on:
+        known = self.known_of(df)
+        if known is None or not on or on[0][1] not in known.column_names:
             return None
         ours, theirs = on[0]
-        return Within.of(ours, rows[theirs], null_safe=null_safe)
+        return Within.of(ours, known[theirs], null_safe=null_safe)
 
     def hint(self, df: DataFrame) -> str | None:
         """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""

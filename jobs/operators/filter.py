@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Filter
+from state_lib.constants import WEIGHT
 
 
-def change(_ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:
-    """The changed rows for which the condition is true."""
-    return None if child is None else child.where(node.condition)
+def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:
+    """The changed rows for which the condition is true; others stay, with weight 0, for what they carry."""
+    if child is None:
+        return None
+    riders = ctx.riders.columns
+    if not riders:
+        return child.where(node.condition)
+    weighed = child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)"))
+    return weighed.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column} IS NOT NULL" for column in riders)]))

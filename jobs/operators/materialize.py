@@ -2,20 +2,26 @@
 
 Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
 that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
-what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings.
+what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings, and at most
+compared.
 The table's runs are the view's change log: publishing and views over this view read them.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext, columns_of, consolidate
-from jobs.planner.consolidated import is_consolidated
+from jobs.planner.consolidated import has_pairs, is_consolidated
 from jobs.planner.nodes import Materialize
 from state_lib.constants import WEIGHT
 from state_lib.literals import text_literal
+
+_OLD: Final = "_old_row"
+_NEW: Final = "_new_row"
 
 
 def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> DataFrame | None:
@@ -23,9 +29,32 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
     if child is None:
         return None
     (table,) = ctx.tables[node]
-    changes = child if is_consolidated(node.child) else _consolidated(ctx, node, child)
-    table.write(changes)
+    if is_consolidated(node.child) or (ctx.is_backfill and has_pairs(node.child)):
+        changes = child
+    elif has_pairs(node.child):
+        changes = _compared(ctx, node, child)
+    else:
+        changes = _consolidated(ctx, node, child)
+    table.write(changes, carrying=ctx.riders.columns)
     return changes
+
+
+def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:
+    """The pairs of a key's old and new row that differ."""
+    row = f"struct({', '.join(columns_of(node.column_names))})"
+    riders = list(ctx.riders.columns)
+    picked = [F.expr(f"first(IF({WEIGHT} {sign} 0, {row}, NULL), true) AS {name}") for sign, name in (("<", _OLD), (">", _NEW))]
+    picked += [F.expr(f"first({rider}, true) AS {rider}") for rider in riders]
+    by_key = child.groupBy(*columns_of(node.stream_key or ())).agg(*picked)
+
+    def version(name: str, weight: int, carries: str) -> str:
+        values = [f"{name}.{column} AS {column}" for column in columns_of(node.column_names)]
+        values.append(f"IF({name} IS NOT NULL AND NOT ({_OLD} <=> {_NEW}), {weight}L, 0L) AS {WEIGHT}")
+        values += [f"IF({carries}, {rider}, NULL) AS {rider}" for rider in riders]
+        return f"struct({', '.join(values)})"
+
+    changes = by_key.selectExpr(f"inline(array({version(_OLD, -1, 'false')}, {version(_NEW, 1, 'true')}))")
+    return changes.where(" OR ".join([f"{WEIGHT} != 0", *(f"{rider} IS NOT NULL" for rider in riders)]))
 
 
 def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:

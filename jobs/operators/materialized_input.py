@@ -10,13 +10,24 @@ from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected
 from jobs.operators.context import EpochContext, columns_of, consolidate, repeat_by_weight
+from jobs.planner.consolidated import is_consolidated
+from jobs.planner.nodes import PlanNode
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
 
 
-def received(ctx: EpochContext, table: StateTable, child: DataFrame) -> DataFrame | None:
-    """The consolidated change set of the input, shared and written to its state; ``None`` where it turned out empty."""
-    changed = ctx.share(consolidate(child, [c.name for c in table.desc.schema.columns]))
+def received(
+    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: DataFrame, sought_by: Sequence[str] = ()
+) -> DataFrame | None:
+    """The consolidated change set of an input, shared and written to its state; ``None`` where it turned out empty.
+
+    Parameters
+    ----------
+    node : the input.
+    sought_by : as of :meth:`EpochContext.share`.
+    """
+    columns = [c.name for c in table.desc.schema.columns]
+    changed = ctx.share(change_set if is_consolidated(node) else consolidate(change_set, columns), sought_by)
     if ctx.is_empty(changed):
         return None
     table.write(changed)

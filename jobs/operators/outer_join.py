@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.operators.in_place import match
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Join, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.join_record_state import NUM_ASSOCIATIONS
@@ -87,7 +88,8 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
 def _receive(ctx: EpochContext, side: _Side) -> None:
     """Consolidate and share a side's change set; one that turns out empty is none."""
     if side.delta is not None:
-        shared = ctx.share(consolidate(side.delta, side.columns))
+        summed = side.delta if is_consolidated(side.side.node) else consolidate(side.delta, side.columns)
+        shared = ctx.share(summed, side.side.sought_by)
         side.delta = None if ctx.is_empty(shared) else shared
 
 

@@ -40,6 +40,11 @@ class Side:
         assert self.table is not None
         return self.table
 
+    @property
+    def sought_by(self) -> list[str]:
+        """The side's columns by whose values the other side's rows are found."""
+        return [w.ours for w in self.wanted if not w.null_safe][:1]
+
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.
 

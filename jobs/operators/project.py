@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext
@@ -9,8 +10,16 @@ from jobs.planner.nodes import Project, quoted
 from state_lib.constants import WEIGHT
 
 
-def change(_ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:
-    """Every expression computed on every changed row; the weight passes through."""
+def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:
+    """Every expression computed on every changed row; the weight passes through, and what the row carries."""
     if child is None:
         return None
-    return child.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)
+    projected = child.selectExpr(
+        *(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT, *ctx.riders.columns
+    )
+    known = ctx.known_of(child)
+    if known is None:
+        return projected
+    names = {quoted(name): name for name in known.column_names}
+    kept = {e.output.name: known[names[e.sql]] for e in node.expressions if e.sql in names}
+    return ctx.derived(projected, pa.table(kept)) if kept else projected

@@ -25,6 +25,7 @@ from jobs.operators import (
     window,
 )
 from jobs.operators.context import EpochContext
+from jobs.operators.one_pass import carrier_of
 from jobs.planner import nodes
 from jobs.planner.nodes import Join, PlanNode
 from state_lib.errors import PlanError
@@ -61,6 +62,7 @@ def operator_of(node: PlanNode) -> Operator:
 def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
     uses = _use_counts(root)
+    ctx.riders.carrier = carrier_of(root, uses)
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))

@@ -40,7 +40,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         return None
     wanted = node.limit + node.offset
     whole, first = ctx.tables[node]
-    changed, before = ctx.at_once(partial(received, ctx, whole, child), partial(_first_rows, ctx, node, first))
+    changed, before = ctx.at_once(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
     if changed is None:
         return None
     if before is None:

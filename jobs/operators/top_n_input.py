@@ -21,7 +21,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     if child is None:
         return None
     (table,) = ctx.tables[node]
-    changed = received(ctx, table, child)
+    changed = received(ctx, table, node.child, child)
     if changed is None:
         return None
     versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))

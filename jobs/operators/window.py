@@ -24,10 +24,10 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     if child is None:
         return None
     (table,) = ctx.tables[node]
-    changed = received(ctx, table, child)
+    first = node.partition[:1]
+    changed = received(ctx, table, node.child, child, first)
     if changed is None:
         return None
-    first = node.partition[:1]
     within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)
     partition = columns_of(node.partition)
     affected = Affected(changed.select(*partition).distinct(), within, ctx.hint(changed))

@@ -22,6 +22,22 @@ def is_consolidated(node: PlanNode) -> bool:
     return False
 
 
+def has_pairs(node: PlanNode) -> bool:
+    """Whether change sets have one −1 row and one +1 row at most for each stream key, which may be equal, and compare.
+
+    That is what filters and projections of an aggregate's changes give where the key comes through.
+    """
+    if node.stream_key is None or any(_has_maps(field.data_type) for field in node.schema):
+        return False
+    while isinstance(node, Filter | Project):
+        node = node.child
+    return isinstance(node, Aggregate)
+
+
 def has_comparable_results(node: Aggregate) -> bool:
     """Whether an aggregate can tell that a group's results have not changed: maps do not compare."""
-    return not any("map<" in call.output.data_type.lower() for call in node.calls)
+    return not any(_has_maps(call.output.data_type) for call in node.calls)
+
+
+def _has_maps(data_type: str) -> bool:
+    return "map<" in data_type.lower()

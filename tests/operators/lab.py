@@ -172,6 +172,10 @@ class Lab:
         repeated = merged.withColumn("_copy", F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(WEIGHT))))
         return repeated.select(*columns_of([o.column for o in self.plan.output]))
 
+    def changes_of_view(self) -> int:
+        """How many rows the view's change log has."""
+        return self._store.storage_table(self.descs[-1].table_id, version=self._version).runs().count()
+
     def expected(self) -> DataFrame:
         """The query run in full by Spark on what the relations hold now."""
         session = self._session

@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.operators import aggregate_value, in_place, join
-from jobs.operators.context import EpochContext
 from tests.operators.lab import Lab, Row, decimal
 
 _JOINS = """SELECT t.k, a.w AS first, b.w AS second FROM t JOIN r AS a ON t.g = a.k JOIN r AS b ON a.g = b.k WHERE b.w > 1"""
@@ -17,20 +16,6 @@ _SUMS = "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g"
 
 def _rows(first: int, last: int, weight: int = 1) -> list[tuple[Row, int]]:
     return [((k, k % 5, "a", decimal(k)), weight) for k in range(first, last)]
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
-    """The frames that epochs compute on the way."""
-    found: list[DataFrame] = []
-    share = EpochContext.share
-
-    def noted(self: EpochContext, df: DataFrame) -> DataFrame:
-        found.append(df)
-        return share(self, df)
-
-    monkeypatch.setattr(EpochContext, "share", noted)
-    return found
 
 
 @pytest.mark.parametrize("sent_rows", [1000, 0], ids=["the side is sent", "Spark chooses"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import DataFrame
 
-from jobs.operators import join
+from jobs.operators import context, join
 
 
 def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -19,3 +20,16 @@ def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(join, "_has_all", watched)
     return alone
+
+
+def watch_steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """A list that grows: the frames that operators compute, each by a job of its own, before what an epoch writes."""
+    found: list[DataFrame] = []
+    collected = context.collected
+
+    def noted(df: DataFrame) -> object:
+        found.append(df)
+        return collected(df)
+
+    monkeypatch.setattr(context, "collected", noted)
+    return found

@@ -1,0 +1,47 @@
+"""State and view computed in one pass, where the view's rows come row by row from an aggregate.
+
+Every affected group gives the view its old and its new row, and the state its new accumulators. In two steps, the groups
+would be computed first and held by the driver, and then what is written of them. Here the state rows ride along: the
+aggregate's change set has a struct column for each table it keeps, filters and projections pass these on, and the job that
+writes an epoch computes all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs.planner.consolidated import has_pairs, is_consolidated
+from jobs.planner.nodes import Aggregate, Filter, Materialize, PlanNode, Project
+from state_lib.table_schema import StateTableDesc
+
+
+@dataclass(slots=True)
+class Riders:
+    """The columns in which state rows ride from one aggregate to the view.
+
+    Parameters
+    ----------
+    carrier : the aggregate; ``None`` where nothing rides along.
+    columns : each with the state table whose rows it has, once the carrier's operator has run: a struct of that table's
+        columns and ``_weight``, NULL where a row carries none.
+    """
+
+    carrier: Aggregate | None = None
+    columns: dict[str, StateTableDesc] = field(default_factory=dict)
+
+    def column_of(self, desc: StateTableDesc) -> str:
+        """The column for the rows of a table."""
+        name = f"_rows_of_{desc.table_id}"
+        self.columns[name] = desc
+        return name
+
+
+def carrier_of(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | None:
+    """The aggregate whose rows go to the view one by one and nowhere else; ``None`` where there is none."""
+    if not isinstance(root, Materialize) or not (is_consolidated(root.child) or has_pairs(root.child)):
+        return None
+    node = root.child
+    while isinstance(node, Filter | Project) and uses[node] == 1:
+        node = node.child
+    return node if isinstance(node, Aggregate) and uses[node] == 1 else None
