@@ -56,6 +56,9 @@ _FINISH = (
     # (a AND b) OR (a AND c) hides the equality a of a join.
     _OPTIMIZER + "BooleanSimplification",
     _OPTIMIZER + "PushDownPredicates",
+    # A filter above the join refuses its NULLs: so it is with every subquery that is compared with.
+    _OPTIMIZER + "EliminateOuterJoin",
+    _OPTIMIZER + "PushDownPredicates",
     _OPTIMIZER + "PushPredicateThroughNonJoin",
     _OPTIMIZER + "CombineFilters",
     _OPTIMIZER + "ReorderJoin",

@@ -3,13 +3,18 @@
 A source keeps its rows, and a view keeps its own; what filters, projects, stacks or inner-joins these can be evaluated
 again for some keys at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
 epoch neither. (RisingWave's delta join, over the sources themselves.)
+
+A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
+many, which is sought in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
+lines, sought by the averages of all parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll
+from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
 from state_lib.constants import ROW_ID
 
 
@@ -24,9 +29,29 @@ def readable_in_place(node: PlanNode) -> bool:
 
 
 def with_sides_in_place(join: Join) -> Join:
-    """The join with every side looked up in place that can be."""
-    return replace(
-        join,
-        left_in_place=not join.left_has_associations and readable_in_place(join.left),
-        right_in_place=not join.right_has_associations and readable_in_place(join.right),
-    )
+    """The join with every side looked up in place that can be, and should."""
+    left = not join.left_has_associations and readable_in_place(join.left)
+    right = not join.right_has_associations and readable_in_place(join.right)
+    if join.join_type == "inner" and left != right:
+        # The other side comes out of state: an aggregate, say, which changes whenever anything below it does.
+        left = left and _is_looked_up_well(join.left, [key.left for key in join.keys])
+        right = right and _is_looked_up_well(join.right, [key.right for key in join.keys])
+    return replace(join, left_in_place=left, right_in_place=right)
+
+
+def _is_looked_up_well(side: PlanNode, columns: Iterable[str]) -> bool:
+    """Whether state would have as many rows, or is not needed because the rows lie in the order in which they are sought."""
+    return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, set(columns))
+
+
+def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:
+    match node:
+        case Scan():
+            return node.stream_key is not None and node.stream_key[0] in columns
+        case Filter():
+            return _is_sought_by_key(node.child, columns)
+        case Project():
+            names = {quoted(name): name for name in node.child.column_names}
+            below = {names[e.sql] for e in node.expressions if e.output.name in columns and e.sql in names}
+            return _is_sought_by_key(node.child, below)
+    return False

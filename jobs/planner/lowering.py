@@ -20,7 +20,6 @@ from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.input_columns import InputColumns
 from jobs.planner.lowered import Lowered, NameSpace
 from jobs.planner.nodes import (
-    AggCall,
     Aggregate,
     Expand,
     Field,
@@ -44,8 +43,9 @@ from jobs.planner.nodes import (
     quoted,
 )
 from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
+from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
-from jobs.planner.semi_joins import pushed_below_join
+from jobs.planner.semi_joins import joined_once, pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
 from state_lib.constants import HIDDEN_COLUMNS
@@ -183,10 +183,11 @@ class Lowering:
     def _filter(self, plan: Any, need_key: bool) -> Lowered:
         condition = plan.condition()
         child = self._lower(plan.child(), need_key=need_key)
-        others, temporal = split_temporal(self._catalyst, conjuncts(condition))
-        if not temporal:
+        joined, parts = self._equal_to_subqueries(child, list(conjuncts(condition)))
+        others, temporal = split_temporal(self._catalyst, parts)
+        if not temporal and joined is child:
             others = [condition]
-        extended = self._with_subqueries(child, [*others, *(t.value for t in temporal)])
+        extended = self._with_subqueries(joined, [*others, *(t.value for t in temporal)])
         node = extended.node
         if others:
             texts = [self._write.sql(part, extended.names) for part in others]
@@ -212,13 +213,33 @@ class Lowering:
                 number = expression_id(subquery)
                 if number in names:
                     continue
-                inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
-                value = inner.names[expression_id(subquery.plan().output().apply(0))]
-                name = NameSpace(node.column_names).unique("_subquery")
-                # A global aggregate always gives its row, but a filter above it (HAVING) may take the row away.
-                node = Join(node, _one_row(inner.node, value, name), "left outer", ())
+                row, name = self._row_of(subquery, node)
                 names[number] = name
+                node = with_sides_in_place(Join(node, row, "inner" if has_one_row(row) else "left outer", ()))
         return child if node is child.node else Lowered(node, names)
+
+    def _row_of(self, subquery: Any, taken: PlanNode) -> tuple[PlanNode, str]:
+        """A scalar subquery as a relation of at most one row, and its only column, named as none of another node's."""
+        inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
+        value = inner.names[expression_id(subquery.plan().output().apply(0))]
+        name = NameSpace(taken.column_names).unique("_subquery")
+        return at_most_one_row(inner.node, value, name), name
+
+    def _equal_to_subqueries(self, child: Lowered, parts: list[Any]) -> tuple[Lowered, list[Any]]:
+        """Inner joins for the conditions that a column equals a scalar subquery; the other conditions remain."""
+        rest = []
+        for part in parts:
+            sides = [part.left(), part.right()] if class_name(part) == "EqualTo" else []
+            kinds = [class_name(side) for side in sides]
+            if sorted(kinds) != ["AttributeReference", "ScalarSubquery"] or not _reads_only(part, child):
+                rest.append(part)
+                continue
+            column, subquery = sides if kinds[0] == "AttributeReference" else reversed(sides)
+            row, name = self._row_of(subquery, child.node)
+            key = JoinKey(child.names[expression_id(column)], name)
+            joined = with_sides_in_place(Join(child.node, row, "inner", (key,)))
+            child = Lowered(joined, {**child.names, expression_id(subquery): name})
+        return child, rest
 
     def _union(self, plan: Any, need_key: bool) -> Lowered:
         attributes = list(items(plan.output()))
@@ -310,7 +331,7 @@ class Lowering:
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
-        node: PlanNode = with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists))
+        node: PlanNode = joined_once(with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists)))
         if temporal:
             node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
         return Lowered(node, names)
@@ -451,7 +472,6 @@ class Lowering:
 
 
 #: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
-_TOO_MANY_ROWS = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
 
 #: Generators that give a row of NULLs for a row they generate nothing for.
 _WITH_OUTER_FORM = frozenset({"explode", "posexplode", "inline", "variant_explode"})
@@ -476,25 +496,6 @@ def _select(node: PlanNode, columns: list[str]) -> PlanNode:
     if list(node.column_names) == columns:
         return node
     return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
-
-
-def _one_row(node: PlanNode, value: str, name: str) -> PlanNode:
-    """The value of a scalar subquery as a relation of at most one row, in one column of the given name.
-
-    Where nothing in the subquery guarantees at most one row, its rows are counted, and more than one raise what Spark
-    raises; no row at all gives NULL, as Spark does.
-    """
-    field = node.field_named(value)
-    column = Field(name, field.data_type, True)
-    if node.stream_key == ():
-        return Project(node, (NamedExpr(quoted(value), column),))
-    only = Project(node, (NamedExpr(quoted(value), Field("_value", field.data_type, True)),))
-    calls = (
-        AggCall("count", (), False, "count(1)", Field("_rows", "bigint", False)),
-        AggCall("first", ("_value",), False, "first(`_value`)", Field("_only", field.data_type, True), (field.data_type,)),
-    )
-    checked = f"CASE WHEN `_rows` > 1 THEN raise_error({_TOO_MANY_ROWS}) ELSE `_only` END"
-    return Project(Aggregate(only, (), calls), (NamedExpr(checked, column),))
 
 
 def _with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:

@@ -1,4 +1,6 @@
-"""Where a semi or anti join goes: to the one table it asks about, unless the joins below it keep few rows anyway.
+"""Where a semi or anti join goes, and where it is none.
+
+It goes to the one table it asks about, unless the joins below it keep few rows anyway.
 
 Its left side is kept in state with the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all
 their lines, these are the orders instead of the lines, and every join above it sees the few that are left. Where another
@@ -7,10 +9,13 @@ side of the joins is filtered, it is their result that has few rows, and the ord
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import expression_id, references, scalar_subqueries
+from jobs.planner.in_place import with_sides_in_place
+from jobs.planner.nodes import Join, NamedExpr, PlanNode, Project, quoted
 from jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}
@@ -46,6 +51,15 @@ def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
             moved = joined.withNewChildren(catalyst.trees.seq(sides))
             return moved if above is joined else above.withNewChildren(catalyst.trees.seq([moved]))
     return None
+
+
+def joined_once(join: Join) -> PlanNode:
+    """A semi join as an inner join, where a row matches one other row at most: neither side counts matches then."""
+    key = join.right.stream_key
+    if join.join_type != "left semi" or key is None or not set(key) <= {k.right for k in join.keys}:
+        return join
+    inner = with_sides_in_place(replace(join, join_type="inner"))
+    return Project(inner, tuple(NamedExpr(quoted(field.name), field) for field in join.schema))
 
 
 def _columns(plan: Any) -> set[int]:

@@ -1,0 +1,35 @@
+"""The value of an uncorrelated scalar subquery as a relation of one row, which is joined to every row that reads it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project, quoted
+
+_TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
+
+
+def at_most_one_row(node: PlanNode, value: str, name: str) -> PlanNode:
+    """The value of a scalar subquery as a relation of at most one row, in one column of the given name.
+
+    Where nothing in the subquery guarantees at most one row, its rows are counted, and more than one raise what Spark
+    raises; no row at all gives NULL, as Spark does.
+    """
+    field = node.field_named(value)
+    column = Field(name, field.data_type, True)
+    if node.stream_key == ():
+        return Project(node, (NamedExpr(quoted(value), column),))
+    only = Project(node, (NamedExpr(quoted(value), Field("_value", field.data_type, True)),))
+    calls = (
+        AggCall("count", (), False, "count(1)", Field("_rows", "bigint", False)),
+        AggCall("first", ("_value",), False, "first(`_value`)", Field("_only", field.data_type, True), (field.data_type,)),
+    )
+    checked = f"CASE WHEN `_rows` > 1 THEN raise_error({_TOO_MANY_ROWS}) ELSE `_only` END"
+    return Project(Aggregate(only, (), calls), (NamedExpr(checked, column),))
+
+
+def has_one_row(node: PlanNode) -> bool:
+    """Whether a relation has exactly one row at all times: a global aggregate, unless a filter above it (HAVING) takes it."""
+    while isinstance(node, Project):
+        node = node.child
+    return isinstance(node, Aggregate) and not node.group
