@@ -21,6 +21,7 @@ def lookup_several(
     keys: DataFrame | None,
     key_columns: Sequence[str],
     *,
+    on: Sequence[tuple[str, str]] | None = None,
     hint: str | None = "broadcast",
     within: Within | None = None,
 ) -> DataFrame:
@@ -29,7 +30,8 @@ def lookup_several(
     Parameters
     ----------
     tables : tables of one store at one version, whose first columns are ``key_columns``: those then lie in the same slots.
-    keys : frame with the key columns; NULL equals NULL. ``None`` for all rows; ignored where there are no key columns.
+    keys : what to look up; NULL equals NULL. ``None`` for all rows; ignored where there are no key columns.
+    on : pairs of a key column and the column of ``keys`` it equals; by default all key columns, under their own names.
     hint : how Spark is to join the keys; see :meth:`StorageTable.lookup`.
     within : the values of one of the key columns, where they are known.
 
@@ -50,10 +52,11 @@ def lookup_several(
             raise StateError(f"{table.place()}: its columns do not start with {list(key_columns)}")
     rows = first.stored_of([table.desc.table_id for table in tables], within)
     if key_columns and keys is not None:
-        wanted = keys.select(*[F.col(quoted(name)).alias(f"{_LOOKUP}{n}") for n, name in enumerate(key_columns)])
+        pairs = [(name, name) for name in key_columns] if on is None else on
+        wanted = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(pairs)])
         condition: Column | None = None
-        for n, name in enumerate(key_columns):
-            equal = first.slots.of(name).read().eqNullSafe(F.col(f"{_LOOKUP}{n}"))
+        for n, (ours, _) in enumerate(pairs):
+            equal = first.slots.of(ours).read().eqNullSafe(F.col(f"{_LOOKUP}{n}"))
             condition = equal if condition is None else condition & equal
         rows = rows.join(wanted.hint(hint) if hint else wanted, condition, "left_semi")
     columns = [first.slots.of(name).read() for name in key_columns]

@@ -22,11 +22,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
-from jobs.operators.aggregate_group import GroupFrames, Tables
+from jobs.operators.aggregate_group import GroupFrames, Tables, lives, tables_by_role
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
-from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
+from jobs.planner.state_tables import CallStrategy
 from state_lib.constants import WEIGHT
 
 _CHANGED: Final = "_changed"
@@ -38,7 +38,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
         if node.group or not ctx.is_backfill:
             return None
         child = _no_rows(ctx, node)
-    tables = _tables_by_role(ctx, node)
+    tables = tables_by_role(ctx, node)
     whole = aggregate_value.is_read_whole(ctx, tables)
     affected = aggregate_value.fold_into_all(ctx, node, child, tables) if whole else _fold(ctx, node, child, tables)
     if affected is None:
@@ -78,22 +78,9 @@ def _fold(ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables) 
     return frames.together()
 
 
-def _tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
-    """Tell the node's tables apart, in the order in which ``infer_state_tables`` lists them."""
-    strategies = tuple(call_strategy(c, append_only=node.child.append_only) for c in node.calls)
-    remaining = list(ctx.tables[node])
-    group_rows = remaining.pop(0) if CallStrategy.VALUE not in strategies else None
-    by_call = {
-        position: remaining.pop(0)
-        for position, strategy in enumerate(strategies)
-        if strategy is not CallStrategy.MATERIALIZED_INPUT
-    }
-    return Tables(strategies, by_call, group_rows, remaining.pop(0) if remaining else None)
-
-
 def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add whether the old and the new row of a group differ."""
-    lived, lives_on = _lives(node, "old"), _lives(node, "new")
+    lived, lives_on = lives(node, "old"), lives(node, "new")
     same = [lived, lives_on]
     if has_comparable_results(node):
         both = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
@@ -111,21 +98,17 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, riders: Mapping[st
     """
     names = [quoted(call.output.name) for call in node.calls]
     riders = riders or {}
-    lives_on = _lives(node, "new")
+    lives_on = lives(node, "new")
 
     def version(name: str, weight: int, carries: str) -> str:
         values = [f"{_result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
-        values.append(f"IF({_CHANGED} AND {_lives(node, name)}, {weight}L, 0L) AS {WEIGHT}")
+        values.append(f"IF({_CHANGED} AND {lives(node, name)}, {weight}L, 0L) AS {WEIGHT}")
         values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in riders.items()]
         return f"struct({', '.join(values)})"
 
     versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
     emitted = groups.selectExpr(*columns_of(node.group), versions)
     return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in riders)]))
-
-
-def _lives(node: Aggregate, version: str) -> str:
-    return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"
 
 
 def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str:

@@ -9,8 +9,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import columns_of
-from jobs.planner.state_tables import CallStrategy
+from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.nodes import Aggregate
+from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
 from state_lib.state_table import StateTable
 from state_lib.within import Within
 
@@ -81,3 +82,21 @@ class GroupFrames:
 def only(name: str) -> str:
     """The one value that a measure has in a group (all other rows of the stack leave it NULL)."""
     return f"first({name}, true)"
+
+
+def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
+    """Tell the node's tables apart, in the order in which ``infer_state_tables`` lists them."""
+    strategies = tuple(call_strategy(c, append_only=node.child.append_only) for c in node.calls)
+    remaining = list(ctx.tables[node])
+    group_rows = remaining.pop(0) if CallStrategy.VALUE not in strategies else None
+    by_call = {
+        position: remaining.pop(0)
+        for position, strategy in enumerate(strategies)
+        if strategy is not CallStrategy.MATERIALIZED_INPUT
+    }
+    return Tables(strategies, by_call, group_rows, remaining.pop(0) if remaining else None)
+
+
+def lives(node: Aggregate, version: str) -> str:
+    """Whether a group has rows in a version (``old`` or ``new``), as SQL; the one group of a global aggregate always has."""
+    return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"

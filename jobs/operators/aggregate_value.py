@@ -34,7 +34,7 @@ from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
 #: Old state of no more rows than this is read whole.
-_WHOLE_ROWS: Final = 20_000
+WHOLE_ROWS: Final = 20_000
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
@@ -55,7 +55,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         return affected
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
-    frames.add(old, _newest(tables))
+    frames.add(old, newest(tables))
     return affected
 
 
@@ -66,7 +66,7 @@ def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
         return False
     stored = [table.storage for table in tables.value_tables.values()]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
-    return rows is not None and rows <= _WHOLE_ROWS
+    return rows is not None and rows <= WHOLE_ROWS
 
 
 def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:
@@ -75,7 +75,7 @@ def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: 
     folds = _folds(node, tables)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
-    frames.add(lookup_several(stored, None, node.group), _newest(tables))
+    frames.add(lookup_several(stored, None, node.group), newest(tables))
     return frames.together(in_one_task=ctx.one_task).where(f"_d{GROUP_ROWS} IS NOT NULL")
 
 
@@ -93,7 +93,8 @@ def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> Data
     return delta.groupBy(*columns_of(node.group)).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items()))
 
 
-def _newest(tables: Tables) -> dict[str, str]:
+def newest(tables: Tables) -> dict[str, str]:
+    """The aggregate (SQL) that picks each table's newest state of a group out of what a lookup finds."""
     return {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
 
 
@@ -142,6 +143,26 @@ def weighted_value(call: AggCall) -> str:
 
 def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add, for each accumulator, its old and its new value to the grouped measures."""
+    columns = old_columns(node, tables)
+    for position, table in tables.value_tables.items():
+        for column in table.desc.schema.columns:
+            if column.name in node.group:
+                continue
+            if column.name == GROUP_ROWS:
+                columns[f"_new{GROUP_ROWS}"] = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
+                columns["_stored_new"] = "true"
+                continue
+            old, changed = columns[f"_old{column.name}_{position}"], f"_d{column.name}_{position}"
+            if column.name == EXTREME:
+                new = f"{'least' if node.calls[position].function == 'min' else 'greatest'}({old}, {changed})"
+            else:
+                new = f"CAST({old} + coalesce({changed}, CAST(0 AS {column.data_type})) AS {column.data_type})"
+            columns[f"_new{column.name}_{position}"] = new
+    return groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
+
+
+def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
+    """The old value of each accumulator by name, as SQL over the newest stored states."""
     columns: dict[str, str] = {}
     for position, table in tables.value_tables.items():
         state = _old_state(position)
@@ -151,22 +172,13 @@ def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
                 continue
             old = f"IF({stored}, {state}.{quoted(column.name)}, NULL)"
             if column.name == GROUP_ROWS:
-                before = f"coalesce({old}, 0L)"
-                columns[f"_old{GROUP_ROWS}"] = before
-                columns[f"_new{GROUP_ROWS}"] = f"{before} + coalesce(_d{GROUP_ROWS}, 0L)"
+                columns[f"_old{GROUP_ROWS}"] = f"coalesce({old}, 0L)"
                 columns["_stored_old"] = f"coalesce({stored}, false)"
-                columns["_stored_new"] = "true"
-                continue
-            changed = f"_d{column.name}_{position}"
-            if column.name == EXTREME:
-                new = f"{'least' if node.calls[position].function == 'min' else 'greatest'}({old}, {changed})"
+            elif column.name == EXTREME:
+                columns[f"_old{column.name}_{position}"] = old
             else:
-                zero = f"CAST(0 AS {column.data_type})"
-                old = f"coalesce({old}, {zero})"
-                new = f"CAST({old} + coalesce({changed}, {zero}) AS {column.data_type})"
-            columns[f"_old{column.name}_{position}"] = old
-            columns[f"_new{column.name}_{position}"] = new
-    return groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
+                columns[f"_old{column.name}_{position}"] = f"coalesce({old}, CAST(0 AS {column.data_type}))"
+    return columns
 
 
 def result(call: AggCall, position: int, version: str) -> str:

@@ -54,6 +54,7 @@ class EpochContext:
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
     riders : state rows that change sets carry on their way to the view.
+    changes : the change set of each node whose operator has run.
     """
 
     spark: SparkSession
@@ -72,6 +73,7 @@ class EpochContext:
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)
     riders: Riders = field(default_factory=Riders)
+    changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
     _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
     _derived: dict[int, tuple[DataFrame, pa.Table]] = field(default_factory=dict)

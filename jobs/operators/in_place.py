@@ -1,5 +1,6 @@
 """Looking up rows in place: what the relations below a join side hold as of this epoch, for the keys of a change set.
 
+The rows of an aggregate are looked up in the state that it keeps anyway.
 Filters, projections and unions are applied to the rows found. An inner join is evaluated outwards from the side that has
 the wanted keys: the rows found there are computed first, and are what the other side is asked for. No side is ever read
 for more than the keys that are asked, as far as files, pages and a hash join tell.
@@ -19,8 +20,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.operators import aggregate_rows
 from jobs.operators.context import EpochContext, columns_of
-from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
+from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
 from state_lib.within import RESTRICTED_ROWS
@@ -67,6 +69,11 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
             return reduce(DataFrame.union, (rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
         case Join():
             return _joined_now(ctx, node, wanted_by, wanted)
+        case Aggregate():
+            by_group = {w.ours: w.theirs for w in wanted}
+            # In the order of the state: files and pages are skipped by the first column.
+            on = [(column, by_group[column]) for column in node.group if column in by_group]
+            return aggregate_rows.rows_now(ctx, node, wanted_by, on)
     raise PlanError(f"{type(node).__name__} cannot be looked up in place")
 
 
@@ -159,6 +166,8 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     """As many rows as a side in place can have, and as each relation below it has; ``None`` where that is not known."""
     if isinstance(side, Scan):
         return ctx.row_count(side.relation)
+    if isinstance(side, Aggregate):
+        return aggregate_rows.few_groups(ctx, side)
     counts = [_most_rows(ctx, child) for child in side.children]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):

@@ -73,6 +73,7 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         if changes is not None and uses.get(node, 0) > 1:
             changes = ctx.share(changes)
             changes = None if ctx.is_empty(changes) else changes
+        ctx.changes[node] = changes
         return changes
 
     with ctx.steps:

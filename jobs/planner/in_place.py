@@ -2,7 +2,8 @@
 
 A source keeps its rows, and a view keeps its own; what filters, projects, stacks or inner-joins these can be evaluated
 again for some keys at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
-epoch neither. (RisingWave's delta join, over the sources themselves.)
+epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, sought by its
+groups: its value state has them.
 
 A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
 many, which is sought in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from jobs.planner.nodes import Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
+from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
+from jobs.planner.state_tables import CallStrategy, call_strategy
 from state_lib.constants import ROW_ID
 
 
@@ -24,8 +26,11 @@ def readable_in_place(node: PlanNode) -> bool:
         # A Serial row id is given to a row when it first comes in; reading the row again later would give another.
         return ROW_ID not in node.column_names
     if isinstance(node, Join):
-        return node.join_type == "inner" and node.left_in_place and node.right_in_place
-    return isinstance(node, Filter | Project | UnionAll) and all(readable_in_place(child) for child in node.children)
+        if node.join_type != "inner" or not (node.left_in_place and node.right_in_place):
+            return False
+    elif not isinstance(node, Filter | Project | UnionAll):
+        return False
+    return all(readable_in_place(child) for child in node.children)
 
 
 def with_sides_in_place(join: Join) -> Join:
@@ -36,12 +41,31 @@ def with_sides_in_place(join: Join) -> Join:
         # The other side comes out of state: an aggregate, say, which changes whenever anything below it does.
         left = left and _is_looked_up_well(join.left, [key.left for key in join.keys])
         right = right and _is_looked_up_well(join.right, [key.right for key in join.keys])
+    left = left or (not join.left_has_associations and _is_kept_by_aggregate(join.left, {k.left for k in join.keys}))
+    right = right or (not join.right_has_associations and _is_kept_by_aggregate(join.right, {k.right for k in join.keys}))
     return replace(join, left_in_place=left, right_in_place=right)
 
 
 def _is_looked_up_well(side: PlanNode, columns: Iterable[str]) -> bool:
     """Whether state would have as many rows, or is not needed because the rows lie in the order in which they are sought."""
     return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, set(columns))
+
+
+def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
+    """Whether a side is all rows of an aggregate of value state, and sought by what that is ordered by."""
+    match node:
+        case Aggregate():
+            strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
+            return strategies <= {CallStrategy.VALUE} and (not node.group or node.group[0] in columns)
+        case Project():
+            return _is_kept_by_aggregate(node.child, _below(node, columns))
+    return False
+
+
+def _below(node: Project, columns: set[str]) -> set[str]:
+    """The columns of a projection's input that some of its columns are."""
+    names = {quoted(name): name for name in node.child.column_names}
+    return {names[e.sql] for e in node.expressions if e.output.name in columns and e.sql in names}
 
 
 def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:
@@ -51,7 +75,5 @@ def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:
         case Filter():
             return _is_sought_by_key(node.child, columns)
         case Project():
-            names = {quoted(name): name for name in node.child.column_names}
-            below = {names[e.sql] for e in node.expressions if e.output.name in columns and e.sql in names}
-            return _is_sought_by_key(node.child, below)
+            return _is_sought_by_key(node.child, _below(node, columns))
     return False

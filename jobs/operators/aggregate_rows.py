@@ -1,0 +1,52 @@
+"""The rows of an aggregate as of this epoch, out of the state it keeps: a join needs no copy of them.
+
+They are what the value state had as of the last epoch, and the change that the aggregate has made of it since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators import aggregate_value
+from jobs.operators.aggregate_group import lives, tables_by_role
+from jobs.operators.context import EpochContext, columns_of
+from jobs.planner.nodes import Aggregate, quoted
+from state_lib.constants import WEIGHT
+from state_lib.shared_lookup import lookup_several
+
+
+def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame:
+    """The rows of the groups that a shared change set asks for, and maybe some more.
+
+    Parameters
+    ----------
+    on : pairs of a group column and the column of ``wanted_by`` it equals; none means every group.
+
+    Returns
+    -------
+    The aggregate's columns and ``_weight``. A group that this epoch has changed is there with its old row, the same again
+    with weight −1, and its new row.
+    """
+    tables = tables_by_role(ctx, node)
+    stored = [table.storage for table in tables.value_tables.values()]
+    within = ctx.within(wanted_by, on, null_safe=True)
+    keys = wanted_by if on else None
+    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.hint(wanted_by), within=within)
+    picked = (F.expr(f"{sql} AS {name}") for name, sql in aggregate_value.newest(tables).items())
+    group = columns_of(node.group)
+    newest = runs.groupBy(*group).agg(*picked)
+    old = newest.selectExpr(*group, *(f"{sql} AS {name}" for name, sql in aggregate_value.old_columns(node, tables).items()))
+    results = [f"{aggregate_value.result(c, n, 'old')} AS {quoted(c.output.name)}" for n, c in enumerate(node.calls)]
+    before = old.where(lives(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
+    change = ctx.changes.get(node)
+    return before if change is None else before.union(change)
+
+
+def few_groups(ctx: EpochContext, node: Aggregate) -> int | None:
+    """How many groups an aggregate has at most, where they are so few that they are better read whole; else ``None``."""
+    stored = [table.storage for table in tables_by_role(ctx, node).value_tables.values()]
+    rows = stored[0].row_count_of([table.desc.table_id for table in stored])
+    return rows if rows is not None and rows <= aggregate_value.WHOLE_ROWS else None
