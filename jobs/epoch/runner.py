@@ -34,12 +34,12 @@ from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv
 from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import run_lock
-from jobs.operators.context import SHUFFLE_PARTITIONS
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import restart
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_source import Pin
+from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError, EpochError

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from jobs.functions import UserFunctions
-from jobs.operators.context import SHUFFLE_PARTITIONS
 from jobs.spark.names import keep_class_names
+from jobs.spark.session import SHUFFLE_PARTITIONS
 
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
 _BYTES_PER_TASK = 4 * 1024 * 1024

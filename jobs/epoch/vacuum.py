@@ -19,7 +19,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, ViewEntry
-from jobs.operators.context import SHUFFLE_PARTITIONS
+from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.delta_layout import table_reference

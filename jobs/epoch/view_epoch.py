@@ -14,13 +14,14 @@ from pyspark.sql import functions as F
 from jobs import failpoints
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.inputs import EpochInputs
-from jobs.operators.context import SHUFFLE_PARTITIONS, EpochContext, columns_of
+from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
 from jobs.planner.current_time import query_at
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from jobs.planner.serialize import plan_to_dict
 from jobs.planner.state_tables import infer_state_tables
 from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition
+from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.constants import TABLE_ID, WEIGHT
 from state_lib.errors import EpochError, RelstateError, SourceError, StateError
 from state_lib.state_files import StateFiles

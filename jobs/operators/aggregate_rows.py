@@ -43,10 +43,3 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     before = old.where(lives(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
     change = ctx.changes.get(node)
     return before if change is None else before.union(change)
-
-
-def few_groups(ctx: EpochContext, node: Aggregate) -> int | None:
-    """How many groups an aggregate has at most, where they are so few that they are better read whole; else ``None``."""
-    stored = [table.storage for table in tables_by_role(ctx, node).value_tables.values()]
-    rows = stored[0].row_count_of([table.desc.table_id for table in stored])
-    return rows if rows is not None and rows <= aggregate_value.WHOLE_ROWS else None

@@ -34,7 +34,7 @@ from state_lib.shared_lookup import lookup_several
 from state_lib.state_table import StateTable
 
 #: Old state of no more rows than this is read whole.
-WHOLE_ROWS: Final = 20_000
+_WHOLE_ROWS: Final = 20_000
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
@@ -64,9 +64,14 @@ def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
     only_values = all(strategy is CallStrategy.VALUE for strategy in tables.strategies)
     if ctx.is_backfill or not ctx.collect_shared or not only_values:
         return False
+    return few_rows(tables) is not None
+
+
+def few_rows(tables: Tables) -> int | None:
+    """How many rows old state has, where they are so few that they are read whole; else ``None``."""
     stored = [table.storage for table in tables.value_tables.values()]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
-    return rows is not None and rows <= WHOLE_ROWS
+    return rows if rows is not None and rows <= _WHOLE_ROWS else None
 
 
 def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:

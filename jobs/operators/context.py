@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from pyspark.util import inheritable_thread_target
 from jobs.operators.one_pass import Riders
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
+from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.collected import collected, nullable_within
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
@@ -25,8 +26,6 @@ from state_lib.state_table import StateTable
 from state_lib.within import Within
 
 T = TypeVar("T")
-
-SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(slots=True)

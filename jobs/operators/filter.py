@@ -14,8 +14,6 @@ def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFram
     """The changed rows for which the condition is true; others stay, with weight 0, for what they carry."""
     if child is None:
         return None
-    riders = ctx.riders.columns
-    if not riders:
+    if not ctx.riders.columns:
         return child.where(node.condition)
-    weighed = child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)"))
-    return weighed.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column} IS NOT NULL" for column in riders)]))
+    return child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.riders.kept)

@@ -1,9 +1,9 @@
 """Looking up rows in place: what the relations below a join side hold as of this epoch, for the keys of a change set.
 
-The rows of an aggregate are looked up in the state that it keeps anyway.
-Filters, projections and unions are applied to the rows found. An inner join is evaluated outwards from the side that has
-the wanted keys: the rows found there are computed first, and are what the other side is asked for. No side is ever read
-for more than the keys that are asked, as far as files, pages and a hash join tell.
+Filters, projections and unions are applied to the rows found; those of an aggregate are in the state that it keeps. An
+inner join is evaluated outwards from the side that has the wanted keys: the rows found there are computed first, and are
+what the other side is asked for. No side is ever read for more than the keys that are asked, as far as files, pages and a
+hash join tell.
 
 To know the keys first costs a job and a plan of its own. A side with at most one row for each key and so few rows in all
 that its files are read as they are is therefore read whole: joins with such sides follow each other in one plan.
@@ -20,7 +20,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_rows
+from jobs.operators import aggregate_rows, aggregate_value
+from jobs.operators.aggregate_group import tables_by_role
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
@@ -100,9 +101,8 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
 
 def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
     """What is wanted of a projection, as what is wanted of its input; columns that it computes are left out."""
-    below = {e.output.name: e.sql for e in node.expressions}
-    names = {quoted(name): name for name in node.child.column_names}
-    return [replace(w, ours=names[below[w.ours]]) for w in wanted if below[w.ours] in names]
+    passed_on = node.passed_on
+    return [replace(w, ours=passed_on[w.ours]) for w in wanted if w.ours in passed_on]
 
 
 def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
@@ -167,7 +167,7 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     if isinstance(side, Scan):
         return ctx.row_count(side.relation)
     if isinstance(side, Aggregate):
-        return aggregate_rows.few_groups(ctx, side)
+        return aggregate_value.few_rows(tables_by_role(ctx, side))
     counts = [_most_rows(ctx, child) for child in side.children]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):

@@ -2,9 +2,8 @@
 
 Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
 that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
-what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings, and at most
-compared.
-The table's runs are the view's change log: publishing and views over this view read them.
+what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
+equal are compared. The table's runs are the view's change log: publishing and views over this view read them.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFra
         return f"struct({', '.join(values)})"
 
     changes = by_key.selectExpr(f"inline(array({version(_OLD, -1, 'false')}, {version(_NEW, 1, 'true')}))")
-    return changes.where(" OR ".join([f"{WEIGHT} != 0", *(f"{rider} IS NOT NULL" for rider in riders)]))
+    return changes.where(ctx.riders.kept)
 
 
 def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from jobs.planner.consolidated import has_pairs, is_consolidated
 from jobs.planner.nodes import Aggregate, Filter, Materialize, PlanNode, Project
+from state_lib.constants import WEIGHT
 from state_lib.table_schema import StateTableDesc
 
 
@@ -29,6 +30,11 @@ class Riders:
 
     carrier: Aggregate | None = None
     columns: dict[str, StateTableDesc] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> str:
+        """The condition (SQL) of rows that there is any need of: with a weight, or with state rows."""
+        return " OR ".join([f"{WEIGHT} != 0", *(f"{column} IS NOT NULL" for column in self.columns)])
 
     def column_of(self, desc: StateTableDesc) -> str:
         """The column for the rows of a table."""

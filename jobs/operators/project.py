@@ -20,6 +20,5 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFra
     known = ctx.known_of(child)
     if known is None:
         return projected
-    names = {quoted(name): name for name in known.column_names}
-    kept = {e.output.name: known[names[e.sql]] for e in node.expressions if e.sql in names}
+    kept = {ours: known[theirs] for ours, theirs in node.passed_on.items() if theirs in known.column_names}
     return ctx.derived(projected, pa.table(kept)) if kept else projected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.planner.nodes import Aggregate, Filter, PlanNode, Project, quoted
+from jobs.planner.nodes import Aggregate, Filter, PlanNode, Project
 
 
 def is_consolidated(node: PlanNode) -> bool:
@@ -17,8 +17,9 @@ def is_consolidated(node: PlanNode) -> bool:
         case Filter():
             return is_consolidated(node.child)
         case Project():
-            kept = {e.sql for e in node.expressions}
-            return kept == {quoted(name) for name in node.child.column_names} and is_consolidated(node.child)
+            passed_on = node.passed_on
+            renames = len(passed_on) == len(node.expressions) and set(passed_on.values()) == set(node.child.column_names)
+            return renames and is_consolidated(node.child)
     return False
 
 

@@ -12,10 +12,9 @@ lines, sought by the averages of all parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted, walk
+from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from jobs.planner.state_tables import CallStrategy, call_strategy
 from state_lib.constants import ROW_ID
 
@@ -35,20 +34,23 @@ def readable_in_place(node: PlanNode) -> bool:
 
 def with_sides_in_place(join: Join) -> Join:
     """The join with every side looked up in place that can be, and should."""
-    left = not join.left_has_associations and readable_in_place(join.left)
-    right = not join.right_has_associations and readable_in_place(join.right)
-    if join.join_type == "inner" and left != right:
+    left, right = {key.left for key in join.keys}, {key.right for key in join.keys}
+    reads_left = not join.left_has_associations and readable_in_place(join.left)
+    reads_right = not join.right_has_associations and readable_in_place(join.right)
+    if join.join_type == "inner" and reads_left != reads_right:
         # The other side comes out of state: an aggregate, say, which changes whenever anything below it does.
-        left = left and _is_looked_up_well(join.left, [key.left for key in join.keys])
-        right = right and _is_looked_up_well(join.right, [key.right for key in join.keys])
-    left = left or (not join.left_has_associations and _is_kept_by_aggregate(join.left, {k.left for k in join.keys}))
-    right = right or (not join.right_has_associations and _is_kept_by_aggregate(join.right, {k.right for k in join.keys}))
-    return replace(join, left_in_place=left, right_in_place=right)
+        reads_left = reads_left and _is_looked_up_well(join.left, left)
+        reads_right = reads_right and _is_looked_up_well(join.right, right)
+    return replace(
+        join,
+        left_in_place=reads_left or (not join.left_has_associations and _is_kept_by_aggregate(join.left, left)),
+        right_in_place=reads_right or (not join.right_has_associations and _is_kept_by_aggregate(join.right, right)),
+    )
 
 
-def _is_looked_up_well(side: PlanNode, columns: Iterable[str]) -> bool:
+def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
     """Whether state would have as many rows, or is not needed because the rows lie in the order in which they are sought."""
-    return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, set(columns))
+    return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, columns)
 
 
 def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
@@ -64,8 +66,7 @@ def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
 
 def _below(node: Project, columns: set[str]) -> set[str]:
     """The columns of a projection's input that some of its columns are."""
-    names = {quoted(name): name for name in node.child.column_names}
-    return {names[e.sql] for e in node.expressions if e.output.name in columns and e.sql in names}
+    return {theirs for ours, theirs in node.passed_on.items() if ours in columns}
 
 
 def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:

@@ -45,7 +45,7 @@ from jobs.planner.nodes import (
 from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
-from jobs.planner.semi_joins import joined_once, pushed_below_join
+from jobs.planner.semi_joins import matching_once, pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
 from state_lib.constants import HIDDEN_COLUMNS
@@ -331,7 +331,8 @@ class Lowering:
             names = {**left.names, expression_id(joined.exists()): exists}
         elif one_sided:
             names = dict(left.names)
-        node: PlanNode = joined_once(with_sides_in_place(Join(left.node, right.node, join_type, tuple(keys), residual, exists)))
+        join = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
+        node = _select(with_sides_in_place(matching_once(join)), list(join.column_names))
         if temporal:
             node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
         return Lowered(node, names)
@@ -470,8 +471,6 @@ class Lowering:
         # An ORDER BY below the root orders nothing that a reader could see.
         return self._lower(plan.child(), need_key=need_key)
 
-
-#: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
 
 #: Generators that give a row of NULLs for a row they generate nothing for.
 _WITH_OUTER_FORM = frozenset({"explode", "posexplode", "inline", "variant_explode"})

@@ -223,6 +223,12 @@ class Project(PlanNode):
         """The inputs, in order."""
         return (self.child,)
 
+    @property
+    def passed_on(self) -> dict[str, str]:
+        """The columns that are not computed, each with the column of the child that it is."""
+        names = {quoted(name): name for name in self.child.column_names}
+        return {e.output.name: names[e.sql] for e in self.expressions if e.sql in names}
+
 
 @dataclass(frozen=True, slots=True)
 class UnionAll(PlanNode):

@@ -6,6 +6,7 @@ from typing import Final
 
 from jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project, quoted
 
+#: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
 _TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
 
 

@@ -1,8 +1,7 @@
-"""Where a semi or anti join goes, and where it is none.
+"""Where a semi or anti join goes, and where a semi join is an inner one.
 
-It goes to the one table it asks about, unless the joins below it keep few rows anyway.
-
-Its left side is kept in state with the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all
+It goes to the one table it asks about, unless the joins below it keep few rows anyway: its left side is kept in state with
+the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all
 their lines, these are the orders instead of the lines, and every join above it sees the few that are left. Where another
 side of the joins is filtered, it is their result that has few rows, and the order of the query stays.
 """
@@ -14,8 +13,7 @@ from typing import Any
 
 from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import expression_id, references, scalar_subqueries
-from jobs.planner.in_place import with_sides_in_place
-from jobs.planner.nodes import Join, NamedExpr, PlanNode, Project, quoted
+from jobs.planner.nodes import Join
 from jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}
@@ -53,13 +51,15 @@ def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
     return None
 
 
-def joined_once(join: Join) -> PlanNode:
-    """A semi join as an inner join, where a row matches one other row at most: neither side counts matches then."""
+def matching_once(join: Join) -> Join:
+    """A semi join as an inner join, where a row matches one other row at most: neither side counts matches then.
+
+    The inner join has the columns of the right side besides.
+    """
     key = join.right.stream_key
     if join.join_type != "left semi" or key is None or not set(key) <= {k.right for k in join.keys}:
         return join
-    inner = with_sides_in_place(replace(join, join_type="inner"))
-    return Project(inner, tuple(NamedExpr(quoted(field.name), field) for field in join.schema))
+    return replace(join, join_type="inner")
 
 
 def _columns(plan: Any) -> set[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.spark.class_archive import archive_options
 from jobs.spark.jars import delta_jars
@@ -19,6 +19,8 @@ from state_lib.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
     if partitions is None and settings.local_cores is not None:
         partitions = 2 * settings.local_cores
     if partitions is not None:
-        conf["spark.sql.shuffle.partitions"] = str(partitions)
+        conf[SHUFFLE_PARTITIONS] = str(partitions)
     return conf
 
 

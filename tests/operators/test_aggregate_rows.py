@@ -52,7 +52,7 @@ _STEPS: list[dict[str, list[tuple[Row, int]]]] = [
 @pytest.mark.parametrize("read", ["whole", "by key", "left to Spark"])
 def test_epochs_equal_the_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, query: str, read: str) -> None:
     if read != "whole":
-        monkeypatch.setattr(aggregate_value, "WHOLE_ROWS", 0)
+        monkeypatch.setattr(aggregate_value, "_WHOLE_ROWS", 0)
     with Lab(spark, query, collect_shared=read != "left to Spark") as lab:
         for step in _STEPS:
             lab.step(step)

@@ -62,7 +62,7 @@ def test_little_old_state_of_an_aggregate_is_one_step_less(
 ) -> None:
     counts = []
     for whole_rows in (20_000, 0):
-        monkeypatch.setattr(aggregate_value, "WHOLE_ROWS", whole_rows)
+        monkeypatch.setattr(aggregate_value, "_WHOLE_ROWS", whole_rows)
         with Lab(spark, _SUMS) as lab:
             lab.step({"t": _rows(0, 20)})
             lab.check()
