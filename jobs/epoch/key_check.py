@@ -17,16 +17,15 @@ from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.key_files import (
     KeyProblem,
-    files_that_share_keys,
     has_deletion_vectors,
     problem_in_changes,
-    problem_in_files,
 )
 from jobs.sources.snapshot_files import snapshot_files
+from jobs.sources.whole_keys import keys_in_order
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 
-#: Files that can share keys are checked by the driver up to so many rows: 16 bytes each, for a key of two numbers.
+#: The driver checks the keys of a source where it holds no more of them at once: 16 bytes each, for a key of two numbers.
 _KEYS_HELD: Final = 16_000_000
 
 #: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
@@ -102,9 +101,9 @@ def _problem_in_changes(
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = snapshot_files(source.table, pin.version)
-    groups = files_that_share_keys(found.files, source.key[0])
-    if found.are_rows and all(0 <= sum(file.rows for file in group) <= _KEYS_HELD for group in groups):
-        return problem_in_files(source.path, found.files, source.key)
+    keys = keys_in_order(source.path, found.files, source.key) if found.are_rows and found.files else None
+    if keys is not None and keys.most_rows <= _KEYS_HELD:
+        return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
-from state_lib.delta_files import DataFile, data_files
+from state_lib.delta_files import data_files
 from state_lib.filesystems import filesystem_of
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
@@ -46,7 +46,7 @@ def has_deletion_vectors(table: DeltaTable) -> bool:
 def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[str], before: DeltaTable) -> KeyProblem | None:
     """The first key that is NULL or not unique once some files' changes are applied to an opened version of a table."""
     changes = pa.concat_tables([_weighted_keys(table, file, key) for file in files])
-    null = _null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
+    null = null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
     if null is not None:
         return null
     net = changes.group_by(list(key)).aggregate([(_WEIGHT, "sum")])
@@ -58,46 +58,6 @@ def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[st
         return None
     there = _search(table, new, key, before)
     return None if there is None else _problem(there, key, 2)
-
-
-def problem_in_files(table: str, files: Sequence[DataFile], key: Sequence[str]) -> KeyProblem | None:
-    """The first key of a whole table that is NULL or not unique; its files are its rows."""
-    before: pa.Table | None = None
-    for group in files_that_share_keys(files, key[0]):
-        keys = pa.concat_tables([_read(table, file.path, list(key)) for file in group])
-        null = _null_key(keys, key)
-        if null is not None:
-            return null
-        if before is not None:
-            keys = pa.concat_tables([before, keys])
-        # Counting how often each key occurs costs three times as much as telling how many there are.
-        if keys.group_by(list(key), use_threads=False).aggregate([]).num_rows < keys.num_rows:
-            counted = keys.group_by(list(key), use_threads=False).aggregate([([], "count_all")])
-            twice = counted.filter(pc.greater(counted["count_all"], 1))
-            return _problem(twice, key, twice["count_all"][0].as_py())
-        # Of this group, the next one can only have keys again that start with its greatest value.
-        before = keys.filter(pc.equal(keys[key[0]], pc.max(keys[key[0]])))
-    return None
-
-
-def files_that_share_keys(files: Sequence[DataFile], column: str) -> list[list[DataFile]]:
-    """Files put together wherever their ranges of a key column overlap, in the order of the column.
-
-    Of two groups that follow each other, the greatest value of the first may be the least of the second: the lines of one
-    order may be in two files.
-    """
-    if any(column not in file.lower or column not in file.upper for file in files):
-        return [list(files)] if files else []
-    groups: list[list[DataFile]] = []
-    highest: Any = None
-    for file in sorted(files, key=lambda f: (f.lower[column], f.upper[column])):
-        if groups and file.lower[column] < highest:
-            groups[-1].append(file)
-            highest = max(highest, file.upper[column])
-        else:
-            groups.append([file])
-            highest = file.upper[column]
-    return groups
 
 
 def _search(table: str, new: pa.Table, key: Sequence[str], before: DeltaTable) -> pa.Table | None:
@@ -114,7 +74,7 @@ def _search(table: str, new: pa.Table, key: Sequence[str], before: DeltaTable) -
     if sum(file.rows for file in found) > SEARCHED_ROWS:
         return None
     for file in found:
-        held = _read(table, file.path, list(key)).cast(new.schema)
+        held = read_keys(table, file.path, list(key)).cast(new.schema)
         there = new.join(held, keys=list(key), join_type="left semi", use_threads=False)
         if there.num_rows:
             return there
@@ -123,24 +83,26 @@ def _search(table: str, new: pa.Table, key: Sequence[str], before: DeltaTable) -
 
 def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table:
     if file.weight:
-        keys = _read(table, file.path, list(key))
+        keys = read_keys(table, file.path, list(key))
         return keys.append_column(_WEIGHT, pa.array([file.weight] * keys.num_rows, pa.int64()))
-    rows = _read(table, file.path, [*key, CHANGE_TYPE])
+    rows = read_keys(table, file.path, [*key, CHANGE_TYPE])
     insertion = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(INSERTIONS, rows.schema.field(CHANGE_TYPE).type))
     weights = pc.if_else(insertion, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
     return rows.select(list(key)).append_column(_WEIGHT, weights)
 
 
-def _read(table: str, path: str, columns: list[str]) -> pa.Table:
-    """Some columns of one file, text as plain strings whatever the writer noted."""
+def read_keys(table: str, path: str, columns: list[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+    """Some columns of one file, or of some of its row groups, text as plain strings whatever the writer noted."""
     filesystem, inside = filesystem_of(full_path(table, path))
     with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        rows = parquet.read(columns=columns, use_threads=False)
-    fields = [f.with_type(_plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
+        wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
+        rows = parquet.read_row_groups(list(wanted), columns=columns, use_threads=False)
+    fields = [f.with_type(plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
     return rows.cast(pa.schema(fields)).select(columns)
 
 
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """The type in which keys are compared, of a column of a file."""
     # Spark writes a TIMESTAMP as INT96 by default, which comes without the zone that bounds in the log have.
     if data_type == pa.timestamp("ns"):
         return pa.timestamp("us", "UTC")
@@ -155,11 +117,11 @@ _PLAIN_TYPES: Final = {
 }
 
 
-def _null_key(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
+def null_key(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
+    """The first row with a NULL in its key."""
     for column in key:
-        nulls = keys.filter(pc.is_null(keys[column]))
-        if nulls.num_rows:
-            return _problem(nulls, key, 1)
+        if keys[column].null_count:
+            return _problem(keys.filter(pc.is_null(keys[column])), key, 1)
     return None
 
 
