@@ -49,6 +49,9 @@ from state_lib.state_store import StateStore
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
 SMALL_BYTES = 4 * 1024 * 1024
 
+#: Up to so many rows of a view's change set are published by the driver, however much they were computed from.
+_PUBLISHED_ROWS = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Done:
@@ -363,6 +366,8 @@ class EpochRunner:
         first = before is None or before.view_version is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
+        # Much may have changed, and come to little.
+        small = small or mv_rows(view, commit) <= _PUBLISHED_ROWS
         store = StateStore(session, files, view.tables)
         path = self._warehouse.view_path(view.name)
         return publish(session, path, store, view, epoch.epoch, commit, small=small)

@@ -71,7 +71,12 @@ class GroupFrames:
         self.measures.update(measures)
 
     def together(self, *, in_one_task: bool = False) -> DataFrame:
-        """One row a group with all measures; one task reads all frames then, and nothing is shuffled."""
+        """One row a group with all measures. In one task, that reads all frames, nothing is shuffled.
+
+        A single frame is the grouped change of a backfill, which meets nothing.
+        """
+        if len(self.frames) == 1:
+            return self.frames[0]
         stacked = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), self.frames)
         if in_one_task:
             stacked = stacked.coalesce(1)

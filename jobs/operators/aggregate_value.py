@@ -40,19 +40,20 @@ _WHOLE_ROWS: Final = 20_000
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
     """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
     folds = _folds(node, tables)
-    folded = ctx.share(_folded(node, delta, folds))
+    folded = _folded(node, delta, folds)
+    if ctx.is_backfill:
+        nothing = [f"{_no_state(node, table)} AS {_old_state(position)}" for position, table in tables.value_tables.items()]
+        frames.add(
+            folded.selectExpr("*", *nothing), {name: only(name) for name in [*folds, *map(_old_state, tables.value_tables)]}
+        )
+        return Affected(folded.select(*columns_of(node.group)), None, None)
+    folded = ctx.share(folded)
     if ctx.is_empty(folded):
         return None
     frames.add(folded, {name: only(name) for name in folds})
     first = node.group[:1]
     within = ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True)
     affected = Affected(folded.select(*columns_of(node.group)), within, ctx.hint(folded))
-    if ctx.is_backfill:
-        for position, table in tables.value_tables.items():
-            names = [*(c.name for c in table.desc.schema.columns if c.name not in node.group), STATE_WEIGHT]
-            fields = ", ".join(f"CAST(NULL AS {_type_of(table, n)}) AS {quoted(n)}" for n in names)
-            frames.measures[_old_state(position)] = f"first(struct({fields}))"
-        return affected
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
     frames.add(old, newest(tables))
@@ -107,8 +108,10 @@ def _old_state(position: int) -> str:
     return f"_old_state_{position}" if position >= 0 else "_old_state_of_group"
 
 
-def _type_of(table: StateTable, name: str) -> str:
-    return "bigint" if name == STATE_WEIGHT else table.desc.schema.column_type(name)
+def _no_state(node: Aggregate, table: StateTable) -> str:
+    """The state, as SQL, of a group that none is stored of."""
+    types = {c.name: c.data_type for c in table.desc.schema.columns if c.name not in node.group} | {STATE_WEIGHT: "bigint"}
+    return f"struct({', '.join(f'CAST(NULL AS {data_type}) AS {quoted(name)}' for name, data_type in types.items())})"
 
 
 def _accumulators(table: StateTable, node: Aggregate) -> list[str]:

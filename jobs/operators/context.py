@@ -17,6 +17,7 @@ from pyspark.util import inheritable_thread_target
 
 from jobs.operators.one_pass import Riders
 from jobs.operators.side_by_side import SideBySide
+from jobs.planner.in_place import is_only_read
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.collected import collected, nullable_within
@@ -112,6 +113,10 @@ class EpochContext:
         self._shared[id(df)] = (df, shared)
         self._shared[id(shared)] = (shared, shared)
         return shared
+
+    def is_read_again(self, node: PlanNode) -> bool:
+        """Whether each reader of a node's rows reads them anew: all rows of sources are more than should be held."""
+        return self.is_backfill and not self.collect_shared and is_only_read(node)
 
     def derived(self, df: DataFrame, known: pa.Table) -> DataFrame:
         """Note that a frame is made row by row of rows that the driver holds, so that nothing is saved by computing it once.

@@ -179,11 +179,11 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     return max(known) if once else prod(max(count, 1) for count in known)
 
 
-def match(node: Join, one: DataFrame, other: DataFrame) -> DataFrame:
-    """Join two frames, one of each side, on a join's equalities and residual condition."""
+def match(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> DataFrame:
+    """Join two frames, one of each side, on a join's equalities and residual condition; ``how`` as Spark calls it."""
     parts = [key.sql for key in node.keys]
     if node.residual is not None:
         parts.append(node.residual)
-    if not parts:
+    if not parts and how == "inner":
         return one.crossJoin(other)
-    return one.join(other, F.expr(" AND ".join(parts)), "inner")
+    return one.join(other, F.expr(" AND ".join(parts) or "true"), how)

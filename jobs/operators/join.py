@@ -99,7 +99,7 @@ def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None) -> Da
         return None
     if side.table is None and ctx.is_backfill:
         return change_set
-    shared = ctx.share(change_set, side.sought_by)
+    shared = side.shared(ctx, change_set)
     if ctx.is_empty(shared):
         return None
     if side.table is not None:

@@ -69,14 +69,15 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     ctx.at_once(*(partial(_receive, ctx, side) for side in sides))
     if not ctx.is_backfill:
         ctx.at_once(partial(_read_touched, ctx, *sides), partial(_read_touched, ctx, *reversed(sides)))
-    pairs = _pairs(ctx, node, *sides)
+    # A backfill counts without them.
+    pairs = _pairs(ctx, node, *sides) if node.keeps_right_columns or not ctx.is_backfill else None
     outputs = []
     if node.keeps_right_columns and pairs is not None:
         product = (F.col(LEFT_WEIGHT) * F.col(RIGHT_WEIGHT)).alias(WEIGHT)
         outputs.append(pairs.select(*columns_of(node.column_names), product))
-    for side in sides:
+    for side, other in (sides, reversed(sides)):
         if side.counted:
-            records = _recount(ctx, side, pairs)
+            records = _counted(ctx, node, side, other) if ctx.is_backfill else _recount(ctx, side, pairs)
             if records is not None:
                 side.side.state.write(_stored(records, side))
                 outputs += _emitted(node, records, side)
@@ -88,8 +89,11 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
 def _receive(ctx: EpochContext, side: _Side) -> None:
     """Consolidate and share a side's change set; one that turns out empty is none."""
     if side.delta is not None:
-        summed = side.delta if is_consolidated(side.side.node) else consolidate(side.delta, side.columns)
-        shared = ctx.share(summed, side.side.sought_by)
+        node = side.side.node
+        # None has been there before a backfill: rows with a key are different ones, and others are summed as they are met.
+        is_met = ctx.is_backfill and (node.stream_key is not None or (not side.counted and side.side.table is None))
+        is_summed = is_met or is_consolidated(node)
+        shared = side.side.shared(ctx, side.delta if is_summed else consolidate(side.delta, side.columns))
         side.delta = None if ctx.is_empty(shared) else shared
 
 
@@ -136,7 +140,8 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     if not found:
         return None
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
-    return ctx.share(reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found)))
+    all_pairs = reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found))
+    return all_pairs if ctx.is_backfill else ctx.share(all_pairs)
 
 
 def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:
@@ -178,6 +183,33 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
         n_new.alias("_n_new"),
     )
     return ctx.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
+
+
+def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFrame | None:
+    """As :func:`_recount`, where nothing is stored yet: every record is new, and is there with all its matches.
+
+    Without a residual condition all records of a key have the same matches, which are counted before they are met.
+    """
+    if side.delta is None:
+        return None
+    records = weighted(side.delta, side.weight)
+    columns = columns_of(side.columns)
+    found: Column = F.lit(0).cast("bigint")
+    if other.delta is not None:
+        matches = weighted(other.delta, other.weight)
+        if node.residual is None and node.keys:
+            key = dict.fromkeys(columns_of([w.ours for w in other.side.wanted]))
+            matches = matches.groupBy(*key).agg(F.sum(other.weight).alias(other.weight))
+        records = match(node, records, matches, "left")
+        found = F.coalesce(F.col(other.weight), found)
+        if node.residual is not None or not node.keys:
+            records = records.groupBy(*columns, side.weight).agg(F.sum(found).alias(other.weight))
+            found = F.col(other.weight)
+    zero = F.lit(0).cast("bigint")
+    weight = F.col(side.weight)
+    return ctx.share(
+        records.select(*columns, zero.alias("_w_old"), weight.alias("_w_new"), found.alias("_n_old"), found.alias("_n_new"))
+    )
 
 
 _MEASURES = ("_delta", "_old", "_count", "_found", "_moved")

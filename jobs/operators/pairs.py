@@ -45,6 +45,10 @@ class Side:
         """The side's columns by whose values the other side's rows are found."""
         return [w.ours for w in self.wanted if not w.null_safe][:1]
 
+    def shared(self, ctx: EpochContext, change_set: DataFrame) -> DataFrame:
+        """The side's change set for several readers."""
+        return change_set if ctx.is_read_again(self.node) else ctx.share(change_set, self.sought_by)
+
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.
 

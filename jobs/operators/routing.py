@@ -70,7 +70,7 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     def compute(node: PlanNode) -> DataFrame | None:
         inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
         changes = operator_of(node)(ctx, node, *inputs)
-        if changes is not None and uses.get(node, 0) > 1:
+        if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
             changes = ctx.share(changes)
             changes = None if ctx.is_empty(changes) else changes
         ctx.changes[node] = changes

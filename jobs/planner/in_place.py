@@ -32,6 +32,11 @@ def readable_in_place(node: PlanNode) -> bool:
     return all(readable_in_place(child) for child in node.children)
 
 
+def is_only_read(node: PlanNode) -> bool:
+    """Whether a node's rows are those of sources and views, filtered and projected: read again rather than held."""
+    return all(isinstance(below, Scan | Filter | Project | UnionAll) for below in walk(node))
+
+
 def with_sides_in_place(join: Join) -> Join:
     """The join with every side looked up in place that can be, and should."""
     left, right = {key.left for key in join.keys}, {key.right for key in join.keys}
