@@ -94,7 +94,7 @@ class StateStore:
         rows = reader.parquet(*paths)
         if within is None or slot is None:
             return rows
-        return within.restrict(rows, slot.name, slot.data_type, sum(file.rows for file in files))
+        return within.restrict(rows, slot.name, slot.data_type, files)
 
     def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
         """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""

@@ -12,11 +12,15 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from state_lib.delta_files import DataFile
 from state_lib.literals import literal
 from state_lib.row_encoding.spark_codec import quoted
 
 #: Up to this many values are pushed down one by one, more of them as their range.
 _LISTED_VALUES: Final = 32
+
+#: A range that holds more of the rows than this is not worth a filter.
+_MOST_READ: Final = 0.5
 
 #: Files with fewer rows than this together are read as they are.
 RESTRICTED_ROWS: Final = 500_000
@@ -55,14 +59,26 @@ class Within:
         except TypeError:
             return True
 
-    def restrict(self, rows: DataFrame, column: str, ddl: str, rows_in_files: int) -> DataFrame:
+    def restrict(self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile]) -> DataFrame:
         """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
 
-        Its literals are others in each epoch, so Spark compiles it anew: few rows are read sooner than that is done.
+        Its literals are others in each epoch, so Spark compiles it anew, and the JVM runs new code slowly: few rows, and most
+        of many, are read sooner without it.
+
+        Parameters
+        ----------
+        files : that the rows are read from.
         """
-        if rows_in_files < RESTRICTED_ROWS:
+        in_files = sum(file.rows for file in files)
+        if in_files < RESTRICTED_ROWS:
+            return rows
+        if len(self.values) > _LISTED_VALUES and self._rows_between(files, column) > _MOST_READ * in_files:
             return rows
         return rows.where(self.condition(F.col(quoted(column)), ddl))
+
+    def _rows_between(self, files: Sequence[DataFile], column: str) -> float:
+        """How many rows lie between the least and the greatest value, where those of each file are spread evenly."""
+        return sum(file.rows * _share(file.lower.get(column), file.upper.get(column), self.values) for file in files)
 
     def condition(self, slot: Column, ddl: str) -> Column:
         """The filter: one of the values, or between the least and the greatest where there are many."""
@@ -76,6 +92,16 @@ class Within:
 
     def _listed(self) -> Sequence[Any]:
         return self.values if len(self.values) <= _LISTED_VALUES else (self.values[0], self.values[-1])
+
+
+def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:
+    """The share of what lies between two bounds that lies between the least and the greatest value, too."""
+    lowest, highest = values[0], values[-1]
+    try:
+        whole, part = upper - lower, min(upper, highest) - max(lower, lowest)
+        return max(0.0, min(1.0, part / whole)) if whole else 1.0
+    except TypeError:  # text, or no statistics
+        return 1.0
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:

@@ -55,7 +55,7 @@ class SnapshotFiles:
         if within is None:
             return rows
         data_type = schema[within.column].dataType.simpleString()
-        return within.restrict(rows, within.column, data_type, sum(file.rows for file in files))
+        return within.restrict(rows, within.column, data_type, files)
 
 
 def snapshot_files(opened: OpenedTable, version: int) -> SnapshotFiles:

@@ -1,0 +1,48 @@
+"""When a lookup's values become a filter that reaches row groups and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from state_lib import within
+from state_lib.delta_files import DataFile
+from state_lib.within import Within
+
+_DAY = date(2026, 1, 1)
+
+
+def _file(rows: int, lower: Any, upper: Any) -> DataFile:
+    known = lower is not None
+    return DataFile("f", 1, rows, {}, {"id": lower} if known else {}, {"id": upper} if known else {})
+
+
+@pytest.mark.parametrize(
+    ("files", "values", "filtered"),
+    [
+        ([_file(100, 0, 999)], range(0, 400, 10), True),
+        ([_file(100, 0, 999)], range(0, 1000, 10), False),
+        # Most of the rows are in the file that the values lie in.
+        ([_file(100, 0, 999), _file(10, 1000, 1999)], range(0, 1000, 10), False),
+        ([_file(10, 0, 999), _file(100, 1000, 1999)], range(0, 1000, 10), True),
+        ([_file(100, 7, 7)], range(7, 8), True),
+        ([_file(100, 7, 7)], range(-50, 50), False),
+        ([_file(100, 0, 999)], [0, 999], True),
+        ([_file(100, None, None)], range(0, 400, 10), False),
+        ([_file(100, "a", "z")], [f"b{n}" for n in range(40)], False),
+        ([_file(100, _DAY, _DAY + timedelta(99))], [_DAY + timedelta(n) for n in range(40)], True),
+        ([_file(100, _DAY, _DAY + timedelta(99))], [_DAY + timedelta(n) for n in range(90)], False),
+        ([_file(5, 0, 999)], range(0, 400, 10), False),
+    ],
+)
+def test_values_are_a_filter_where_they_leave_out_half_of_many_rows(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files: Sequence[DataFile], values: Sequence[Any], filtered: bool
+) -> None:
+    monkeypatch.setattr(within, "RESTRICTED_ROWS", 50)
+    type_name = {int: "bigint", str: "string", date: "date"}[type(values[0])]
+    rows = spark.sql(f"SELECT CAST(NULL AS {type_name}) AS id")
+    assert (Within("id", tuple(values)).restrict(rows, "id", type_name, files) is not rows) == filtered
