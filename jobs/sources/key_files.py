@@ -91,11 +91,13 @@ def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table
     return rows.select(list(key)).append_column(_WEIGHT, weights)
 
 
-def read_keys(table: str, path: str, columns: list[str], row_groups: Sequence[int] | None = None) -> pa.Table:
-    """Some columns of one file, or of some of its row groups, text as plain strings whatever the writer noted."""
+def read_keys(
+    table: str, path: str, columns: list[str], *, row_group: int | None = None, footer: pq.FileMetaData | None = None
+) -> pa.Table:
+    """Some columns of one file, or of one of its row groups, text as plain strings whatever the writer noted."""
     filesystem, inside = filesystem_of(full_path(table, path))
-    with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
+    with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, metadata=footer, pre_buffer=False) as parquet:
+        wanted = range(parquet.num_row_groups) if row_group is None else [row_group]
         rows = parquet.read_row_groups(list(wanted), columns=columns, use_threads=False)
     fields = [f.with_type(plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]
     return rows.cast(pa.schema(fields)).select(columns)

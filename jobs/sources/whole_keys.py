@@ -35,6 +35,7 @@ class _RowGroup:
     """A row group, and for each key column that has statistics in it the least and the greatest value."""
 
     path: str
+    footer: pq.FileMetaData
     number: int
     rows: int
     bounds: Mapping[str, tuple[Any, Any]]
@@ -68,7 +69,7 @@ class KeysInOrder:
                 while groups and sum(group.rows for group in batch) < enough:
                     batch.append(groups.pop())
                 read = list(pool.map(partial(_keys_in, self.table, self.key), batch))
-                keys = pa.concat_tables(read if held is None else [held, *read])
+                keys = pa.concat_tables(read if held is None else [held, *read], promote_options="permissive")
                 null = null_key(keys, self.key)
                 if null is not None:
                     return null
@@ -96,13 +97,15 @@ def keys_in_order(table: str, files: Sequence[DataFile], key: Sequence[str]) -> 
     if not all(comparable for comparable, _ in footers):
         return None
     groups = [group for _, of_file in footers for group in of_file]
-    orders = []
-    for column in key:
-        known = sorted((g for g in groups if column in g.bounds), key=lambda g: g.bounds[column])
-        unknown = [g for g in groups if column not in g.bounds]
-        most = _most_at_once(known, column) + sum(g.rows for g in unknown)
-        orders.append(KeysInOrder(table, tuple(key), column, (*unknown, *known), most))
+    orders = (_by(table, tuple(key), column, groups) for column in key)
     return min(orders, key=lambda order: order.most_rows)
+
+
+def _by(table: str, key: tuple[str, ...], column: str, groups: Sequence[_RowGroup]) -> KeysInOrder:
+    known = sorted((group for group in groups if column in group.bounds), key=lambda group: group.bounds[column])
+    unknown = [group for group in groups if column not in group.bounds]
+    most = _most_at_once(known, column) + sum(group.rows for group in unknown)
+    return KeysInOrder(table, key, column, (*unknown, *known), most)
 
 
 def _most_at_once(groups: Sequence[_RowGroup], column: str) -> int:
@@ -134,12 +137,12 @@ def _footer(table: str, path: str, key: Sequence[str]) -> tuple[bool, list[_RowG
             statistics = column.statistics if column.path_in_schema in key else None
             if statistics is not None and statistics.has_min_max:
                 bounds[column.path_in_schema] = (statistics.min, statistics.max)
-        groups.append(_RowGroup(path, number, group.num_rows, bounds))
+        groups.append(_RowGroup(path, metadata, number, group.num_rows, bounds))
     return not any(pa.types.is_floating(t) or pa.types.is_nested(t) for t in types), groups
 
 
 def _keys_in(table: str, key: Sequence[str], group: _RowGroup) -> pa.Table:
-    return read_keys(table, group.path, list(key), row_groups=[group.number])
+    return read_keys(table, group.path, list(key), row_group=group.number, footer=group.footer)
 
 
 def _repeated(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:

@@ -132,3 +132,21 @@ def test_the_order_is_that_of_the_column_by_which_least_overlap(tmp_path: Path) 
     assert by_second is not None
     assert (by_second.column, by_second.most_rows) == ("l", 2)
     assert by_second.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("types", "rows"),
+    [
+        ((pa.int32(), pa.int64()), 2),
+        # The same numbers are other times.
+        ((pa.timestamp("ms", "UTC"), _TIMES), None),
+    ],
+)
+def test_writers_that_store_a_type_differently(tmp_path: Path, types: Sequence[pa.DataType], rows: int | None) -> None:
+    files = []
+    for n, data_type in enumerate(types):
+        values = pa.array([1 + n, 2 + n, 3 + n], pa.int64()).cast(data_type)
+        pq.write_table(pa.table({"d": values}), tmp_path / f"{n}.parquet")
+        files.append(DataFile(f"{n}.parquet", 1, 3, {}, {}, {}))
+    found = _problem(keys_in_order(str(tmp_path), files, ("d",)))
+    assert (None if found is None else found.rows) == rows
