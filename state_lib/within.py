@@ -77,7 +77,7 @@ class Within:
         return rows.where(self.condition(F.col(quoted(column)), ddl))
 
     def _rows_between(self, files: Sequence[DataFile], column: str) -> float:
-        """How many rows lie between the least and the greatest value, where those of each file are spread evenly."""
+        """How many rows are known to lie between the least and the greatest value, those of each file spread evenly."""
         return sum(file.rows * _share(file.lower.get(column), file.upper.get(column), self.values) for file in files)
 
     def condition(self, slot: Column, ddl: str) -> Column:
@@ -95,13 +95,13 @@ class Within:
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:
-    """The share of what lies between two bounds that lies between the least and the greatest value, too."""
+    """The share of what lies between two bounds that lies between the least and the greatest value, too; 0 if unknown."""
     lowest, highest = values[0], values[-1]
     try:
         whole, part = upper - lower, min(upper, highest) - max(lower, lowest)
-        return max(0.0, min(1.0, part / whole)) if whole else 1.0
-    except TypeError:  # text, or no statistics
-        return 1.0
+        return max(0.0, min(1.0, float(part / whole))) if whole else 1.0
+    except TypeError:  # text, which has no distances, or no statistics
+        return 0.0
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from state_lib.delta_files import DataFile
 from state_lib.within import Within
 
 _DAY = date(2026, 1, 1)
+
+
+def _cents(n: int) -> Decimal:
+    return Decimal(n).scaleb(-2)
 
 
 def _file(rows: int, lower: Any, upper: Any) -> DataFile:
@@ -32,8 +37,11 @@ def _file(rows: int, lower: Any, upper: Any) -> DataFile:
         ([_file(100, 7, 7)], range(7, 8), True),
         ([_file(100, 7, 7)], range(-50, 50), False),
         ([_file(100, 0, 999)], [0, 999], True),
-        ([_file(100, None, None)], range(0, 400, 10), False),
-        ([_file(100, "a", "z")], [f"b{n}" for n in range(40)], False),
+        # Where it is not known how many rows it leaves out.
+        ([_file(100, None, None)], range(0, 400, 10), True),
+        ([_file(100, "a", "z")], [f"b{n}" for n in range(40)], True),
+        ([_file(90, _cents(0), _cents(70)), _file(90, _cents(500), _cents(900))], [_cents(n) for n in range(40)], True),
+        ([_file(90, _cents(0), _cents(70)), _file(9, _cents(500), _cents(900))], [_cents(n) for n in range(40)], False),
         ([_file(100, _DAY, _DAY + timedelta(99))], [_DAY + timedelta(n) for n in range(40)], True),
         ([_file(100, _DAY, _DAY + timedelta(99))], [_DAY + timedelta(n) for n in range(90)], False),
         ([_file(5, 0, 999)], range(0, 400, 10), False),
@@ -43,6 +51,6 @@ def test_values_are_a_filter_where_they_leave_out_half_of_many_rows(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files: Sequence[DataFile], values: Sequence[Any], filtered: bool
 ) -> None:
     monkeypatch.setattr(within, "RESTRICTED_ROWS", 50)
-    type_name = {int: "bigint", str: "string", date: "date"}[type(values[0])]
+    type_name = {int: "bigint", str: "string", date: "date", Decimal: "decimal(9,2)"}[type(values[0])]
     rows = spark.sql(f"SELECT CAST(NULL AS {type_name}) AS id")
     assert (Within("id", tuple(values)).restrict(rows, "id", type_name, files) is not rows) == filtered
