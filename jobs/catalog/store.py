@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from jobs.catalog.entries import CatalogState, from_rows, to_rows
 from state_lib.constants import FORMAT_VERSION
 from state_lib.errors import EpochError, WarehouseError
-from state_lib.filesystems import filesystem_of
+from state_lib.filesystems import opened_parquet
 
 _SCHEMA = pa.schema([("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
 #: To open a table is to read its newest checkpoint and every commit since: 0.2 ms each.
@@ -32,8 +31,7 @@ class ConcurrentCatalogChange(EpochError):
 
 def _read_rows(uri: str) -> list[dict[str, str]]:
     """The rows of one small Parquet file, read in this thread: Arrow's pools have more threads than it has rows."""
-    filesystem, path = filesystem_of(uri)
-    with filesystem.open_input_file(path) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+    with opened_parquet(uri) as parquet:
         rows: list[dict[str, str]] = parquet.read(use_threads=False).to_pylist()
     return rows
 

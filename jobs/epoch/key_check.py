@@ -15,11 +15,7 @@ from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import (
-    KeyProblem,
-    has_deletion_vectors,
-    problem_in_changes,
-)
+from jobs.sources.key_files import KeyProblem, has_deletion_vectors, problem_in_changes
 from jobs.sources.snapshot_files import snapshot_files
 from jobs.sources.whole_keys import keys_in_order
 from state_lib.constants import WEIGHT
@@ -101,7 +97,7 @@ def _problem_in_changes(
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = snapshot_files(source.table, pin.version)
-    keys = keys_in_order(source.path, found.files, source.key) if found.are_rows and found.files else None
+    keys = keys_in_order(source.path, found.files, source.key) if found.are_rows else None
     if keys is not None and keys.most_rows <= _KEYS_HELD:
         return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)

@@ -79,12 +79,12 @@ def session_for(
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
-    # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own.
-    session.conf.set("spark.sql.files.openCostInBytes", "65536")
     if workload is Workload.LARGE:
-        # What a change is looked up in is divided among all cores, down to pieces that are hardly worth a task.
+        # What a change is looked up in is divided among all cores.
         session.conf.set("spark.sql.files.minPartitionNum", str(spark.sparkContext.defaultParallelism))
-        session.conf.set("spark.sql.files.openCostInBytes", "524288")
+    # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own. It is also the
+    # least that a file is divided into: less is not worth another core.
+    session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload is Workload.LARGE else "65536")
     # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # Silently skipped files would be silently wrong views.

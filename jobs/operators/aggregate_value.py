@@ -42,10 +42,9 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     folds = _folds(node, tables)
     folded = _folded(node, delta, folds)
     if ctx.is_backfill:
-        nothing = [f"{_no_state(node, table)} AS {_old_state(position)}" for position, table in tables.value_tables.items()]
-        frames.add(
-            folded.selectExpr("*", *nothing), {name: only(name) for name in [*folds, *map(_old_state, tables.value_tables)]}
-        )
+        nothing = {_old_state(position): _no_state(node, table) for position, table in tables.value_tables.items()}
+        afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
+        frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
         return Affected(folded.select(*columns_of(node.group)), None, None)
     folded = ctx.share(folded)
     if ctx.is_empty(folded):

@@ -90,9 +90,9 @@ def _receive(ctx: EpochContext, side: _Side) -> None:
     """Consolidate and share a side's change set; one that turns out empty is none."""
     if side.delta is not None:
         node = side.side.node
-        # None has been there before a backfill: rows with a key are different ones, and others are summed as they are met.
-        is_met = ctx.is_backfill and (node.stream_key is not None or (not side.counted and side.side.table is None))
-        is_summed = is_met or is_consolidated(node)
+        # In a backfill rows with a key are different ones, and rows that are not kept are summed where they are met.
+        is_kept = side.counted or side.side.table is not None
+        is_summed = is_consolidated(node) or (ctx.is_backfill and (node.stream_key is not None or not is_kept))
         shared = side.side.shared(ctx, side.delta if is_summed else consolidate(side.delta, side.columns))
         side.delta = None if ctx.is_empty(shared) else shared
 
@@ -197,12 +197,13 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
     found: Column = F.lit(0).cast("bigint")
     if other.delta is not None:
         matches = weighted(other.delta, other.weight)
-        if node.residual is None and node.keys:
+        alike_by_key = node.residual is None and bool(node.keys)
+        if alike_by_key:
             key = dict.fromkeys(columns_of([w.ours for w in other.side.wanted]))
             matches = matches.groupBy(*key).agg(F.sum(other.weight).alias(other.weight))
         records = match(node, records, matches, "left")
         found = F.coalesce(F.col(other.weight), found)
-        if node.residual is not None or not node.keys:
+        if not alike_by_key:
             records = records.groupBy(*columns, side.weight).agg(F.sum(found).alias(other.weight))
             found = F.col(other.weight)
     zero = F.lit(0).cast("bigint")

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
 from state_lib.delta_files import data_files
-from state_lib.filesystems import filesystem_of
+from state_lib.filesystems import opened_parquet
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
 SEARCHED_ROWS: Final = 1_000_000
@@ -95,8 +95,7 @@ def read_keys(
     table: str, path: str, columns: list[str], *, row_group: int | None = None, footer: pq.FileMetaData | None = None
 ) -> pa.Table:
     """Some columns of one file, or of one of its row groups, text as plain strings whatever the writer noted."""
-    filesystem, inside = filesystem_of(full_path(table, path))
-    with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, metadata=footer, pre_buffer=False) as parquet:
+    with opened_parquet(full_path(table, path), footer) as parquet:
         wanted = range(parquet.num_row_groups) if row_group is None else [row_group]
         rows = parquet.read_row_groups(list(wanted), columns=columns, use_threads=False)
     fields = [f.with_type(plain_type(f.type)).with_nullable(True).remove_metadata() for f in rows.schema]

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from jobs.sources.change_files import full_path
 from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
 from state_lib.delta_files import DataFile
-from state_lib.filesystems import filesystem_of
+from state_lib.filesystems import opened_parquet
 
 #: Row groups are read until they have so many rows, or as many as are held already: what is held is looked through anew.
 _READ_AT_ONCE: Final = 2_000_000
@@ -124,8 +124,7 @@ def _most_at_once(groups: Sequence[_RowGroup], column: str) -> int:
 
 def _footer(table: str, path: str, key: Sequence[str]) -> tuple[bool, list[_RowGroup]]:
     """Whether the key's types are compared as Spark does, and the row groups of a file."""
-    filesystem, inside = filesystem_of(full_path(table, path))
-    with filesystem.open_input_file(inside) as file, pq.ParquetFile(file) as parquet:
+    with opened_parquet(full_path(table, path)) as parquet:
         metadata = parquet.metadata
         types = [plain_type(parquet.schema_arrow.field(column).type) for column in key]
     groups = []
@@ -150,7 +149,7 @@ def _repeated(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
     if _rises(keys, key):
         return None
     ordered = keys.take(pc.sort_indices(keys, sort_keys=[(column, "ascending") for column in key]))
-    for same in ordered.slice(1).filter(_equals_neighbour(ordered, key)).slice(0, 1).to_pylist():
+    for same in _like_their_neighbours(ordered, key).slice(0, 1).to_pylist():
         rows = keys
         for column, value in same.items():
             rows = rows.filter(pc.equal(rows[column], pa.scalar(value, rows[column].type)))
@@ -159,16 +158,20 @@ def _repeated(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
 
 
 def _rises(keys: pa.Table, key: Sequence[str]) -> bool:
-    before, after = keys.slice(0, max(0, keys.num_rows - 1)), keys.slice(1)
+    before, after = _neighbours(keys)
     rises: Any = pa.scalar(value=False)
     for column in reversed(key):
         rises = pc.or_(pc.greater(after[column], before[column]), pc.and_(pc.equal(after[column], before[column]), rises))
     return bool(pc.all(rises, min_count=0).as_py())
 
 
-def _equals_neighbour(keys: pa.Table, key: Sequence[str]) -> pa.ChunkedArray:
-    before, after = keys.slice(0, max(0, keys.num_rows - 1)), keys.slice(1)
+def _like_their_neighbours(keys: pa.Table, key: Sequence[str]) -> pa.Table:
+    before, after = _neighbours(keys)
     same: Any = pa.scalar(value=True)
     for column in key:
         same = pc.and_(pc.equal(after[column], before[column]), same)
-    return same
+    return after.filter(same)
+
+
+def _neighbours(keys: pa.Table) -> tuple[pa.Table, pa.Table]:
+    return keys.slice(0, max(0, keys.num_rows - 1)), keys.slice(1)

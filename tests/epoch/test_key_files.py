@@ -60,6 +60,7 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ([[(1, 1), (2, 2)], [(3, 1), (None, 4)]], "a row has a NULL in it (o = None, l = 4)"),
         ([[(None, 4)], [(3, 1)]], "a row has a NULL in it (o = None, l = 4)"),
         ([[(1, 1)], []], None),
+        ([], None),
     ],
 )
 def test_keys_across_files(tmp_path: Path, contents: Sequence[Keys], problem: str | None) -> None:
