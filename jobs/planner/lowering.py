@@ -45,6 +45,7 @@ from jobs.planner.nodes import (
 from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
+from jobs.planner.semi_join_reduction import reduced
 from jobs.planner.semi_joins import matching_once, pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
@@ -80,7 +81,10 @@ _PASS_THROUGH = frozenset(
 class Lowering:
     """Lowers one view's query. ``need_key`` travels down: hidden key columns are added only where the key is used."""
 
-    def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation], *, reduces: bool = True) -> None:
+        #: Whether aggregates are reduced, and then whether one was.
+        self._reduces = reduces
+        self.has_reduced = False
         self._catalyst = catalyst
         self._relations = relations
         self._write = ExpressionWriter(catalyst)
@@ -332,10 +336,15 @@ class Lowering:
         elif one_sided:
             names = dict(left.names)
         join = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
-        node = _select(with_sides_in_place(matching_once(join)), list(join.column_names))
+        node = _select(with_sides_in_place(self._reduced(matching_once(join))), list(join.column_names))
         if temporal:
             node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
         return Lowered(node, names)
+
+    def _reduced(self, join: Join) -> Join:
+        smaller = reduced(join) if self._reduces else join
+        self.has_reduced = self.has_reduced or smaller is not join
+        return smaller
 
     def _not_in(self, left: Lowered, right: Lowered, equality: Any) -> Lowered | None:
         left_with_key, right_with_key, keys, _ = self._split_condition(left, right, [equality])

@@ -11,6 +11,7 @@ from jobs.planner.catalyst import Catalyst
 from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Materialize
 from jobs.planner.relations import Relation
+from jobs.planner.semi_join_reduction import keeps_no_more
 from jobs.planner.text_check import check_texts
 
 
@@ -36,6 +37,16 @@ def plan_view(
     PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
     """
     catalyst = Catalyst(spark, relations, views or {}, functions)
-    plan = Lowering(catalyst, relations).view(query)
+    plan = lowered(catalyst, relations, query)
     check_texts(catalyst.session, plan)
     return plan
+
+
+def lowered(catalyst: Catalyst, relations: Mapping[str, Relation], query: str) -> Materialize:
+    """A query's plan, with reduced aggregates unless it then keeps more of them."""
+    lowering = Lowering(catalyst, relations)
+    plan = lowering.view(query)
+    if not lowering.has_reduced:
+        return plan
+    whole = Lowering(catalyst, relations, reduces=False).view(query)
+    return plan if keeps_no_more(plan, whole) else whole

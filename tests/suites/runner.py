@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import NotIncremental
-from jobs.planner.lowering import Lowering
 from jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
+from jobs.planner.planning import lowered
 from jobs.planner.state_tables import call_strategy, infer_state_tables
 from jobs.planner.text_check import check_texts
 from jobs.spark.cache import cache_folder
@@ -89,7 +89,6 @@ class SuiteRunner:
         self._spark = spark
         self.suite = suite
         self._catalyst = Catalyst(spark, suite.tables, {})
-        self._lowering = Lowering(self._catalyst, suite.tables)
         self._planning = threading.Lock()
 
     def plan(self, query: str) -> Materialize:
@@ -99,7 +98,7 @@ class SuiteRunner:
         ------
         PlanError : as ``plan_view`` does.
         """
-        plan = self._lowering.view(self.suite.definition(query, self._catalyst))
+        plan = lowered(self._catalyst, self.suite.tables, self.suite.definition(query, self._catalyst))
         check_texts(self._catalyst.session, plan)
         return plan
 
