@@ -18,6 +18,7 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.delta_files import row_count
 from state_lib.errors import EpochError, SourceError
+from state_lib.opened_table import OpenedTable
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.within import Within
@@ -87,6 +88,16 @@ class EpochInputs:
         if not self.is_small:
             return None
         return "broadcast" if self.state_is_large else "shuffle_hash"
+
+    def total_bytes(self) -> int:
+        """Bytes of all that the view reads as of this epoch, as files."""
+        total = 0
+        for name in self.view.reads:
+            if name in self.catalog.views:
+                total += OpenedTable(self.warehouse.view_path(name)).total_bytes(self.versions[name].view_version)
+            else:
+                total += self.source(name).table.total_bytes(self._pin(self.epoch, name).version)
+        return total
 
     def check(self) -> dict[str, ChangeRange]:
         """Look at what changed, and raise before anything is written if it cannot be read."""

@@ -26,6 +26,8 @@ from state_lib.errors import EpochError
 #: Sums of floating-point numbers depend on the order of addition; rows that differ by no more than this are equal.
 RELATIVE_TOLERANCE = 1e-9
 _COMPARED_ROWS = 100_000
+#: Up to this many bytes of inputs a query is planned and run as a small epoch is.
+_FEW_BYTES = 4 * 1024 * 1024
 
 
 def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:
@@ -38,9 +40,10 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     started = time.perf_counter()
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to verify yet; run it first")
-    session = session_for(spark, view.settings, Workload.FULL, warehouse.functions)
     epoch = state.epochs[view.last_epoch]
-    inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
+    inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
+    workload = Workload.SMALL if inputs.total_bytes() <= _FEW_BYTES else Workload.FULL
+    session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)
     names = [o.name for o in plan_of(view).output]

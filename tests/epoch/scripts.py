@@ -12,6 +12,13 @@ from jobs.instants import Clock, utc_now
 from jobs.script import Result, ScriptSession
 from jobs.warehouse import Warehouse
 
+#: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.
+_FOR_FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 class Script:
     """A warehouse and one script session over it."""
@@ -19,7 +26,10 @@ class Script:
     def __init__(self, spark: SparkSession, folder: Path, clock: Clock = utc_now, functions: str | None = None) -> None:
         self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
-        self.session = ScriptSession(spark.newSession(), self.warehouse, clock=clock)
+        changing = spark.newSession()
+        for key, value in _FOR_FEW_ROWS.items():
+            changing.conf.set(key, value)
+        self.session = ScriptSession(changing, self.warehouse, clock=clock)
 
     def run(self, text: str) -> list[Result]:
         """Run statements that must all work."""
