@@ -1,10 +1,11 @@
 """The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
 
 The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.trees`,
-:mod:`jobs.planner.expressions`, :mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.current_time`,
-:mod:`jobs.planner.not_in`, :mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty
-temporary views whose columns carry the relation's name in their metadata, so planning reads no table and a leaf of the
-analysed tree says by itself what it scans.
+:mod:`jobs.planner.expressions`, :mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.joins`,
+:mod:`jobs.planner.lowered`, :mod:`jobs.planner.between`, :mod:`jobs.planner.current_time`, :mod:`jobs.planner.not_in`,
+:mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty temporary views whose columns
+carry the relation's name in their metadata, so planning reads no table and a leaf of the analysed tree says by itself what it
+scans.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from jobs.functions import UserFunctions, not_registered
+from jobs.planner.between import with_bounds
 from jobs.planner.relations import Relation
 from jobs.planner.trees import Trees, items
 from state_lib.errors import PlanError
@@ -58,6 +60,9 @@ _FINISH = (
     _OPTIMIZER + "PushDownPredicates",
     # A filter above the join refuses its NULLs: so it is with every subquery that is compared with.
     _OPTIMIZER + "EliminateOuterJoin",
+    _OPTIMIZER + "PushDownPredicates",
+    # (a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4): a has only rows of x = 1 or 3, and b of y = 2 or 4.
+    _OPTIMIZER + "PushExtraPredicateThroughJoin",
     _OPTIMIZER + "PushDownPredicates",
     _OPTIMIZER + "PushPredicateThroughNonJoin",
     _OPTIMIZER + "CombineFilters",
@@ -123,7 +128,7 @@ class Catalyst:
 
     def simplify(self, plan: Any) -> Any:
         """Apply the chosen rules, one after the other, to a JVM plan."""
-        return self._apply(_FINISH, self._rewrite(self._apply(_PREPARE, plan)))
+        return self._apply(_FINISH, with_bounds(self.trees, self._rewrite(self._apply(_PREPARE, plan))))
 
     def _rewrite(self, plan: Any) -> Any:
         for _ in range(_MOST_REWRITES):
@@ -135,12 +140,16 @@ class Catalyst:
 
     def _rewrite_subqueries(self, plan: Any) -> Any:
         """Rewrite the plans of all subqueries, innermost first: a rule that turns one into a join sees no other in it."""
+        if not self.has_subquery(plan):
+            return plan
         plan = self.trees.with_children(plan, self._rewrite_subqueries)
         if plan.subqueries().isEmpty():
             return plan
         return self.trees.with_expressions(plan, self._rewritten_expression)
 
     def _rewritten_expression(self, expression: Any) -> Any:
+        if not self.has_subquery(expression):
+            return expression
         expression = self.trees.with_children(expression, self._rewritten_expression)
         return self.trees.with_subquery(expression, self._rewritten_plan)
 
@@ -160,7 +169,11 @@ class Catalyst:
 
     def may_read_time(self, tree: Any) -> bool:
         """Whether Spark has marked a plan or expression as having a current time function, or one like it."""
-        return bool(tree.containsPattern(self.jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()))
+        return self.trees.contains(tree, "CURRENT_LIKE")
+
+    def has_subquery(self, tree: Any) -> bool:
+        """Whether there is a subquery within a plan's or expression's own expressions."""
+        return self.trees.contains(tree, "PLAN_EXPRESSION")
 
     def companion(self, name: str) -> Any:
         """The Scala object of that fully qualified name."""

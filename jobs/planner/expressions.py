@@ -311,8 +311,10 @@ def references(expression: Any) -> set[int]:
     return {n for child in items(expression.children()) for n in references(child)}
 
 
-def scalar_subqueries(expression: Any) -> list[Any]:
+def scalar_subqueries(catalyst: Catalyst, expression: Any) -> list[Any]:
     """The scalar subqueries within an expression."""
+    if not catalyst.has_subquery(expression):
+        return []
     if class_name(expression) == "ScalarSubquery":
         return [expression]
-    return [found for child in items(expression.children()) for found in scalar_subqueries(child)]
+    return [found for child in items(expression.children()) for found in scalar_subqueries(catalyst, child)]

@@ -1,4 +1,4 @@
-"""What lowering a node of Catalyst's gives, and names for its columns."""
+"""What lowering a node of Catalyst's gives, names for its columns, and projections of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planner.nodes import PlanNode
+from jobs.planner.expressions import references
+from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,31 @@ class NameSpace:
             name = f"{wanted}_{number}"
         self._taken.add(name.lower())
         return name
+
+
+def reads_only(expression: Any, side: Lowered) -> bool:
+    """Whether an expression reads columns, and all of them from there."""
+    read = references(expression)
+    return bool(read) and read <= side.names.keys()
+
+
+def select(node: PlanNode, columns: list[str]) -> PlanNode:
+    """Project down to some columns of a node, by name."""
+    if list(node.column_names) == columns:
+        return node
+    return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
+
+
+def with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:
+    """A node with more columns, computed of its own."""
+    return Project(node, (*(NamedExpr(quoted(f.name), f) for f in node.schema), *extra))
+
+
+def renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
+    """Rename the columns of a join side that clash with the other side's."""
+    if not {n.lower() for n in side.node.column_names} & {n.lower() for n in taken}:
+        return side
+    space = NameSpace(taken)
+    renamed = {f.name: space.unique(f.name) for f in side.node.schema}
+    expressions = tuple(NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema)
+    return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})

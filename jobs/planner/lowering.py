@@ -13,12 +13,12 @@ from jobs.planner.expressions import (
     NotIncremental,
     conjuncts,
     expression_id,
-    references,
     scalar_subqueries,
 )
 from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.input_columns import InputColumns
-from jobs.planner.lowered import Lowered, NameSpace
+from jobs.planner.joins import Joins, is_one_sided, join_type_of
+from jobs.planner.lowered import Lowered, NameSpace, reads_only, select, with_columns
 from jobs.planner.nodes import (
     Aggregate,
     Expand,
@@ -42,29 +42,17 @@ from jobs.planner.nodes import (
     Window,
     quoted,
 )
-from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
-from jobs.planner.semi_join_reduction import reduced
-from jobs.planner.semi_joins import matching_once, pushed_below_join
+from jobs.planner.semi_joins import pushed_below_join
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
+from jobs.planner.union_keys import branch_keys
 from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
 
 #: Top-n queries up to this many rows keep them apart from the rest of their input.
 _MOST_KEPT = 10_000
-_JOIN_TYPES = {
-    "Inner": "inner",
-    "Cross": "inner",
-    "LeftOuter": "left outer",
-    "RightOuter": "right outer",
-    "FullOuter": "full outer",
-    "LeftSemi": "left semi",
-    "LeftAnti": "left anti",
-    "LeftSingle": "left outer",
-    "ExistenceJoin": "existence",
-}
 _PASS_THROUGH = frozenset(
     {
         "SubqueryAlias",
@@ -82,13 +70,16 @@ class Lowering:
     """Lowers one view's query. ``need_key`` travels down: hidden key columns are added only where the key is used."""
 
     def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation], *, reduces: bool = True) -> None:
-        #: Whether aggregates are reduced, and then whether one was.
-        self._reduces = reduces
-        self.has_reduced = False
         self._catalyst = catalyst
         self._relations = relations
         self._write = ExpressionWriter(catalyst)
         self._write_time = ExpressionWriter(catalyst, with_time=True)
+        self._joins = Joins(catalyst, self._write, reduces=reduces)
+
+    @property
+    def has_reduced(self) -> bool:
+        """Whether an aggregate was reduced to the groups that it is asked for."""
+        return self._joins.has_reduced
 
     def view(self, query: str) -> Materialize:
         """The plan of a view, rooted at its materialization."""
@@ -109,7 +100,7 @@ class Lowering:
         _check_output_names(output)
         used = list(dict.fromkeys([o.column for o in output] + list(lowered.node.stream_key or ())))
         used += [k.column for k in sort_keys if k.column not in used]
-        return Materialize(_select(lowered.node, used), output, sort_keys)
+        return Materialize(select(lowered.node, used), output, sort_keys)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
         kind = class_name(plan)
@@ -199,7 +190,7 @@ class Lowering:
         if temporal:
             # Above the other conditions: what they leave out need not be kept.
             node = self._temporal_filter(Lowered(node, extended.names), temporal)
-        return Lowered(_select(node, list(child.node.column_names)), child.names)
+        return Lowered(select(node, list(child.node.column_names)), child.names)
 
     def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
         """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""
@@ -213,7 +204,7 @@ class Lowering:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
         node, names = child.node, dict(child.names)
         for expression in expressions:
-            for subquery in scalar_subqueries(expression):
+            for subquery in scalar_subqueries(self._catalyst, expression):
                 number = expression_id(subquery)
                 if number in names:
                     continue
@@ -235,7 +226,7 @@ class Lowering:
         for part in parts:
             sides = [part.left(), part.right()] if class_name(part) == "EqualTo" else []
             kinds = [class_name(side) for side in sides]
-            if sorted(kinds) != ["AttributeReference", "ScalarSubquery"] or not _reads_only(part, child):
+            if sorted(kinds) != ["AttributeReference", "ScalarSubquery"] or not reads_only(part, child):
                 rest.append(part)
                 continue
             column, subquery = sides if kinds[0] == "AttributeReference" else reversed(sides)
@@ -257,7 +248,7 @@ class Lowering:
         ]
         key: tuple[str, ...] | None = None
         if need_key and all(b.node.stream_key is not None for b in branches):
-            key = _branch_keys([b.node for b in branches], selected, space)
+            key = branch_keys([b.node for b in branches], selected, space)
         inputs = tuple(
             Project(b.node, tuple(NamedExpr(sql, f) for sql, f in columns))
             for b, columns in zip(branches, selected, strict=True)
@@ -303,94 +294,15 @@ class Lowering:
         moved = pushed_below_join(self._catalyst, plan)
         if moved is not None:
             return self._lower(moved, need_key=need_key)
-        joined = plan.joinType()
-        join_type = _JOIN_TYPES.get(class_name(joined))
-        if join_type is None:
-            raise NotIncremental("unknown-join", str(joined), "this join type has no incremental form here")
-        one_sided = join_type in ("left semi", "left anti", "existence")
-        left = self._lower(plan.left(), need_key=need_key)
-        right = self._lower(plan.right(), need_key=need_key and not one_sided)
-        condition = plan.condition().get() if plan.condition().isDefined() else None
-        parts = conjuncts(condition) if condition is not None else []
+        needs_right = need_key and not is_one_sided(join_type_of(plan))
+        left, right = self._lower(plan.left(), need_key=need_key), self._lower(plan.right(), need_key=needs_right)
+        parts = conjuncts(plan.condition().get()) if plan.condition().isDefined() else []
         # The value of a scalar subquery goes along with every left row: it is one row, so no row is lost or doubled.
-        left = self._with_subqueries(left, parts)
-        right = _renamed_apart(right, left.node.column_names)
-        if join_type == "left anti":
-            equalities = [null_aware_equality(part) for part in parts]
-            parts = [p if e is None or not cannot_be_null(e) else e for p, e in zip(parts, equalities, strict=True)]
-            if len(parts) == 1 and equalities[0] is not None and parts[0] is not equalities[0]:
-                kept = self._not_in(left, right, equalities[0])
-                if kept is not None:
-                    return kept
-        left, right, keys, rest = self._split_condition(left, right, parts)
-        names = {**left.names, **right.names}
-        temporal: list[TimeComparison] = []
-        if join_type == "inner":
-            # A condition of an inner join filters its pairs.
-            rest, temporal = split_temporal(self._catalyst, rest)
-        residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
-        exists = None
-        if join_type == "existence":
-            exists = NameSpace(left.node.column_names).unique("_exists")
-            names = {**left.names, expression_id(joined.exists()): exists}
-        elif one_sided:
-            names = dict(left.names)
-        join = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
-        node = _select(with_sides_in_place(self._reduced(matching_once(join))), list(join.column_names))
-        if temporal:
-            node = _select(self._temporal_filter(Lowered(node, names), temporal), list(node.column_names))
-        return Lowered(node, names)
-
-    def _reduced(self, join: Join) -> Join:
-        smaller = reduced(join) if self._reduces else join
-        self.has_reduced = self.has_reduced or smaller is not join
-        return smaller
-
-    def _not_in(self, left: Lowered, right: Lowered, equality: Any) -> Lowered | None:
-        left_with_key, right_with_key, keys, _ = self._split_condition(left, right, [equality])
-        if not keys:
-            return None
-        taken = NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
-        kept = not_in(left_with_key.node, right_with_key.node, keys[0], taken.unique("_any_null"))
-        return Lowered(kept, dict(left.names))
-
-    def _split_condition(
-        self, left: Lowered, right: Lowered, parts: list[Any]
-    ) -> tuple[Lowered, Lowered, list[JoinKey], list[Any]]:
-        keys: list[JoinKey] = []
-        rest: list[Any] = []
-        taken = NameSpace((*left.node.column_names, *right.node.column_names))
-        for part in parts:
-            kind = class_name(part)
-            sides = None
-            if kind in ("EqualTo", "EqualNullSafe"):
-                a, b = part.left(), part.right()
-                if _reads_only(a, left) and _reads_only(b, right):
-                    sides = (a, b)
-                elif _reads_only(b, left) and _reads_only(a, right):
-                    sides = (b, a)
-            if sides is None:
-                rest.append(part)
-                continue
-            left, left_column = self._as_column(left, sides[0], taken)
-            right, right_column = self._as_column(right, sides[1], taken)
-            key = JoinKey(left_column, right_column, kind == "EqualNullSafe")
-            if key not in keys:
-                keys.append(key)
-        return left, right, keys, rest
-
-    def _as_column(self, side: Lowered, expression: Any, taken: NameSpace) -> tuple[Lowered, str]:
-        """The column of a side that holds a key expression; computed below the join where it is not one already."""
-        if class_name(expression) == "AttributeReference":
-            return side, side.names[expression_id(expression)]
-        sql = self._write.sql(expression, side.names)
-        if isinstance(side.node, Project):
-            for existing in side.node.expressions:
-                if existing.sql == sql and existing.output.name.startswith("_join_key"):
-                    return side, existing.output.name
-        name = taken.unique("_join_key")
-        extra = NamedExpr(sql, Field(name, type_ddl(expression.dataType()), bool(expression.nullable())))
-        return Lowered(_with_columns(side.node, [extra]), side.names), name
+        joined, temporal = self._joins.joined(plan, self._with_subqueries(left, parts), right, parts)
+        if not temporal:
+            return joined
+        node = self._temporal_filter(joined, temporal)
+        return Lowered(select(node, list(joined.node.column_names)), joined.names)
 
     # -- aggregates -----------------------------------------------------------------------------------------------
 
@@ -419,7 +331,7 @@ class Lowering:
         node: PlanNode = Aggregate(inputs.node(), tuple(group), tuple(computed.calls))
         for above in (computed.means, computed.results):
             if above:
-                node = _with_columns(node, above)
+                node = with_columns(node, above)
         return self._named(self._with_subqueries(Lowered(node, names), results), results, need_key)
 
     # -- windows and limits ---------------------------------------------------------------------------------------
@@ -492,56 +404,6 @@ def _field(named: Any, name: str) -> Field:
 def _direction(order: Any) -> tuple[bool, bool]:
     descending = class_name(order.direction()) == "Descending"
     return descending, class_name(order.nullOrdering()) == "NullsLast"
-
-
-def _reads_only(expression: Any, side: Lowered) -> bool:
-    read = references(expression)
-    return bool(read) and read <= side.names.keys()
-
-
-def _select(node: PlanNode, columns: list[str]) -> PlanNode:
-    """Project down to some columns of a node, by name."""
-    if list(node.column_names) == columns:
-        return node
-    return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
-
-
-def _with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:
-    return Project(node, (*(NamedExpr(quoted(f.name), f) for f in node.schema), *extra))
-
-
-def _renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
-    """Rename the columns of a join side that clash with the other side's."""
-    if not {n.lower() for n in side.node.column_names} & {n.lower() for n in taken}:
-        return side
-    space = NameSpace(taken)
-    renamed = {f.name: space.unique(f.name) for f in side.node.schema}
-    expressions = tuple(NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema)
-    return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})
-
-
-def _branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:
-    """Add a hidden branch number and the branches' key columns; columns of one type are shared between branches."""
-    branch = space.unique("_branch")
-    shared: dict[tuple[str, int], Field] = {}
-    uses: list[dict[tuple[str, int], str]] = []
-    for node in nodes:
-        counts: dict[str, int] = {}
-        use: dict[tuple[str, int], str] = {}
-        for column in node.stream_key or ():
-            data_type = node.field_named(column).data_type
-            place = (data_type, counts.get(data_type, 0))
-            counts[data_type] = place[1] + 1
-            if place not in shared:
-                shared[place] = Field(space.unique(f"_union_key_{len(shared)}"), data_type, True)
-            use[place] = column
-        uses.append(use)
-    for number, (columns, use) in enumerate(zip(selected, uses, strict=True)):
-        columns.append((str(number), Field(branch, "int", False)))
-        for place, field in shared.items():
-            sql = quoted(use[place]) if place in use else f"CAST(NULL AS {field.data_type})"
-            columns.append((sql, field))
-    return (branch, *(f.name for f in shared.values()))
 
 
 def _check_output_names(output: tuple[OutputColumn, ...]) -> None:

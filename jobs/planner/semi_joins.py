@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.planner.catalyst import Catalyst
-from jobs.planner.expressions import expression_id, references, scalar_subqueries
+from jobs.planner.expressions import expression_id, references
 from jobs.planner.nodes import Join
 from jobs.planner.trees import class_name, items
 
@@ -31,7 +31,7 @@ def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
     if class_name(plan.joinType()) not in _ONE_SIDED or not plan.condition().isDefined():
         return None
     condition = plan.condition().get()
-    if scalar_subqueries(condition):
+    if catalyst.has_subquery(condition):
         return None
     above = plan.left()
     joined = above

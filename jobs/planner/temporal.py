@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.planner.between import written_out
 from jobs.planner.catalyst import Catalyst
-from jobs.planner.expressions import conjuncts, reads_time, references, scalar_subqueries
-from jobs.planner.trees import class_name, items
+from jobs.planner.expressions import conjuncts, reads_time, references
+from jobs.planner.trees import class_name
 
 #: Class of a comparison → how it is written with its left side first, and with its right side first.
 _COMPARISONS = {
@@ -39,7 +39,7 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
             others.append(part)
             continue
         opened = _opened(catalyst, part)
-        comparisons = {n: _comparison(p) for n, p in enumerate(opened) if reads_time(p)}
+        comparisons = {n: _comparison(catalyst, p) for n, p in enumerate(opened) if reads_time(p)}
         if any(c is None for c in comparisons.values()):
             others.append(part)
             continue
@@ -48,24 +48,24 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
     return others, found
 
 
-def _comparison(condition: Any) -> TimeComparison | None:
+def _comparison(catalyst: Catalyst, condition: Any) -> TimeComparison | None:
     written = _COMPARISONS.get(class_name(condition))
     if written is None:
         return None
     left, right = condition.left(), condition.right()
-    if _is_time(right) and not reads_time(left):
+    if _is_time(catalyst, right) and not reads_time(left):
         return TimeComparison(left, written[0], right)
-    if _is_time(left) and not reads_time(right):
+    if _is_time(catalyst, left) and not reads_time(right):
         return TimeComparison(right, written[1], left)
     return None
 
 
-def _is_time(expression: Any) -> bool:
+def _is_time(catalyst: Catalyst, expression: Any) -> bool:
     return (
         reads_time(expression)
         and bool(expression.deterministic())
         and not references(expression)
-        and not scalar_subqueries(expression)
+        and not catalyst.has_subquery(expression)
     )
 
 
@@ -75,14 +75,6 @@ def _opened(catalyst: Catalyst, condition: Any) -> list[Any]:
     if kind == "Between":
         return _opened(catalyst, condition.children().apply(0))
     if kind == "With":
-        shared = {str(d.id()): d.child() for d in items(condition.defs())}
-        return _opened(catalyst, _inlined(catalyst, condition.child(), shared))
+        return _opened(catalyst, written_out(catalyst.trees, condition))
     parts = conjuncts(condition)
     return parts if len(parts) == 1 else [found for part in parts for found in _opened(catalyst, part)]
-
-
-def _inlined(catalyst: Catalyst, expression: Any, shared: Mapping[str, Any]) -> Any:
-    """An expression with its common parts written out as often as they are used."""
-    if class_name(expression) == "CommonExpressionRef":
-        return shared[str(expression.id())]
-    return catalyst.trees.with_children(expression, lambda child: _inlined(catalyst, child, shared))

@@ -34,6 +34,9 @@ class Trees:
     def __init__(self, session: SparkSession) -> None:
         self.jvm: Any = session._jvm
         self._gateway: Any = session.sparkContext._gateway
+        #: What Java has for a name: each is asked for once, by several calls.
+        self._classes: dict[str, Any] = {}
+        self._patterns: dict[str, Any] = {}
 
     def seq(self, elements: list[Any]) -> Any:
         """A Scala sequence."""
@@ -41,7 +44,15 @@ class Trees:
 
     def is_a(self, candidate: Any, class_: str) -> bool:
         """Whether something is a JVM object of a class or interface."""
-        return isinstance(candidate, JavaObject) and bool(self.jvm.java.lang.Class.forName(class_).isInstance(candidate))
+        if class_ not in self._classes:
+            self._classes[class_] = self.jvm.java.lang.Class.forName(class_)
+        return isinstance(candidate, JavaObject) and bool(self._classes[class_].isInstance(candidate))
+
+    def contains(self, tree: Any, pattern: str) -> bool:
+        """Whether Spark has marked a plan or an expression as having a node of a kind within."""
+        if pattern not in self._patterns:
+            self._patterns[pattern] = getattr(self.jvm.org.apache.spark.sql.catalyst.trees.TreePattern, pattern)()
+        return bool(tree.containsPattern(self._patterns[pattern]))
 
     def with_children(self, tree: Any, rewrite: Rewrite) -> Any:
         """A plan or an expression with its children rewritten."""
