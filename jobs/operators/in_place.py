@@ -20,10 +20,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_rows, aggregate_value
+from jobs.operators import aggregate_rows, aggregate_value, arrange
 from jobs.operators.aggregate_group import tables_by_role
 from jobs.operators.context import EpochContext, columns_of
-from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
+from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
 from state_lib.within import RESTRICTED_ROWS
@@ -45,7 +45,9 @@ class Wanted:
     null_safe: bool = False
 
 
-def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+def rows_now(  # noqa: PLR0911 - one return a kind of node
+    ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]
+) -> DataFrame:
     """The rows of a node as of this epoch that a change set asks for, and maybe some more.
 
     Parameters
@@ -61,6 +63,10 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
         case Scan():
             within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
             return ctx.rows_now(node.relation, within).selectExpr(*columns_of(node.column_names), WEIGHT)
+        case Arrange():
+            on = _in_order(node.stream_key or (), [w for w in wanted if not w.null_safe])
+            kept = arrange.rows_now(ctx, node, wanted_by, on)
+            return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
         case Filter():
             return rows_now(ctx, node.child, wanted_by, wanted).where(node.condition)
         case Project():
@@ -71,10 +77,7 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
         case Join():
             return _joined_now(ctx, node, wanted_by, wanted)
         case Aggregate():
-            by_group = {w.ours: w.theirs for w in wanted}
-            # In the order of the state: files and pages are skipped by the first column.
-            on = [(column, by_group[column]) for column in node.group if column in by_group]
-            return aggregate_rows.rows_now(ctx, node, wanted_by, on)
+            return aggregate_rows.rows_now(ctx, node, wanted_by, _in_order(node.group, wanted))
     raise PlanError(f"{type(node).__name__} cannot be looked up in place")
 
 
@@ -87,7 +90,7 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
         case Scan():
             within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
             return within is not None and ctx.had_none(node.relation, within)
-        case Filter():
+        case Filter() | Arrange():
             return had_none(ctx, node.child, wanted_by, wanted)
         case Project():
             return had_none(ctx, node.child, wanted_by, _below(node, wanted))
@@ -97,6 +100,12 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
             sides = (node.left, node.right)
             return any(had_none(ctx, s, wanted_by, [w for w in wanted if w.ours in s.column_names]) for s in sides)
     return False
+
+
+def _in_order(key: Sequence[str], wanted: Sequence[Wanted]) -> list[tuple[str, str]]:
+    """What is wanted as pairs of columns, in the order of the state: files and pages are skipped by the first column."""
+    theirs = {w.ours: w.theirs for w in wanted}
+    return [(column, theirs[column]) for column in key if column in theirs]
 
 
 def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -166,6 +175,9 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     """As many rows as a side in place can have, and as each relation below it has; ``None`` where that is not known."""
     if isinstance(side, Scan):
         return ctx.row_count(side.relation)
+    if isinstance(side, Arrange):
+        kept = arrange.rows_kept(ctx, side)
+        return _most_rows(ctx, side.child) if kept == 0 else kept
     if isinstance(side, Aggregate):
         return aggregate_value.few_rows(tables_by_role(ctx, side))
     counts = [_most_rows(ctx, child) for child in side.children]

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from jobs.operators import (
     aggregate,
+    arrange,
     expand,
     filter,  # noqa: A004 - the operator's name in the field
     full_query,
@@ -40,6 +41,7 @@ _OPERATORS: dict[type[PlanNode], Operator] = {
     nodes.TemporalFilter: temporal_filter.change,
     nodes.Project: project.change,
     nodes.UnionAll: union_all.change,
+    nodes.Arrange: arrange.change,
     nodes.Expand: expand.change,
     nodes.Generate: generate.change,
     nodes.Aggregate: aggregate.change,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jobs.planner.nodes import (
     Aggregate,
+    Arrange,
     Expand,
     Filter,
     FullQuery,
@@ -33,6 +34,7 @@ _COSTS = {
     TemporalFilter: "|Δ| + rows that time moves across",
     Project: "|Δ|",
     UnionAll: "|Δ|",
+    Arrange: "|Δ|",
     Expand: "|Δ| × projections",
     Generate: "|Δ| × elements",
     Join: "|Δ| + matches",
@@ -89,6 +91,8 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
             )
         case UnionAll():
             return f"UnionAll ({len(node.inputs)} inputs)"
+        case Arrange():
+            return f"Arrange by ({', '.join(node.stream_key or ())})"
         case Expand():
             return f"Expand ({len(node.projections)} projections)"
         case Generate():

@@ -5,6 +5,9 @@ again for some keys at the cost of looking those up. Such a side is not copied: 
 epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, sought by its
 groups: its value state has them.
 
+Rows of a source that a filter leaves, sought by their key, are arranged: an epoch reads those few, if few they are, and not
+all that were filtered.
+
 A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
 many, which is sought in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
 lines, sought by the averages of all parts.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
+from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from jobs.planner.state_tables import CallStrategy, call_strategy
 from state_lib.constants import ROW_ID
 
@@ -27,14 +30,14 @@ def readable_in_place(node: PlanNode) -> bool:
     if isinstance(node, Join):
         if node.join_type != "inner" or not (node.left_in_place and node.right_in_place):
             return False
-    elif not isinstance(node, Filter | Project | UnionAll):
+    elif not isinstance(node, Filter | Project | UnionAll | Arrange):
         return False
     return all(readable_in_place(child) for child in node.children)
 
 
 def is_only_read(node: PlanNode) -> bool:
     """Whether a node's rows are those of sources and views, filtered and projected: read again rather than held."""
-    return all(isinstance(below, Scan | Filter | Project | UnionAll) for below in walk(node))
+    return all(isinstance(below, Scan | Filter | Project | UnionAll | Arrange) for below in walk(node))
 
 
 def with_sides_in_place(join: Join) -> Join:
@@ -48,9 +51,18 @@ def with_sides_in_place(join: Join) -> Join:
         reads_right = reads_right and _is_looked_up_well(join.right, right)
     return replace(
         join,
+        left=_arranged(join.left, left) if reads_left else join.left,
+        right=_arranged(join.right, right) if reads_right else join.right,
         left_in_place=reads_left or (not join.left_has_associations and _is_kept_by_aggregate(join.left, left)),
         right_in_place=reads_right or (not join.right_has_associations and _is_kept_by_aggregate(join.right, right)),
     )
+
+
+def _arranged(side: PlanNode, columns: set[str]) -> PlanNode:
+    """A side in place whose rows are filtered ones of sources, one for each key that they are sought by, arranged by it."""
+    below = list(walk(side))
+    filtered = any(isinstance(node, Filter) for node in below) and not any(isinstance(node, Arrange) for node in below)
+    return Arrange(side) if filtered and is_only_read(side) and side.stream_key and set(side.stream_key) <= columns else side
 
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
@@ -78,7 +90,7 @@ def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:
     match node:
         case Scan():
             return node.stream_key is not None and node.stream_key[0] in columns
-        case Filter():
+        case Filter() | Arrange():
             return _is_sought_by_key(node.child, columns)
         case Project():
             return _is_sought_by_key(node.child, _below(node, columns))

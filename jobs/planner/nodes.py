@@ -257,6 +257,23 @@ class UnionAll(PlanNode):
 
 
 @dataclass(frozen=True, slots=True)
+class Arrange(PlanNode):
+    """Passes its input on and keeps its rows by their key, if they are few out of many. A join reads them there."""
+
+    child: PlanNode
+
+    def __post_init__(self) -> None:
+        if not self.child.stream_key:
+            raise PlanError(f"rows are arranged by their key, and {type(self.child).__name__} has none")
+        self._derive(self.child.schema, self.child.stream_key, self.child.append_only)
+
+    @property
+    def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
+        return (self.child,)
+
+
+@dataclass(frozen=True, slots=True)
 class Expand(PlanNode):
     """Each row once per projection (GROUPING SETS, ROLLUP, CUBE). Linear, no state."""
 

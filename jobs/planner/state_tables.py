@@ -10,7 +10,7 @@ import enum
 import re
 from dataclasses import replace
 
-from jobs.planner.nodes import AggCall, Aggregate, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
+from jobs.planner.nodes import AggCall, Aggregate, Arrange, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
 from state_lib.constants import ROW_ID
 from state_lib.join_record_state import join_state_schema
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
@@ -78,6 +78,8 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
     if isinstance(node, (Window, TopN, TemporalFilter)):
         whole = _materialized_input(node.child, _input_prefix(node))
         return (whole, replace(whole, label="first")) if isinstance(node, TopN) and node.keeps_first else (whole,)
+    if isinstance(node, Arrange):
+        return (replace(_materialized_input(node.child, node.stream_key or ()), label="rows"),)
     if isinstance(node, Materialize):
         return (_view_table(node),)
     return ()

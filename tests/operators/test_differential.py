@@ -20,6 +20,8 @@ QUERIES = {
     "inner join": "SELECT t.k, t.s, r.w FROM t JOIN r ON t.g = r.g AND t.v > r.w",
     "inner join on the key": "SELECT t.s, r.w FROM t JOIN r ON t.k = r.k",
     "inner join without a key": "SELECT m.s, e.s AS es FROM m JOIN e ON m.g <=> e.g",
+    "inner join of either kind": "SELECT t.k, r.w FROM t JOIN r ON t.g = r.k "
+    "WHERE (t.v > 0 AND r.w BETWEEN 1 AND 3) OR (t.v <= 0 AND r.w BETWEEN 5 AND 9)",
     "cross join": "SELECT t.k, r.w FROM t CROSS JOIN r WHERE t.k < r.k",
     "left outer join": "SELECT t.k, t.g, r.k AS rk, r.w FROM t LEFT JOIN r ON t.g = r.g AND r.w > 3",
     "right outer join": "SELECT m.s, r.k, r.w FROM m RIGHT JOIN r ON m.g = r.g",
