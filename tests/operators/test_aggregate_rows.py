@@ -76,3 +76,16 @@ def test_rows_sought_by_a_result_are_copied(spark: SparkSession) -> None:
         for step in _STEPS:
             lab.step(step)
             lab.check()
+
+
+def test_the_one_row_of_an_aggregate_is_met_once(spark: SparkSession) -> None:
+    """Joins that follow each other would else multiply what cancels: the old row, the same taken back, and the new one."""
+    of_t = ("count(*)", "sum(k)", "count(s)", "sum(v)")
+    selected = ", ".join(f"(SELECT {call} FROM t) AS c{n}" for n, call in enumerate(of_t))
+    with Lab(spark, f"SELECT r.k, {selected} FROM r WHERE k = 1") as lab:
+        lab.step(_STEPS[0])
+        lab.step(_STEPS[1])
+        lab.check()
+        left = [desc.table_id for desc in lab.descs if desc.schema.label == "left"]
+        written = lab._store.stored(left, lab._version).where(f"epoch = {lab.epoch}")
+        assert written.count() == 2 + 4 + 6
