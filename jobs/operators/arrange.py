@@ -97,9 +97,9 @@ def _few(ctx: EpochContext, node: Arrange, rows: DataFrame) -> DataFrame | None:
     known = [count for count in counts if count is not None]
     if len(known) < len(counts) or sum(known) < _MANY_ROWS or not all(is_plain(f.dataType) for f in rows.schema.fields):
         return None
-    most = min(_MOST_KEPT, sum(known) // _ONE_IN)
-    some = nullable_within(rows.limit(most + 1))
-    found = collected(some)
-    if found is None or found.num_rows > most:
+    # Counted first: a LIMIT would send as many rows from each task to a single one.
+    if rows.count() > min(_MOST_KEPT, sum(known) // _ONE_IN):
         return None
-    return ctx.spark.createDataFrame(found, some.schema)
+    whole = nullable_within(rows)
+    found = collected(whole)
+    return None if found is None else ctx.spark.createDataFrame(found, whole.schema)
