@@ -92,7 +92,7 @@ class Joins:
         elif is_one_sided(join_type):
             names = dict(left.names)
         join = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
-        node = select(with_sides_in_place(self._reduced(matching_once(join))), list(join.column_names))
+        node = select(self._reduced(with_sides_in_place(matching_once(join))), list(join.column_names))
         return Lowered(node, names), temporal
 
     def _reduced(self, join: Join) -> Join:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
+from jobs.planner.lowered import NameSpace, select
 from jobs.planner.nodes import (
     Aggregate,
     Field,
@@ -35,7 +36,10 @@ _LEFT_ONLY_MATCHES = frozenset({"inner", "right outer", "left semi"})
 
 
 def reduced(join: Join) -> Join:
-    """A join with the aggregates of each side reduced to the groups that the filtered relations of the other side have."""
+    """A join with the aggregates of each side reduced to the groups that the filtered relations of the other side have.
+
+    Its sides are in place where they can be, before and after: what is arranged for the join is what the aggregates meet.
+    """
     left, right = join.left, join.right
     for key in join.keys:
         if key.null_safe:
@@ -46,7 +50,7 @@ def reduced(join: Join) -> Join:
         if join.join_type in _LEFT_ONLY_MATCHES:
             for keys in _filtered_keys(right, key.right):
                 left = _with_groups_of(left, key.left, keys)
-    return join if left is join.left and right is join.right else replace(join, left=left, right=right)
+    return _with_sides(join, left, right)
 
 
 def keeps_no_more(plan: PlanNode, other: PlanNode) -> bool:
@@ -116,16 +120,15 @@ def _joined(node: PlanNode, column: str, keys: PlanNode) -> PlanNode:
             return _with_sides(node, node.left, _joined(node.right, column, keys))
     key = _named_apart(keys, node.column_names)
     join = with_sides_in_place(Join(node, key, "inner", (JoinKey(column, key.column_names[0]),)))
-    return Project(join, tuple(NamedExpr(quoted(field.name), field) for field in node.schema))
+    return select(join, list(node.column_names))
 
 
 def _named_apart(keys: PlanNode, taken: tuple[str, ...]) -> PlanNode:
     """The key of a filtered relation alone, by a name that is not taken."""
     (key,) = keys.stream_key or ()
-    used = {name.lower() for name in taken}
-    if key.lower() not in used and keys.column_names == (key,):
+    name = NameSpace(taken).unique(key)
+    if keys.column_names == (name,):
         return keys
-    name = next(name for n in range(len(used) + 1) if (name := f"{key}_{n}" if n else key).lower() not in used)
     return Project(keys, (NamedExpr(quoted(key), Field(name, keys.field_named(key).data_type, nullable=False)),))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.nodes import Aggregate, Filter, Join, PlanNode, walk
+from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, walk
 from jobs.planner.planning import plan_view
 from tests.operators.lab import RELATIONS, Lab, Row, decimal
 
@@ -99,6 +99,17 @@ def test_reduced_aggregates(spark: SparkSession, name: str) -> None:
     with Lab(spark, query, collect_shared=name not in _LEFT_TO_SPARK) as lab:
         own = [node for node in _reduced(lab.plan) if not any(isinstance(below, Aggregate) for below in walk(node.child))]
         assert len(own) == count
+        for step in _STEPS:
+            lab.step(step)
+            lab.check()
+
+
+def test_a_filtered_relation_is_arranged_and_met_once(spark: SparkSession) -> None:
+    query = f"SELECT two.k, two.g, a.n, m.s FROM {_TWO} JOIN {_COUNTS} ON a.g = two.k JOIN m ON m.g = two.k"
+    with Lab(spark, query) as lab:
+        (aggregate,) = _reduced(lab.plan)
+        assert sum(isinstance(node, Join) for node in walk(aggregate.child)) == 1
+        assert sum(isinstance(node, Arrange) for node in walk(lab.plan)) == 1
         for step in _STEPS:
             lab.step(step)
             lab.check()
