@@ -38,6 +38,7 @@ ResultsFile = Annotated[Path, typer.Option("--results", help="Where results are 
 Again = Annotated[bool, typer.Option("--again", help="Measure what has been measured, too; the newest counts.")]
 Epochs = Annotated[int, typer.Option(help="Measured epochs.", min=1)]
 WarmUp = Annotated[int, typer.Option(help="Epochs before those, not measured.", min=0)]
+FullEvery = Annotated[int, typer.Option(help="Run the query in full after every so many epochs.", min=1)]
 Memory = Annotated[str, typer.Option(help="Heap of the JVM.")]
 Seed = Annotated[int, typer.Option(help="Names the random changes.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave warehouses and written streams where they are.")]
@@ -45,6 +46,8 @@ FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first f
 OneSf = Annotated[float, typer.Option("--sf", help="Scale factor.")]
 Sfs = Annotated[str, typer.Option("--sf", help="Scale factors, separated by commas.")]
 Queries = Annotated[str, typer.Option("--queries", help="Such as q1,q3-q6; or all.")]
+StreamNames = Annotated[str, typer.Option("--streams", help=f"Of {', '.join(STREAMS)}; or all.")]
+OneSize = Annotated[str, typer.Option("--size", help="Rows an epoch, or a share of the base such as 1%.")]
 OneQuery = Annotated[str, typer.Option("--query", help="Which query.")]
 RESULTS = ROOT / "benchmarks" / "results" / "results.jsonl"
 
@@ -60,11 +63,11 @@ def data(sf: Sfs = "0.1", data: Data = None) -> None:
 def run(
     sf: Sfs = "0.1",
     queries: Queries = "all",
-    streams: Annotated[str, typer.Option(help=f"Of {', '.join(STREAMS)}; or all.")] = "appended",
+    streams: StreamNames = "appended",
     sizes: Annotated[str, typer.Option(help=f"Rows or a share of the base an epoch, of {', '.join(SIZES)}; or all.")] = "100",
     epochs: Epochs = 20,
     warm_up: WarmUp = 3,
-    full_every: Annotated[int, typer.Option(help="Run the query in full after every so many epochs.", min=1)] = 1,
+    full_every: FullEvery = 1,
     data: Data = None,
     results: ResultsFile = RESULTS,
     again: Again = False,
@@ -84,9 +87,11 @@ def run(
 def flat(
     sf: Sfs = "0.01,0.1,1",
     queries: Queries = "q1,q3,q6,q12",
-    size: Annotated[str, typer.Option(help="Rows an epoch, the same at every scale factor.")] = "100",
+    streams: StreamNames = "appended",
+    size: OneSize = "100",
     epochs: Epochs = 40,
     warm_up: WarmUp = 3,
+    full_every: FullEvery = 10,
     data: Data = None,
     results: ResultsFile = RESULTS,
     again: Again = False,
@@ -94,10 +99,10 @@ def flat(
     seed: Seed = 1,
     keep: Keep = False,
 ) -> None:
-    """The same stream at several scale factors: does an epoch's time depend on the size of the data, or on its age?"""
+    """The same rows an epoch at several scale factors: does its time depend on the size of the data, or on its age?"""
     run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep)
-    run_.full_every = 10
-    tpch.run(run_, _numbers(sf), _queries(queries), ["appended"], [size], scenario="flat")
+    run_.full_every = full_every
+    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario="flat")
     _end(run_)
 
 
@@ -173,6 +178,7 @@ def cold(
 def aging(
     sf: OneSf = 0.1,
     query: OneQuery = "q12",
+    size: OneSize = "100",
     epochs: Epochs = 1000,
     compact_every: Annotated[int, typer.Option(help="Epochs between compactions, where the runner has them.")] = 50,
     data: Data = None,
@@ -183,7 +189,7 @@ def aging(
 ) -> None:
     """An epoch's time after 1, 100 and 1000 epochs."""
     run_ = _run(data, results, again, epochs, 0, memory, seed)
-    aging_scenario.run(run_, sf, query, epochs, compact_every)
+    aging_scenario.run(run_, sf, query, epochs, compact_every, size)
     _end(run_)
 
 

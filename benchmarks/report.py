@@ -163,12 +163,21 @@ def _work_table(records: Sequence[Record]) -> str:
 
 def _flat(records: Sequence[Record], folder: Path) -> list[str]:
     flat = [r for r in records if r["scenario"] == "flat" and r["status"] == "ok"]
-    if not flat:
-        return []
-    plots.flatness(flat, folder / "flat.svg")
+    parts = ["## Flatness"] if flat else []
+    for stream, size in sorted({(r["stream"], r["size"]) for r in flat}):
+        of_stream = [r for r in flat if (r["stream"], r["size"]) == (stream, size)]
+        name = f"flat-{stream}-{size.replace('%', 'percent')}.svg"
+        plots.flatness(of_stream, folder / name)
+        parts.append(f"The same {_size(size)} an epoch, {stream}, at several scale factors.")
+        parts.append(f"![Seconds of an epoch by scale factor, {stream}](benchmarks/{name})")
+        parts.append(_flat_table(of_stream))
+    return parts
+
+
+def _flat_table(records: Sequence[Record]) -> str:
     rows = []
-    for query in sorted({r["query"] for r in flat}, key=QUERIES.index):
-        of_query = sorted((r for r in flat if r["query"] == query), key=lambda r: float(r["sf"]))
+    for query in sorted({r["query"] for r in records}, key=QUERIES.index):
+        of_query = sorted((r for r in records if r["query"] == query), key=lambda r: float(r["sf"]))
         first = of_query[0]["incremental"]["wall_p50"]
         for r in of_query:
             walls = [e["incremental"]["wall"] for e in r["epochs"]]
@@ -176,9 +185,9 @@ def _flat(records: Sequence[Record], folder: Path) -> list[str]:
             aged = _median(walls[-part:]) / _median(walls[:part])
             p50 = r["incremental"]["wall_p50"]
             rows.append([query, f"{r['sf']:g}", _s(p50), f"{p50 / first:.2f}", f"{aged:.2f}", _s(r["full"]["wall_p50"])])
-    head = ["query", "SF", "epoch s (p50)", "by the smallest SF", "last quarter of epochs by the first", "full s (p50)"]
-    intro = f"The same {_size(flat[0]['size'])} an epoch, appended, at several scale factors."
-    return ["## Flatness", intro, "![Seconds of an epoch by scale factor](benchmarks/flat.svg)", table(head, rows)]
+    return table(
+        ["query", "SF", "epoch s (p50)", "by the smallest SF", "last quarter of epochs by the first", "full s (p50)"], rows
+    )
 
 
 def _others(records: Sequence[Record]) -> list[str]:
@@ -228,10 +237,11 @@ def _others(records: Sequence[Record]) -> list[str]:
         (
             "aging",
             "Age",
-            ["SF", "query", "seconds of an epoch after so many", "compacted", "state"],
+            ["SF", "query", "rows an epoch", "seconds of an epoch after so many", "compacted", "state"],
             lambda r: [
                 f"{r['sf']:g}",
                 r["query"],
+                r["size"],
                 ", ".join(f"{n}: {_s(s)}" for n, s in r["after"].items()),
                 f"{len(r['compactions'])} times" if r["compacts"] else "no",
                 _bytes(r["state_bytes"]),

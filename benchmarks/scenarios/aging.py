@@ -10,7 +10,7 @@ from benchmarks.queries import query_text, tables_of
 from benchmarks.scenarios.common import Run
 
 
-def run(run_: Run, sf: float, query: str = "q12", epochs: int = 1000, compact_every: int = 50, size: str = "100") -> None:
+def run(run_: Run, sf: float, query: str, epochs: int, compact_every: int, size: str) -> None:
     """Measure it once."""
     named = {"scenario": "aging", "sf": sf, "query": query, "stream": "appended", "size": size}
     run_.record(named, lambda: measure(run_, sf, query, epochs, compact_every, size), line)
