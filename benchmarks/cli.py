@@ -197,15 +197,19 @@ def aging(
 def peers(
     sf: Sfs = "0.1",
     queries: Queries = "all",
+    size: OneSize = "10000",
+    systems: Annotated[str, typer.Option(help=f"Of {', '.join(peers_scenario.PEERS)}; or all.")] = "all",
     epochs: Epochs = 5,
+    warm_up: WarmUp = 1,
     data: Data = None,
     results: ResultsFile = RESULTS,
     again: Again = False,
     memory: Memory = "2g",
+    seed: Seed = 1,
 ) -> None:
-    """The queries run in full by DuckDB, where it is installed."""
-    run_ = _run(data, results, again, epochs, 1, memory)
-    peers_scenario.run(run_, _numbers(sf), _queries(queries))
+    """Other systems over the same appended rows: DuckDB in full, PostgreSQL with pg_ivm, Pathway; those installed."""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed)
+    peers_scenario.run(run_, _numbers(sf), _queries(queries), size, _of(systems, list(peers_scenario.PEERS)))
     _end(run_)
 
 

@@ -27,7 +27,7 @@ class Run:
     Parameters
     ----------
     epochs, warm_up : measured epochs of a view, and epochs before them that are not measured.
-    full_every : the query is run in full after every so many epochs.
+    full_every : the query is run in full after the first measured epoch and every so many from there.
     keep : leave series and warehouses where they are.
     """
 
