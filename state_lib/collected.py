@@ -1,15 +1,22 @@
-"""Rows of a frame brought to the driver, as far as it may hold them."""
+"""Rows of a frame brought to the driver, as far as it may hold them, and what it does with them."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from state_lib.constants import WEIGHT
 from state_lib.row_encoding.spark_codec import quoted
+
+#: Up to so many rows are summed on the driver.
+_MOST_SUMMED: Final = 200_000
 
 
 def collected(df: DataFrame) -> pa.Table | None:
@@ -24,6 +31,25 @@ def collected(df: DataFrame) -> pa.Table | None:
         if "spark.driver.maxResultSize" in str(error):
             return None
         raise
+
+
+def consolidated(rows: pa.Table) -> pa.Table:
+    """Weighted rows with equal ones summed and zeros dropped, where there may be any that cancel; else the rows as they are.
+
+    So it is with an update of columns that nobody reads, and with rows that are taken back and given again. Left as they
+    are: columns of no scalar type, and so many rows that summing them costs more than the rows that cancel.
+    """
+    if WEIGHT not in rows.column_names or rows.num_rows > _MOST_SUMMED:
+        return rows
+    weights = pc.min_max(rows[WEIGHT]).as_py()
+    names = [name for name in rows.column_names if name != WEIGHT]
+    if not names or weights["min"] is None or not weights["min"] < 0 < weights["max"]:
+        return rows
+    if any(pa.types.is_nested(rows.schema.field(name).type) for name in names):
+        return rows
+    summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
+    summed = summed.rename_columns([*names, WEIGHT]).select(rows.column_names)
+    return summed.filter(pc.field(WEIGHT) != 0).cast(rows.schema)
 
 
 def nullable_within(df: DataFrame) -> DataFrame:

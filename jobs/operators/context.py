@@ -20,7 +20,7 @@ from jobs.operators.side_by_side import SideBySide
 from jobs.planner.in_place import is_only_read
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.collected import collected, nullable_within
+from state_lib.collected import collected, consolidated, nullable_within
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
@@ -83,7 +83,8 @@ class EpochContext:
         """The same rows, computed once however many consumers they have.
 
         A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use. With
-        ``collect_shared`` the rows are computed now and held by the driver, so that lookups know what they look for.
+        ``collect_shared`` the rows are computed now and held by the driver, so that lookups know what they look for, and
+        what cancels is gone.
 
         Parameters
         ----------
@@ -106,6 +107,7 @@ class EpochContext:
                 shared = df.localCheckpoint(eager=False)
                 self._large.add(id(shared))
             else:
+                rows = consolidated(rows)
                 shared = self.spark.createDataFrame(rows, whole.schema)
                 self._rows[id(shared)] = rows
         else:

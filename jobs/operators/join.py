@@ -10,8 +10,9 @@ With X₋ a side as of the last epoch and X₊ as of this one,
 State: each side that is not looked up in place (:mod:`jobs.planner.in_place`), under its join key, in one of the three
 forms of join record state. The runs of a state table are joined unmerged: weights multiply and add up, so a record and
 its later tombstone cancel in the output. A change set is the broadcast side, so the other one is read where it lies and
-nothing of it is shuffled. For the same reason the change sets are not consolidated first: that would cost a shuffle for
-each side, and rows that cancel do so in the output too.
+nothing of it is shuffled. For the same reason Spark does not consolidate the change sets first: that would cost a shuffle
+for each side, and rows that cancel do so in the output too. Those that the driver holds are (``EpochContext.share``): an
+update of columns that the view does not read ends here.
 
 Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the other side that files and pages cannot skip.
 """

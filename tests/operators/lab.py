@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -49,6 +50,10 @@ RELATIONS = {
 }
 
 
+#: Checks run here, beside the epoch that follows.
+_POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="check")
+
+
 def _told(rows: DataFrame) -> list[str]:
     """A bag's rows as texts, sorted."""
     return sorted(map(repr, rows.collect()))
@@ -81,14 +86,21 @@ class Lab:
         self._store.create()
         self._version = 0
         self.bags = {name: {} for name in self.relations}
+        self._checks: list[_Check] = []
 
     def close(self) -> None:
-        self._folder.cleanup()
+        """What the last check has found, and the end."""
+        try:
+            self._told_of_last_check()
+        finally:
+            self._folder.cleanup()
 
     def __enter__(self) -> Lab:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _type: object, problem: BaseException | None, _traceback: object) -> None:
+        if problem is not None:
+            self._checks.clear()
         self.close()
 
     def step(self, changes: Mapping[str, list[tuple[Row, int]]], instant: datetime | None = None) -> None:
@@ -185,16 +197,36 @@ class Lab:
             self._frame(name, rows).select(*visible).createOrReplaceTempView(name)
         return query_at(session, self.query, self.instant)
 
-    def check(self) -> None:
-        """View = query, as bags, both ways."""
+    def check(self, *, wait: bool = False) -> None:
+        """View = query, as bags, both ways: told at the next check, or at the end, unless one waits. Epochs go on meanwhile."""
+        self._told_of_last_check()
         names = [o.name for o in self.plan.output]
-        expected, view = self.expected().toDF(*names), self.view().toDF(*names)
+        self._checks.append(_Check(self.query, self.epoch, self.expected().toDF(*names), self.view().toDF(*names)))
+        if wait:
+            self._told_of_last_check()
+
+    def _told_of_last_check(self) -> None:
+        while self._checks:
+            self._checks.pop().raise_if_different()
+
+
+class _Check:
+    """A view and its query at one epoch, both being computed."""
+
+    def __init__(self, query: str, epoch: int, expected: DataFrame, view: DataFrame) -> None:
+        self._query, self._epoch = query, epoch
+        self._frames = expected, view
+        self._rows = [_POOL.submit(_told, frame) for frame in self._frames]
+
+    def raise_if_different(self) -> None:
+        """Wait for both."""
+        expected, view = (rows.result() for rows in self._rows)
         # The driver finds small bags alike sooner than a job does; what it finds different, it is not asked to judge.
-        if _told(expected) == _told(view):
+        if expected == view:
             return
-        missing, unexpected = bag_difference(expected, view)
+        missing, unexpected = bag_difference(*self._frames)
         if missing or unexpected:
             raise AssertionError(
-                f"epoch {self.epoch}: {missing} rows missing, {unexpected} unexpected\nquery: {self.query}\n"
-                f"expected {sorted(map(str, self.expected().collect()))}\nview     {sorted(map(str, self.view().collect()))}"
+                f"epoch {self._epoch}: {missing} rows missing, {unexpected} unexpected\nquery: {self._query}\n"
+                f"expected {expected}\nview     {view}"
             )

@@ -81,7 +81,7 @@ def run_view(spark: SparkSession, query: str, of: Round, counts: Counts) -> None
                 counts.failures.append(f"epoch {lab.epoch}: {type(error).__name__}: {str(error)[:600]}\n{query}\n{history}")
                 return
             try:
-                lab.check()
+                lab.check(wait=True)
             except PySparkException:
                 counts.refused_by_spark += 1
                 return

@@ -1,0 +1,57 @@
+"""Weighted rows that the driver holds: what cancels is dropped."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from state_lib import collected
+from state_lib.collected import consolidated
+
+
+def _rows(*rows: tuple[int | None, Decimal | None, int]) -> pa.Table:
+    k, d, weight = zip(*rows, strict=True)
+    return pa.table(
+        {"k": pa.array(k, pa.int32()), "_weight": pa.array(weight, pa.int64()), "d": pa.array(d, pa.decimal128(9, 2))}
+    )
+
+
+def _bag(rows: pa.Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
+
+
+def test_rows_that_cancel_are_dropped_and_equal_ones_summed() -> None:
+    one, two = Decimal("1.00"), Decimal("2.00")
+    rows = _rows((1, one, 1), (1, one, -1), (1, two, 1), (1, two, 1), (None, None, 1), (None, None, -1), (2, None, -1))
+    found = consolidated(rows)
+    assert found.schema == rows.schema
+    assert _bag(found) == [(1, 2, two), (2, -1, None)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        _rows((1, None, 1), (1, None, 1)),
+        _rows((1, None, 1)).slice(0, 0),
+        pa.table({"k": [1, 1]}),
+        pa.table({"_weight": [1, -1]}),
+        pa.table({"k": [[1], [1]], "_weight": [1, -1]}),
+        pa.table({"k": [1.0, 1.0], "_weight": pa.array([None, None], pa.int64())}),
+    ],
+    ids=["one sign", "none", "no weight", "no columns", "lists", "weights unknown"],
+)
+def test_rows_left_as_they_are(rows: pa.Table) -> None:
+    assert consolidated(rows) is rows
+
+
+def test_many_rows_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collected, "_MOST_SUMMED", 1)
+    rows = _rows((1, None, 1), (1, None, -1))
+    assert consolidated(rows) is rows
+
+
+@pytest.mark.parametrize("values", [["a", "a"], [b"a", b"a"], [float("nan")] * 2, [True, True], [None, None]], ids=str)
+def test_types(values: list[object]) -> None:
+    assert consolidated(pa.table({"k": values, "_weight": [1, -1]})).num_rows == 0
