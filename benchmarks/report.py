@@ -282,8 +282,8 @@ _PEERS_INTRO = """
 The same {size} appended an epoch. DuckDB runs the query in full over the same Parquet files. PostgreSQL keeps a view without
 its ORDER BY and LIMIT by pg_ivm; it runs as PGlite, compiled to WebAssembly, on one core, its tables in memory, and its seconds
 include copying the rows into them. Pathway holds everything in the memory of a process that stays up, money as floating-point
-numbers, and is written by hand for four queries, q3 without its LIMIT; its figure is the difference of two runs, uncertain by some
-tenths. *no*: it refuses the query, or nobody wrote it.
+numbers, and is written by hand for four queries, q3 without its LIMIT; its figure is the difference of two runs, uncertain by
+some tenths. *no*: it refuses the query, or nobody wrote it.
 """
 
 
