@@ -33,23 +33,30 @@ def collected(df: DataFrame) -> pa.Table | None:
         raise
 
 
-def consolidated(rows: pa.Table) -> pa.Table:
-    """Weighted rows with equal ones summed and zeros dropped, where there may be any that cancel; else the rows as they are.
+def consolidated(rows: pa.Table, *, whatever_it_costs: bool = False) -> pa.Table:
+    """Weighted rows with equal ones summed and zeros dropped.
 
-    So it is with an update of columns that nobody reads, and with rows that are taken back and given again. Left as they
-    are: columns of no scalar type, and so many rows that summing them costs more than the rows that cancel.
+    So ends an update of columns that nobody reads, and a row that is taken back and given again. Left as they are: rows
+    with a column of no scalar type; and, unless it has to be, so many rows that summing them costs more than what cancels,
+    and rows of one sign, of which none does.
     """
-    if WEIGHT not in rows.column_names or rows.num_rows > _MOST_SUMMED:
+    if WEIGHT not in rows.column_names or (rows.num_rows > _MOST_SUMMED and not whatever_it_costs):
+        return rows
+    names = [name for name in rows.column_names if name != WEIGHT]
+    if not names or any(pa.types.is_nested(rows.schema.field(name).type) for name in names):
         return rows
     weights = pc.min_max(rows[WEIGHT]).as_py()
-    names = [name for name in rows.column_names if name != WEIGHT]
-    if not names or weights["min"] is None or not weights["min"] < 0 < weights["max"]:
-        return rows
-    if any(pa.types.is_nested(rows.schema.field(name).type) for name in names):
+    if weights["min"] is None or not (whatever_it_costs or weights["min"] < 0 < weights["max"]):
         return rows
     summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
     summed = summed.rename_columns([*names, WEIGHT]).select(rows.column_names)
     return summed.filter(pc.field(WEIGHT) != 0).cast(rows.schema)
+
+
+def sums_as_spark(schema: T.StructType) -> bool:
+    """Whether :func:`consolidated` finds just those rows equal that Spark does: to Arrow 0.0 and -0.0 are two values."""
+    apart = (T.FloatType, T.DoubleType, T.StructType, T.ArrayType, T.MapType)
+    return len(schema.fields) > 1 and not any(isinstance(f.dataType, apart) for f in schema.fields)
 
 
 def nullable_within(df: DataFrame) -> DataFrame:

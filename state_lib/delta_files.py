@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,21 +33,60 @@ class DataFile:
     upper: Mapping[str, Any]
 
 
+class _Bounds:
+    """The statistics of one kind of all files: a column's become Python values when the first file is asked for it.
+
+    An epoch asks for one or two of a table's columns, and a table of many columns may have thousands of files.
+    """
+
+    def __init__(self, actions: pa.Table, kind: str) -> None:
+        prefix = f"{kind}."
+        self._columns = {n.removeprefix(prefix): actions.column(n) for n in actions.column_names if n.startswith(prefix)}
+        self._values: dict[str, list[Any]] = {}
+
+    def names(self) -> Iterable[str]:
+        return self._columns
+
+    def of(self, column: str) -> list[Any]:
+        values = self._values.get(column)
+        if values is None:
+            values = self._values[column] = self._columns[column].to_pylist()
+        return values
+
+
+class _FileBounds(Mapping[str, Any]):
+    """Those of one file, without the columns of which it has none."""
+
+    __slots__ = ("_bounds", "_place")
+
+    def __init__(self, bounds: _Bounds, place: int) -> None:
+        self._bounds, self._place = bounds, place
+
+    def __getitem__(self, column: str) -> Any:
+        value = self._bounds.of(column)[self._place]
+        if value is None:
+            raise KeyError(column)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._bounds.names() if self._bounds.of(name)[self._place] is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def data_files(table: DeltaTable) -> tuple[DataFile, ...]:
     """All files of an opened version of a table, in the order of their paths."""
     actions = pa.table(table.get_add_actions(flatten=True))
-    columns = {name: actions.column(name).to_pylist() for name in actions.column_names}
-    partitions = [name for name in columns if name.startswith(_PARTITION)]
-    bounds = {kind: [name for name in columns if name.startswith(f"{kind}.")] for kind in ("min", "max")}
+    lower, upper = (_Bounds(actions, kind) for kind in ("min", "max"))
+    names = [name for name in actions.column_names if name.startswith(_PARTITION)]
+    partitions = [actions.column(name).to_pylist() for name in names]
+    names = [name.removeprefix(_PARTITION) for name in names]
     found = []
-    for row in range(actions.num_rows):
-        path, size, records = (columns[name][row] for name in _FACTS)
-        lower, upper = (
-            {name[len(kind) + 1 :]: columns[name][row] for name in names if columns[name][row] is not None}
-            for kind, names in bounds.items()
-        )
-        partition = {name[len(_PARTITION) :]: columns[name][row] for name in partitions}
-        found.append(DataFile(path, size, -1 if records is None else int(records), partition, lower, upper))
+    for place, (path, size, rows) in enumerate(zip(*(actions.column(name).to_pylist() for name in _FACTS), strict=True)):
+        partition = {name: values[place] for name, values in zip(names, partitions, strict=True)}
+        bounds = _FileBounds(lower, place), _FileBounds(upper, place)
+        found.append(DataFile(path, size, -1 if rows is None else int(rows), partition, *bounds))
     return tuple(sorted(found, key=lambda f: f.path))
 
 

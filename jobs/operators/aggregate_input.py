@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.materialized_input import old_and_new
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Aggregate
@@ -25,7 +25,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     """Write the changed input rows; add the old and new value of every such call per group to the frames."""
     if tables.input is None:
         return
-    changed = ctx.share(delta if is_consolidated(node.child) else consolidate(delta, node.child.column_names))
+    changed = ctx.share(delta, summed=not is_consolidated(node.child))
     tables.input.write(changed)
     versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}

@@ -20,7 +20,7 @@ from jobs.operators.side_by_side import SideBySide
 from jobs.planner.in_place import is_only_read
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.collected import collected, consolidated, nullable_within
+from state_lib.collected import collected, consolidated, nullable_within, sums_as_spark
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
@@ -74,12 +74,12 @@ class EpochContext:
     steps: SideBySide = field(default_factory=SideBySide)
     riders: Riders = field(default_factory=Riders)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
-    _shared: dict[int, tuple[DataFrame, DataFrame]] = field(default_factory=dict)
+    _shared: dict[tuple[int, bool], tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
     _derived: dict[int, tuple[DataFrame, pa.Table]] = field(default_factory=dict)
     _large: set[int] = field(default_factory=set)
 
-    def share(self, df: DataFrame, sought_by: Sequence[str] = ()) -> DataFrame:
+    def share(self, df: DataFrame, sought_by: Sequence[str] = (), *, summed: bool = False) -> DataFrame:
         """The same rows, computed once however many consumers they have.
 
         A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use. With
@@ -90,31 +90,47 @@ class EpochContext:
         ----------
         sought_by : the columns by which others are looked up. A frame that was :meth:`derived` is returned as it is if the
             values of these are known.
+        summed : whether a consumer needs equal rows summed and zeros dropped. Rows that the driver holds it sums itself,
+            which saves Spark a shuffle.
         """
-        known = self._shared.get(id(df))
-        if known is not None:
-            return known[1]
+        _, df = self._shared.get((id(df), False), (df, df))
+        if (id(df), summed) in self._shared:
+            return self._shared[id(df), summed][1]
         derived = self._derived.get(id(df))
-        if derived is not None and set(sought_by) <= set(derived[1].column_names):
+        if derived is not None and not summed and set(sought_by) <= set(derived[1].column_names):
             return df
-        if self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields):
+        shared = self._held(df, summed) if self._is_held(df) else self._checkpointed(df, summed)
+        for frame in (df, shared):
+            for is_summed in {False, summed}:
+                self._shared.setdefault((id(frame), is_summed), (frame, shared))
+        return shared
+
+    def _is_held(self, df: DataFrame) -> bool:
+        return self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields)
+
+    def _held(self, df: DataFrame, summed: bool) -> DataFrame:
+        """Rows on the driver, if it may hold them."""
+        if summed and not sums_as_spark(df.schema):
+            df, summed = _summed(df), False
+        rows, whole = self._rows.get(id(df)), df
+        if rows is None:
             whole = nullable_within(df)
             rows = collected(whole)
-            if rows is None:
-                # The tasks of a shuffle were reckoned from what changed, which has met far more.
-                if self.most_partitions is not None:
-                    self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)
-                shared = df.localCheckpoint(eager=False)
-                self._large.add(id(shared))
-            else:
-                rows = consolidated(rows)
-                shared = self.spark.createDataFrame(rows, whole.schema)
-                self._rows[id(shared)] = rows
-        else:
-            shared = df.localCheckpoint(eager=False)
-        self._shared[id(df)] = (df, shared)
-        self._shared[id(shared)] = (shared, shared)
+        if rows is None:
+            # The tasks of a shuffle were reckoned from what changed, which has met far more.
+            if self.most_partitions is not None:
+                self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)
+            shared = self._checkpointed(df, summed)
+            self._large.add(id(shared))
+            return shared
+        rows = consolidated(rows, whatever_it_costs=summed)
+        shared = self.spark.createDataFrame(rows, whole.schema)
+        self._rows[id(shared)] = rows
         return shared
+
+    @staticmethod
+    def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:
+        return (_summed(df) if summed else df).localCheckpoint(eager=False)
 
     def is_read_again(self, node: PlanNode) -> bool:
         """Whether each reader of a node's rows reads them anew: all rows of sources are more than should be held."""
@@ -191,6 +207,10 @@ def consolidate(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
     summed = df.groupBy(*columns_of(columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
     return summed.where(F.col(WEIGHT) != 0)
+
+
+def _summed(df: DataFrame) -> DataFrame:
+    return consolidate(df, [name for name in df.columns if name != WEIGHT])
 
 
 def repeat_by_weight(df: DataFrame, weight: str) -> DataFrame:

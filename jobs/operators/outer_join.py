@@ -26,7 +26,7 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.in_place import match
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from jobs.planner.consolidated import is_consolidated
@@ -93,7 +93,7 @@ def _receive(ctx: EpochContext, side: _Side) -> None:
         # In a backfill rows with a key are different ones, and rows that are not kept are summed where they are met.
         is_kept = side.counted or side.side.table is not None
         is_summed = is_consolidated(node) or (ctx.is_backfill and (node.stream_key is not None or not is_kept))
-        shared = side.side.shared(ctx, side.delta if is_summed else consolidate(side.delta, side.columns))
+        shared = side.side.shared(ctx, side.delta, summed=not is_summed)
         side.delta = None if ctx.is_empty(shared) else shared
 
 

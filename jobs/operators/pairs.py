@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext, columns_of, consolidate
 from jobs.operators.in_place import Wanted, rows_now
 from jobs.planner.nodes import Join, PlanNode
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -45,9 +45,11 @@ class Side:
         """The side's columns by whose values the other side's rows are found."""
         return [w.ours for w in self.wanted if not w.null_safe][:1]
 
-    def shared(self, ctx: EpochContext, change_set: DataFrame) -> DataFrame:
-        """The side's change set for several readers."""
-        return change_set if ctx.is_read_again(self.node) else ctx.share(change_set, self.sought_by)
+    def shared(self, ctx: EpochContext, change_set: DataFrame, *, summed: bool = False) -> DataFrame:
+        """The side's change set for several readers, with equal rows summed if that is asked for."""
+        if ctx.is_read_again(self.node):
+            return consolidate(change_set, self.node.column_names) if summed else change_set
+        return ctx.share(change_set, self.sought_by, summed=summed)
 
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.

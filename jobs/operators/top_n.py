@@ -64,7 +64,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
     """The first rows as of the last epoch; ``None`` where there was none."""
-    return None if ctx.is_backfill else ctx.share(consolidate(_stored(first, node), node.column_names))
+    return None if ctx.is_backfill else ctx.share(_stored(first, node), summed=True)
 
 
 def _stored(table: StateTable, node: TopN) -> DataFrame:
