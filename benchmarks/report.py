@@ -37,10 +37,11 @@ Written by `python -m benchmarks report` from the results of `python -m benchmar
 (`--help` tells what each measures). Do not edit.
 
 Each TPC-H query is a view over Delta tables with their change data feed on. In one warm process, the view is kept up to
-date over a stream of changes; after each epoch the same query is run in full on the same Spark and tables, with adaptive
-execution and code generation on, and written as a Delta table. **Ratio** is full seconds by incremental seconds: above 1,
-the view is kept up faster than it is recomputed. Every view is compared with its query at the end. Changes are written to
-the sources by delta-rs outside of what is measured. Seconds depend on the machine; ratios, jobs and commits less so.
+date over a stream of changes; after each epoch, or some of them, the same query is run in full on the same Spark and tables,
+with adaptive execution and code generation on, and written as a Delta table. **Ratio** is full seconds by incremental
+seconds: above 1, the view is kept up faster than it is recomputed. Every view is compared with its query at the end. Changes
+are written to the sources by delta-rs outside of what is measured. Seconds depend on the machine; ratios, jobs and commits
+less so.
 """
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -26,11 +27,15 @@ def run(run_: Run, sfs: Sequence[float], queries: Sequence[str], size: str, peer
             # A peer loads its tables once for all queries, so each record asks it for the next.
             found = PEERS[peer].measure(series, sf, todo)
             for query in todo:
-                run_.record({**named, "query": query}, lambda of=found: _summary(run_, *next(of)), line)  # type: ignore[misc]
+                run_.record({**named, "query": query}, partial(_next, run_, found), line)
         run_.drop_series(series)
 
 
-def _summary(run_: Run, query: str, found: dict[str, Any]) -> dict[str, Any]:
+def _next(run_: Run, measured: Iterator[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    try:
+        _, found = next(measured)
+    except StopIteration:
+        raise RuntimeError("an earlier query has failed, and the peer with it") from None
     if "refused" in found:
         return {"status": "refused", "reason": found["refused"]}
     walls = found["walls"][run_.warm_up :]

@@ -60,9 +60,7 @@ def measure(run_: Run, sf: float, query: str, series: Series) -> dict[str, Any]:
     for number in range(series.epochs):
         rows = replay.advance()
         reports, sample, written = bench.epoch()
-        # In full after the first epoch of all and the first that counts, and every so many from there.
-        due = (number - run_.warm_up) % run_.full_every == 0 if number >= run_.warm_up else number % run_.full_every == 0
-        full = opponent.run() if due else None
+        full = opponent.run() if (number - run_.warm_up) % run_.full_every == 0 else None
         if number >= run_.warm_up or series.epochs <= run_.warm_up:
             epochs.append(_epoch(rows, reports[0], sample, written, full))
     bench.verify()

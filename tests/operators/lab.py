@@ -86,12 +86,12 @@ class Lab:
         self._store.create()
         self._version = 0
         self.bags = {name: {} for name in self.relations}
-        self._checks: list[_Check] = []
+        self._last_check: _Check | None = None
 
     def close(self) -> None:
-        """What the last check has found, and the end."""
+        """Raise what the last check has found, and clean up."""
         try:
-            self._told_of_last_check()
+            self._end_last_check()
         finally:
             self._folder.cleanup()
 
@@ -100,7 +100,7 @@ class Lab:
 
     def __exit__(self, _type: object, problem: BaseException | None, _traceback: object) -> None:
         if problem is not None:
-            self._checks.clear()
+            self._last_check = None
         self.close()
 
     def step(self, changes: Mapping[str, list[tuple[Row, int]]], instant: datetime | None = None) -> None:
@@ -199,15 +199,16 @@ class Lab:
 
     def check(self, *, wait: bool = False) -> None:
         """View = query, as bags, both ways: told at the next check, or at the end, unless one waits. Epochs go on meanwhile."""
-        self._told_of_last_check()
+        self._end_last_check()
         names = [o.name for o in self.plan.output]
-        self._checks.append(_Check(self.query, self.epoch, self.expected().toDF(*names), self.view().toDF(*names)))
+        self._last_check = _Check(self.query, self.epoch, self.expected().toDF(*names), self.view().toDF(*names))
         if wait:
-            self._told_of_last_check()
+            self._end_last_check()
 
-    def _told_of_last_check(self) -> None:
-        while self._checks:
-            self._checks.pop().raise_if_different()
+    def _end_last_check(self) -> None:
+        last, self._last_check = self._last_check, None
+        if last is not None:
+            last.raise_if_different()
 
 
 class _Check:
