@@ -10,16 +10,13 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A suite is many small jobs, each run a few times: the first compiler alone gets through them a quarter sooner.
-_CONF = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from jobs.spark import SparkSettings, create_session
 
     session = create_session(
-        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", conf=_CONF)
+        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests")
     )
     yield session
     session.stop()

@@ -141,7 +141,7 @@ class EpochInputs:
         if name in self.catalog.views:
             return self._view_rows(name, within)
         source, until = self.source(name), self._pin(self.epoch, name)
-        found = self._files(name)
+        found = self.files(name)
         if not found.are_rows:
             return source.all_rows(self.spark, until, with_row_id=False)
         return found.read(self.spark, struct_of(until), within).withColumn(WEIGHT, F.lit(1).cast("bigint"))
@@ -149,27 +149,20 @@ class EpochInputs:
     def had_none(self, name: str, within: Within) -> bool:
         """Whether no row that a source had as of the last epoch is within some values, as far as the log tells."""
         since = self.since
-        if since is None or name in self.catalog.views or not self._files(name).are_rows:
+        if since is None or name in self.catalog.views:
             return False
-        before, until = self._pin(since, name), self._pin(self.epoch, name)
-        gained: set[str] = set()
-        if before.version != until.version:
-            found = self._range(name, before, until)
-            if not found.only_appends:
-                return False  # rows that were deleted or updated are in none of the files of today
-            gained = {path for path, _ in found.appended}
-        # A file that was rewritten as it was counts as an old one: what it holds of today's rows does no harm.
-        old = (file for file in self._files(name).files if file.path not in gained)
-        return not any(within.may_be_in(file.lower, file.upper, within.column) for file in old)
+        old = self.files(name).before(self._range(name, self._pin(since, name), self._pin(self.epoch, name)))
+        return old is not None and not any(within.may_be_in(file.lower, file.upper, within.column) for file in old)
 
     def row_count(self, name: str) -> int | None:
         """How many rows a source has as of this epoch; ``None`` where the log does not tell, and for views."""
         if name in self.catalog.views:
             return None
-        found = self._files(name)
+        found = self.files(name)
         return row_count(found.files) if found.are_rows else None
 
-    def _files(self, name: str) -> SnapshotFiles:
+    def files(self, name: str) -> SnapshotFiles:
+        """The files of a source as of this epoch, listed once in a run."""
         version = self._pin(self.epoch, name).version
         place = (name, version)
         if place not in self.reads.files:
@@ -187,7 +180,7 @@ class EpochInputs:
             if there
         )
         names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
-        return sum(self._files(name).total_bytes for name in names if name not in self.catalog.views)
+        return sum(self.files(name).total_bytes for name in names if name not in self.catalog.views)
 
     def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
         place = (name, since.version, until.version)

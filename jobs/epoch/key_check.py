@@ -15,7 +15,7 @@ from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, has_deletion_vectors, problem_in_changes
+from jobs.sources.key_files import KeyProblem, problem_in_changes
 from jobs.sources.snapshot_files import snapshot_files
 from jobs.sources.whole_keys import keys_in_order
 from state_lib.constants import WEIGHT
@@ -57,7 +57,7 @@ def check_primary_keys(
         if before is not None and changed is not None:
             if changed.rows_inserted == 0 and changed.rows_deleted > 0:
                 continue
-            problem = _problem_in_changes(session, source, before, until, changed)
+            problem = _problem_in_changes(session, inputs, source, before, until, changed)
         else:
             problem = _problem_in_all(session, source, until)
         if problem is not None:
@@ -77,13 +77,18 @@ def _readable_range(source: DeltaSource, before: Pin, until: Pin) -> ChangeRange
 
 
 def _problem_in_changes(
-    session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
+    session: SparkSession, inputs: EpochInputs, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
 ) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
     if changed.files is not None and changed.changed_bytes <= SMALL_CHANGE_BYTES:
-        held = source.table.at(before.version)
-        if not has_deletion_vectors(held):
-            return problem_in_changes(source.path, changed.files, source.key, held) if changed.files else None
+        if not changed.files:
+            return None
+        held = inputs.files(source.name).before(changed)
+        if held is None:
+            found = snapshot_files(source.table, before.version)
+            held = found.files if found.are_rows else None
+        if held is not None:
+            return problem_in_changes(source.path, changed.files, source.key, held)
     changes = source.changes(session, before, until, changed, with_row_id=False)
     if changes is None:
         return None

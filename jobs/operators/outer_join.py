@@ -40,13 +40,14 @@ _RIGHT_IS_NEW = "_right_is_new"
 
 @dataclass(slots=True)
 class _Side:
-    """One side during an epoch: its change set, its state, and the stored records that the other side touches."""
+    """One side during an epoch: its change set, its state, and the stored records that the other side touches, if any."""
 
     side: Side
     is_new: str
     counted: bool
     delta: DataFrame | None
     touched: DataFrame | None = None
+    touches_none: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -116,6 +117,7 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
         runs = side.side.state.storage.runs(names)
     summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
     side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
+    side.touches_none = ctx.is_empty(side.touched)
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -126,7 +128,7 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     """
     found = []
     for side, other in ((left, right), (right, left)):
-        if side.delta is None or ctx.is_backfill:
+        if side.delta is None or other.touches_none or ctx.is_backfill:
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
         stored = other.touched if other.touched is not None else other.side.met_by(ctx, side.delta)
@@ -141,7 +143,8 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
         return None
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
     all_pairs = reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found))
-    return all_pairs if ctx.is_backfill else ctx.share(all_pairs)
+    readers = [node.keeps_right_columns, left.counted, right.counted]
+    return all_pairs if ctx.is_backfill or sum(readers) < 2 else ctx.share(all_pairs)
 
 
 def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:
@@ -155,7 +158,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     stack = []
     if side.delta is not None:
         stack.append(side.delta.select(*columns, *_measures(delta=F.col(WEIGHT))))
-    if side.touched is not None:
+    if side.touched is not None and not side.touches_none:
         old = _measures(old=F.col(side.weight), count=F.col(NUM_ASSOCIATIONS))
         stack.append(side.touched.select(*columns, *old))
     if not stack:

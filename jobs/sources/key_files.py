@@ -14,10 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
-from state_lib.delta_files import data_files
+from state_lib.delta_files import DataFile
 from state_lib.filesystems import opened_parquet
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
@@ -38,13 +37,10 @@ class KeyProblem:
         return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
 
 
-def has_deletion_vectors(table: DeltaTable) -> bool:
-    """Whether some rows of an opened table's files are not its rows."""
-    return bool(pa.table(table.deletion_vectors()).num_rows)
-
-
-def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[str], before: DeltaTable) -> KeyProblem | None:
-    """The first key that is NULL or not unique once some files' changes are applied to an opened version of a table."""
+def problem_in_changes(
+    table: str, files: Sequence[ChangeFile], key: Sequence[str], before: Sequence[DataFile]
+) -> KeyProblem | None:
+    """The first key that is NULL or not unique once some files' changes are applied to the files of a table before them."""
     changes = pa.concat_tables([_weighted_keys(table, file, key) for file in files])
     null = null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
     if null is not None:
@@ -60,13 +56,13 @@ def problem_in_changes(table: str, files: Sequence[ChangeFile], key: Sequence[st
     return None if there is None else _problem(there, key, 2)
 
 
-def _search(table: str, new: pa.Table, key: Sequence[str], before: DeltaTable) -> pa.Table | None:
-    """The first of some keys that a version of a table has already."""
+def _search(table: str, new: pa.Table, key: Sequence[str], before: Sequence[DataFile]) -> pa.Table | None:
+    """The first of some keys that a table's files have already."""
     column = key[0]
     lowest, highest = pc.min_max(new[column]).as_py().values()
     found = [
         file
-        for file in data_files(before)
+        for file in before
         if column not in file.lower
         or column not in file.upper
         or not (file.upper[column] < lowest or file.lower[column] > highest)

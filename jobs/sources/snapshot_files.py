@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from jobs.sources.change_files import full_path, readable_as_files
+from jobs.sources.delta_source import ChangeRange
 from state_lib.delta_files import DataFile, data_files
 from state_lib.opened_table import OpenedTable
 from state_lib.within import Within
@@ -33,6 +35,16 @@ class SnapshotFiles:
     path: str
     files: tuple[DataFile, ...]
     are_rows: bool
+
+    def before(self, found: ChangeRange) -> tuple[DataFile, ...] | None:
+        """The files that held the rows before some changes: without opening the version before them, which reads the log anew.
+
+        ``None`` where the files of today do not tell: rows were deleted or updated, or new rows are in a rewritten file.
+        """
+        gained = {path for path, _ in found.appended}
+        before = tuple(file for file in self.files if file.path not in gained)
+        is_known = self.are_rows and found.only_appends and len(before) + len(gained) == len(self.files)
+        return before if is_known else None
 
     @property
     def total_bytes(self) -> int:
@@ -64,5 +76,11 @@ def snapshot_files(opened: OpenedTable, version: int) -> SnapshotFiles:
     metadata = table.metadata()
     properties = {name: value for name, value in metadata.configuration.items() if value is not None}
     plain = readable_as_files(properties, tuple(metadata.partition_columns))
-    with_deletions = bool(pa.table(table.deletion_vectors()).num_rows)
-    return SnapshotFiles(opened.path, data_files(table), plain and not with_deletions)
+    return SnapshotFiles(opened.path, data_files(table), plain and not _has_deletion_vectors(table))
+
+
+def _has_deletion_vectors(table: DeltaTable) -> bool:
+    """Whether some rows of an opened table's files are not its rows. Most tables cannot have any, and nothing is listed."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return False
+    return bool(pa.table(table.deletion_vectors()).num_rows)
