@@ -27,9 +27,8 @@ def main() -> int:
     if arguments.table:
         write_table(arguments.table, reports)
         return 0
-    conf = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
     spark = create_session(
-        SparkSettings(master="local[2]", driver_memory="4g", shuffle_partitions=2, app_name="relstate-suites", conf=conf)
+        SparkSettings(master="local[2]", driver_memory="4g", shuffle_partitions=2, app_name="relstate-suites")
     )
     failed = 0
     for name in arguments.suites or ["tpch", "tpcds"]:
