@@ -81,7 +81,9 @@ def _epoch(runner: EpochRunner, project: Project, *, compare: bool) -> None:
             full = runner.full_recompute_seconds([r.view for r in reports if not r.skipped])
     output.print(epoch_table(reports, full))
     if full:
-        output.print(f"{incremental:.1f} s incrementally, {sum(full.values()):.1f} s by full recompute and write")
+        output.print(
+            f"{incremental:.1f} s incrementally, {sum(full.values()):.1f} s by full recompute and write, one after the other"
+        )
 
 
 class _progress:  # noqa: N801 - reads as a function
