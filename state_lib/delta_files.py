@@ -80,11 +80,10 @@ def data_files(table: DeltaTable) -> tuple[DataFile, ...]:
     actions = pa.table(table.get_add_actions(flatten=True))
     lower, upper = (_Bounds(actions, kind) for kind in ("min", "max"))
     names = [name for name in actions.column_names if name.startswith(_PARTITION)]
-    partitions = [actions.column(name).to_pylist() for name in names]
-    names = [name.removeprefix(_PARTITION) for name in names]
+    partitions = {name.removeprefix(_PARTITION): actions.column(name).to_pylist() for name in names}
     found = []
     for place, (path, size, rows) in enumerate(zip(*(actions.column(name).to_pylist() for name in _FACTS), strict=True)):
-        partition = {name: values[place] for name, values in zip(names, partitions, strict=True)}
+        partition = {name: values[place] for name, values in partitions.items()}
         bounds = _FileBounds(lower, place), _FileBounds(upper, place)
         found.append(DataFile(path, size, -1 if rows is None else int(rows), partition, *bounds))
     return tuple(sorted(found, key=lambda f: f.path))

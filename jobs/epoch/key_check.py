@@ -68,14 +68,6 @@ def check_primary_keys(
         checked.add(place)
 
 
-def _readable_range(source: DeltaSource, before: Pin, until: Pin) -> ChangeRange | None:
-    """What changed since other views checked a source; ``None`` where that cannot be told any more."""
-    try:
-        return source.check_range(before, until, append_only=False)
-    except SourceError:
-        return None
-
-
 def _problem_in_changes(
     session: SparkSession, inputs: EpochInputs, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
 ) -> KeyProblem | None:

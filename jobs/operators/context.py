@@ -93,6 +93,7 @@ class EpochContext:
         summed : whether a consumer needs equal rows summed and zeros dropped. Rows that the driver holds it sums itself,
             which saves Spark a shuffle.
         """
+        # What is shared already is what is summed, if that is asked for later.
         _, df = self._shared.get((id(df), False), (df, df))
         if (id(df), summed) in self._shared:
             return self._shared[id(df), summed][1]

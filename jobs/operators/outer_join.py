@@ -47,7 +47,6 @@ class _Side:
     counted: bool
     delta: DataFrame | None
     touched: DataFrame | None = None
-    touches_none: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -117,7 +116,6 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
         runs = side.side.state.storage.runs(names)
     summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
     side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
-    side.touches_none = ctx.is_empty(side.touched)
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -128,7 +126,7 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     """
     found = []
     for side, other in ((left, right), (right, left)):
-        if side.delta is None or other.touches_none or ctx.is_backfill:
+        if side.delta is None or ctx.is_backfill or (other.touched is not None and ctx.is_empty(other.touched)):
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
         stored = other.touched if other.touched is not None else other.side.met_by(ctx, side.delta)
@@ -158,7 +156,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     stack = []
     if side.delta is not None:
         stack.append(side.delta.select(*columns, *_measures(delta=F.col(WEIGHT))))
-    if side.touched is not None and not side.touches_none:
+    if side.touched is not None and not ctx.is_empty(side.touched):
         old = _measures(old=F.col(side.weight), count=F.col(NUM_ASSOCIATIONS))
         stack.append(side.touched.select(*columns, *old))
     if not stack:
