@@ -31,6 +31,9 @@ from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import check_vnode_count, table_vnode
 from state_lib.within import Within
 
+#: Up to so many rows are brought to the driver and written by it, whatever they were computed from.
+FEW_ROWS: Final = 20_000
+
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10
 
@@ -127,6 +130,7 @@ class StateStore:
         user_metadata: str,
         partitions: int = 1,
         spread: bool = False,
+        computed: DataFrame | None = None,
     ) -> int:
         """Commit the operations of an epoch: one write, one Delta commit, all tables or none.
 
@@ -151,7 +155,8 @@ class StateStore:
         StateError
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
-        union = self._union(mem_tables).withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
+        rows = self._union(mem_tables) if computed is None else computed
+        union = rows.withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
         # In key order: sorted files, one of each task for each (table, vnode) that it has rows of.
         divided_by = [TABLE_ID, VNODE, KEY] if spread else [TABLE_ID, VNODE]
         arranged = union.repartition(partitions, *divided_by).sortWithinPartitions(TABLE_ID, VNODE, KEY)
@@ -166,10 +171,19 @@ class StateStore:
         For small changes, where :attr:`is_plain`. ``None`` where they came to more than the driver may hold.
         """
         rows = collected(self._union(mem_tables))
-        if rows is None:
-            return None
-        rows = rows.append_column(EPOCH_COLUMN, pa.array([epoch] * rows.num_rows, pa.int64()))
-        return rows.sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
+        return None if rows is None else _in_file_order(epoch, rows)
+
+    def compute_few(self, epoch: int, mem_tables: Sequence[MemTable]) -> tuple[pa.Table | None, DataFrame]:
+        """As :meth:`compute`, where nobody knows how many rows there are: ``None`` above :data:`FEW_ROWS`.
+
+        Returns
+        -------
+        The rows if they are few, and a frame of them all without the epoch, which Spark holds: to count them does not compute
+        them twice, nor is more than a few brought to the driver.
+        """
+        held = self._union(mem_tables).localCheckpoint()
+        rows = held.limit(FEW_ROWS + 1).toArrow()
+        return None if rows.num_rows > FEW_ROWS else _in_file_order(epoch, rows), held
 
     def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
         """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`."""
@@ -236,6 +250,11 @@ class StateStore:
         if table_id not in self._by_id:
             raise StateError(f"{self.path} has no table_id {table_id}; it has {sorted(self._by_id)}")
         return self._by_id[table_id]
+
+
+def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:
+    rows = rows.append_column(EPOCH_COLUMN, pa.array([epoch] * rows.num_rows, pa.int64()))
+    return rows.sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
 
 
 @lru_cache(maxsize=4096)

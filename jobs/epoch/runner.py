@@ -44,13 +44,10 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError, EpochError
 from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
+from state_lib.state_store import FEW_ROWS, StateStore
 
 #: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
 SMALL_BYTES = 4 * 1024 * 1024
-
-#: Up to so many rows of a view's change set are published by the driver, however much they were computed from.
-_PUBLISHED_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +364,7 @@ class EpochRunner:
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
         # Much may have changed, and come to little.
-        small = small or mv_rows(view, commit) <= _PUBLISHED_ROWS
+        small = small or mv_rows(view, commit) <= FEW_ROWS
         store = StateStore(session, files, view.tables)
         path = self._warehouse.view_path(view.name)
         return publish(session, path, store, view, epoch.epoch, commit, small=small)

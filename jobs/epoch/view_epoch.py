@@ -147,7 +147,13 @@ def compute_and_commit(
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if changes is None and not mem_tables and not inputs.is_backfill:
             return None
-        stored = store.compute(epoch, mem_tables) if inputs.is_small and store.is_plain else None
+        stored: pa.Table | None = None
+        computed: DataFrame | None = None
+        if store.is_plain and inputs.is_small:
+            stored = store.compute(epoch, mem_tables)
+        elif store.is_plain and inputs.is_backfill:
+            # Much is read, and may come to little: a Delta write by Spark takes seconds, be it of one row.
+            stored, computed = store.compute_few(epoch, mem_tables)
         if stored is not None and not stored.num_rows and not inputs.is_backfill:
             return None
         failpoints.reached("before_state_commit")
@@ -164,6 +170,7 @@ def compute_and_commit(
                 user_metadata=metadata,
                 partitions=tasks,
                 spread=not inputs.is_small,
+                computed=computed,
             )
     except PySparkException as error:
         raise _explained(view, epoch, error) from error

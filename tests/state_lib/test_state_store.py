@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stores import created, table
 
-from state_lib import within
+from state_lib import state_store, within
 from state_lib.commits import latest_commits
 from state_lib.constants import TABLE_ID
 from state_lib.delta_layout import TABLES_PROPERTY
@@ -140,6 +140,29 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
         store.append_computed(3, rows, **{**ids, "user_metadata": "other"})
     assert store.storage_table(3, version=3).get_row(1000, "new")["weight"] == 1
     assert spark.read.format("delta").load(store.path).where("epoch = 3").count() == 1
+
+
+def test_rows_of_a_number_that_nobody_knows_are_computed_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = created(spark, tmp_path, TOTALS)
+    monkeypatch.setattr(state_store, "FEW_ROWS", 3)
+    drawn = spark.range(4).selectExpr("'n' || id AS name", "cast(rand() * 1e9 AS bigint) AS total", "1L AS _weight")
+    mem_tables = []
+    for rows in (drawn.where("name < 'n3'"), drawn):
+        state_table = store.state_table(9, epoch=1)
+        state_table.write(rows)
+        mem_tables.append(state_table.mem_table)
+    few, _ = store.compute_few(1, mem_tables[:1])
+    assert few is not None
+    assert few["table_id"].to_pylist() == [9, 9, 9]
+    assert few["epoch"].to_pylist() == [1, 1, 1]
+    few, held = store.compute_few(1, mem_tables[1:])
+    assert few is None
+    ids = {"txn_app_id": "view", "txn_version": 1, "user_metadata": "epoch 1"}
+    version = store.append(1, mem_tables[1:], partitions=2, computed=held, **ids)
+    key_and_total = held.select("key", "bigint_1")
+    assert sorted(store.stored([9], version).select("key", "bigint_1").collect()) == sorted(key_and_total.collect())
 
 
 @pytest.mark.parametrize("restricted_rows", [0, 1_000_000])
