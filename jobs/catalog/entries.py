@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from jobs.catalog.costs import Costs
 from jobs.planner.nodes import Materialize
 from jobs.planner.serialize import plan_from_dict, plan_to_dict
 from jobs.sources.delta_source import Pin
@@ -41,6 +42,7 @@ class ViewEntry:
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
     ``generation`` counts full refreshes: each has state and a published table of its own. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
+    ``costs`` is what its epochs have cost, where that may decide how the next one is computed.
     """
 
     name: str
@@ -57,6 +59,7 @@ class ViewEntry:
     epochs: tuple[int, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
+    costs: Costs = field(default_factory=Costs)
 
     @property
     def last_epoch(self) -> int | None:
@@ -80,7 +83,8 @@ class ViewVersions:
 class EpochEntry:
     """An epoch: the pinned sources, the views that take part, and, once complete, their versions.
 
-    ``instant`` is what ``now()`` means in all of them; ``None`` for an epoch of before there were such.
+    ``instant`` is what ``now()`` means in all of them; ``None`` for an epoch of before there were such. ``anew`` are views that
+    ``auto`` has computed anew, with the reason.
     """
 
     epoch: int
@@ -90,6 +94,7 @@ class EpochEntry:
     complete: bool = False
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
     instant: datetime | None = None
+    anew: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,7 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "epochs": list(view.epochs),
         "merged_rows": dict(view.merged_rows),
         **({"functions": list(view.functions)} if view.functions else {}),
+        **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
     }
 
 
@@ -227,6 +233,7 @@ def _view(payload: dict[str, Any]) -> ViewEntry:
             "reads": tuple(payload["reads"]),
             "epochs": tuple(payload["epochs"]),
             "functions": tuple(payload.get("functions", ())),
+            "costs": Costs.from_dict(payload.get("costs", {})),
         }
     )
 
@@ -240,6 +247,7 @@ def _epoch_payload(epoch: EpochEntry) -> dict[str, Any]:
         "complete": epoch.complete,
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
         "instant": None if epoch.instant is None else epoch.instant.isoformat(),
+        **({"anew": dict(epoch.anew)} if epoch.anew else {}),
     }
 
 
@@ -253,4 +261,5 @@ def _epoch(payload: dict[str, Any]) -> EpochEntry:
         payload["complete"],
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
         None if instant is None else datetime.fromisoformat(instant),
+        payload.get("anew", {}),
     )

@@ -19,7 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from jobs import failpoints
+from jobs.catalog.costs import Costs
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.anew import choose_anew, costs_after
 from jobs.epoch.compaction import CompactReport, StateAfterEpoch, compact_view, readable_version, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
@@ -57,6 +59,7 @@ class _Done:
     report: ViewReport
     versions: ViewVersions
     state: StateAfterEpoch
+    costs: Costs
 
 
 class EpochRunner:
@@ -164,6 +167,7 @@ class EpochRunner:
                 stale.append(view)
         if stale:
             self._check_inputs(state, epoch)
+            state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state, view, epoch))
             begun = self._warehouse.catalog.write(state.with_epoch(epoch))
             failpoints.reached("after_begin")
             yield from self._finish(begun, epoch)
@@ -182,12 +186,17 @@ class EpochRunner:
             view = state.views[name]
             if view.functions:
                 check_functions(view, self._session(view, Workload.FULL), self._warehouse.functions)
-            inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, {}, reads=self._reads)
+            inputs = self._inputs(state, view, epoch)
             found = inputs.check()
             keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
             if keyed:
                 session = session or self._session(view, Workload.FULL)
                 check_primary_keys(session, state, inputs, keyed, found, self._checked_keys)
+
+    def _inputs(
+        self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions] | None = None
+    ) -> EpochInputs:
+        return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=self._reads)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
         view = state.views[name]
@@ -239,7 +248,7 @@ class EpochRunner:
             versions[name] = done.versions
             view = state.views[name]
             merged = {**view.merged_rows, **{str(table): rows for table, rows in done.state.merged_rows.items()}}
-            entries[name] = replace(view.reached(epoch.epoch), tables=done.state.tables, merged_rows=merged)
+            entries[name] = replace(view.reached(epoch.epoch), tables=done.state.tables, merged_rows=merged, costs=done.costs)
             yield done.report
         self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
@@ -292,7 +301,7 @@ class EpochRunner:
     ) -> _Done:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
-        inputs = EpochInputs(self._spark, self._warehouse, state, view, epoch, versions, reads=self._reads)
+        inputs = self._inputs(state, view, epoch, versions)
         inputs.check()
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
         in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
@@ -310,6 +319,7 @@ class EpochRunner:
         seconds["plan"] = time.perf_counter() - started
         started = time.perf_counter()
         commit = committed(files, view, epoch.epoch)
+        is_repaired = commit is not None
         if commit is None:
             previous = readable_version(files, view, before.state_version if before else None)
             commit = compute_and_commit(inputs, files, before, previous, most_partitions)
@@ -317,6 +327,8 @@ class EpochRunner:
         started = time.perf_counter()
         done = self._publish(session, view, epoch, files, commit, before, small=inputs.is_small)
         seconds["publish"] = time.perf_counter() - started
+        # What it took another run to compute, or not to, tells nothing.
+        costs = view.costs if is_repaired or commit is None else costs_after(view, inputs, seconds)
         started = time.perf_counter()
         after = StateAfterEpoch(view.tables, {})
         if commit is not None:
@@ -327,8 +339,8 @@ class EpochRunner:
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,
-            strategy=view.strategy,
-            reason=view.reason,
+            strategy="full" if view.name in epoch.anew else view.strategy,
+            reason=epoch.anew.get(view.name, view.reason),
             rows_in=dict(inputs.rows_in),
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
@@ -339,7 +351,7 @@ class EpochRunner:
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
         )
-        return _Done(report, ViewVersions(state_version, view_version), after)
+        return _Done(report, ViewVersions(state_version, view_version), after, costs)
 
     def _workload(self, view: ViewEntry, inputs: EpochInputs, files: StateFiles) -> Workload:
         if view.strategy == "full":

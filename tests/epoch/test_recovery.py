@@ -53,7 +53,7 @@ def undisturbed(spark: SparkSession, before_the_crash: Path, tmp_path_factory: p
     return {name: script.rows(query) for name, query in _VIEWS.items()}
 
 
-def _run_in_process(folder: Path, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_in_process(folder: Path, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), **({VARIABLE: failpoint} if failpoint else {})}
     return subprocess.run(
         [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)],
@@ -74,7 +74,7 @@ def test_the_next_run_repairs_a_killed_one(
 ) -> None:
     folder = tmp_path / "warehouse"
     shutil.copytree(before_the_crash, folder)
-    killed = _run_in_process(folder, failpoint)
+    killed = run_in_process(folder, failpoint)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
     script = Script(spark, folder)

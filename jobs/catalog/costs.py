@@ -1,0 +1,125 @@
+"""What the epochs of a view have cost, and what that says of the next one: incrementally, or all of it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+#: A change says what others cost that are at most so many times as large.
+_COMPARABLE: Final = 4
+#: All is computed anew where the change would take so many times as long: what both take varies by half.
+_MARGIN: Final = 1.5
+#: So many times a view is computed anew for what one epoch has cost; then a change is computed incrementally again, and
+#: tells what it costs by now.
+_MOST_USES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCost:
+    """One epoch: bytes of the files that held what was read of the sources, and seconds up to the published view.
+
+    ``used`` counts how often all was computed anew because of it.
+    """
+
+    read_bytes: int
+    seconds: float
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a view has cost.
+
+    Parameters
+    ----------
+    anew : the last epoch that computed all of it from whole sources.
+    changes : the last incremental epoch of each size of change, in powers of :data:`_COMPARABLE`.
+    """
+
+    anew: EpochCost | None = None
+    changes: Mapping[int, EpochCost] = field(default_factory=dict)
+
+    def after(self, cost: EpochCost, *, anew: bool) -> Costs:
+        """What is known once another epoch is done."""
+        if anew:
+            return replace(self, anew=cost)
+        return replace(self, changes={**self.changes, _size(cost.read_bytes): cost})
+
+    def of_change(self, changed_bytes: int) -> float | None:
+        """Seconds that a change is expected to take; ``None`` where none of its size, or of a greater, is known.
+
+        What an epoch costs at least is taken from the shortest, and what its change adds from one of about this size.
+        """
+        like = self._like(changed_bytes)
+        if like is None:
+            return None
+        known = self.changes[like]
+        least = min(cost.seconds for cost in self.changes.values())
+        return least + (known.seconds - least) * changed_bytes / known.read_bytes
+
+    def of_all(self, total_bytes: int) -> float | None:
+        """Seconds that computing all of it anew is expected to take."""
+        if self.anew is None:
+            return None
+        return self.anew.seconds * max(1.0, total_bytes / max(1, self.anew.read_bytes))
+
+    def cheaper_anew(self, changed_bytes: int, total_bytes: int) -> str | None:
+        """Why all should be computed anew for a change; ``None`` where the change should be computed."""
+        change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
+        if change is None or everything is None or change <= _MARGIN * everything:
+            return None
+        return (
+            f"computed anew because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "
+            f"and all {_shown(total_bytes)} {everything:.1f} s"
+        )
+
+    def used(self, changed_bytes: int) -> Costs:
+        """What is known once all is computed anew for a change: what told so has less to say the next time."""
+        like = self._like(changed_bytes)
+        if like is None:
+            return self
+        known = self.changes[like]
+        left = {size: cost for size, cost in self.changes.items() if size != like}
+        return replace(
+            self, changes=left if known.used + 1 >= _MOST_USES else {**left, like: replace(known, used=known.used + 1)}
+        )
+
+    def _like(self, changed_bytes: int) -> int | None:
+        if changed_bytes <= 0:
+            return None
+        comparable = [
+            s for s, cost in self.changes.items() if cost.read_bytes > 0 and changed_bytes <= _COMPARABLE * cost.read_bytes
+        ]
+        return min(comparable, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the catalog stores it."""
+        return {
+            "anew": None if self.anew is None else asdict(self.anew),
+            "changes": {str(size): asdict(cost) for size, cost in self.changes.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
+        """What :meth:`to_dict` wrote."""
+        anew = stored.get("anew")
+        changes = {int(size): EpochCost(**cost) for size, cost in stored.get("changes", {}).items()}
+        return cls(None if anew is None else EpochCost(**anew), changes)
+
+
+def _size(read_bytes: int) -> int:
+    """The power of :data:`_COMPARABLE` that a number of bytes is below."""
+    size = 0
+    while _COMPARABLE**size <= read_bytes:
+        size += 1
+    return size
+
+
+def _shown(read_bytes: int) -> str:
+    value = float(read_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,60 @@
+"""What ``auto`` computes anew: views of which past epochs say that all of it costs less than its change.
+
+A view that is computed anew is rebuilt in the epoch, state and all, as a full refresh would: the epochs after it are
+incremental again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from jobs.catalog.costs import Costs, EpochCost
+from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
+from jobs.epoch.inputs import EpochInputs
+from jobs.registry import restart
+
+
+def choose_anew(
+    state: CatalogState, epoch: EpochEntry, names: Sequence[str], inputs_of: Callable[[ViewEntry], EpochInputs]
+) -> tuple[CatalogState, EpochEntry]:
+    """Send views back to before their first epoch where that makes an epoch cheaper.
+
+    Parameters
+    ----------
+    epoch : the epoch that is about to begin.
+    names : views that may change in it.
+    inputs_of : a view's inputs in the epoch. Nothing is read but the log of its sources.
+    """
+    for name in names:
+        view = state.views[name]
+        if not view.costs.changes or not _may_be_anew(state, view):
+            continue
+        inputs = inputs_of(view)
+        inputs.check()
+        reason = view.costs.cheaper_anew(inputs.changed_bytes, inputs.total_bytes())
+        if reason is not None:
+            known = replace(view, costs=view.costs.used(inputs.changed_bytes))
+            state = restart(state.with_view(known), [name])
+            epoch = replace(epoch, anew={**epoch.anew, name: reason})
+    return state, epoch
+
+
+def costs_after(view: ViewEntry, inputs: EpochInputs, seconds: Mapping[str, float]) -> Costs:
+    """What is known of a view's costs once it was computed in an epoch.
+
+    Parameters
+    ----------
+    seconds : of the epoch, by stage.
+    """
+    if not all(name in inputs.catalog.sources for name in view.reads):
+        return view.costs
+    cost = EpochCost(inputs.changed_bytes, round(sum(seconds.values()), 3))
+    return view.costs.after(cost, anew=inputs.is_backfill)
+
+
+def _may_be_anew(state: CatalogState, view: ViewEntry) -> bool:
+    """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well."""
+    chosen = view.strategy == "incremental" and view.properties.get("refresh.policy", "auto") == "auto"
+    alone = not state.dependents(view.name) and all(name in state.sources for name in view.reads)
+    return chosen and alone and view.last_epoch is not None

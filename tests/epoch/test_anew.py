@@ -1,0 +1,112 @@
+"""``auto`` computes a view anew where past epochs say that its change would take longer."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.catalog.costs import Costs, EpochCost
+from jobs.epoch.reports import ViewReport
+from jobs.epoch.runner import EpochRunner
+from tests.epoch.scripts import Script
+from tests.epoch.test_recovery import run_in_process
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+INSERT INTO t SELECT id, id % 3, id FROM range(12);
+CREATE MATERIALIZED VIEW leaf AS SELECT g, count(*) AS n, min(v) AS lo FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW stays TBLPROPERTIES ('refresh.policy' = 'incremental') AS SELECT k, v FROM t WHERE g = 1;
+CREATE MATERIALIZED VIEW below AS SELECT g, sum(v) AS s FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW above AS SELECT max(s) AS most FROM below;
+"""
+_CHANGE = "UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4; DELETE FROM t WHERE k = 11"
+_VIEWS = ("leaf", "stays", "below", "above")
+_DEAR, _CHEAP = EpochCost(1_000_000, 90.0), EpochCost(100_000, 1.0)
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Views of which the catalog knows that a change of about any size takes long, and another change."""
+    folder = tmp_path_factory.mktemp("before") / "warehouse"
+    script = Script(spark, folder)
+    script.run(_SETUP)
+    state = script.warehouse.read()
+    for name in _VIEWS:
+        state = state.with_view(replace(state.views[name], costs=Costs(_CHEAP, dict.fromkeys(range(12), _DEAR))))
+    script.warehouse.catalog.write(state)
+    script.run(_CHANGE)
+    return folder
+
+
+def epoch(script: Script, spark: SparkSession) -> dict[str, ViewReport]:
+    reports = list(EpochRunner(spark, script.warehouse).run())
+    script.verify()
+    # The first of each view: a run that repairs an epoch goes on with one of its own.
+    return {report.view: report for report in reversed(reports)}
+
+
+def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, before: Path, tmp_path: Path) -> None:
+    script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
+    first = epoch(script, spark)
+    assert {name: report.strategy for name, report in first.items()} == {
+        "leaf": "full",
+        "stays": "incremental",  # by its refresh.policy
+        "below": "incremental",  # another view reads it
+        "above": "incremental",  # what it reads is no source
+    }
+    reason = str(first["leaf"].reason)
+    assert reason.startswith("computed anew because past epochs say that")
+    assert "of changes take 90.0 s" in reason
+    view = script.warehouse.read().views["leaf"]
+    assert (view.strategy, view.generation, len(view.epochs)) == ("incremental", 1, 1)
+    anew = view.costs.anew
+    assert anew is not None
+    assert anew != _CHEAP
+    # What it takes now is known better, and is less than it seemed.
+    script.warehouse.catalog.write(
+        script.warehouse.read().with_view(replace(view, costs=Costs(anew, {30: EpochCost(10**9, 0.01)})))
+    )
+    script.run("UPDATE t SET v = v + 1 WHERE k = 5")
+    second = epoch(script, spark)
+    assert second["leaf"].strategy == "incremental"
+    assert second["leaf"].rows_in == {"t": (1, 1)}
+    assert len(script.warehouse.read().views["leaf"].costs.changes) == 2, "and is learnt from"
+
+
+def test_a_killed_epoch_that_computes_a_view_anew_is_repaired(spark: SparkSession, before: Path, tmp_path: Path) -> None:
+    script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
+    killed = run_in_process(script.warehouse.root, "after_state_commit")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    reports = epoch(script, spark)
+    assert reports["leaf"].strategy == "full"
+    assert "computed anew" in str(reports["leaf"].reason)
+
+
+def test_what_a_change_is_expected_to_take() -> None:
+    costs = Costs().after(EpochCost(1_000_000, 10.0), anew=True)
+    assert costs.of_all(2_000_000) == 20.0
+    assert costs.of_change(1000) is None, "nothing is known of any change"
+    assert costs.cheaper_anew(1_000_000, 1_000_000) is None
+    costs = costs.after(EpochCost(1000, 2.0), anew=False).after(EpochCost(100_000, 42.0), anew=False)
+    assert costs.of_change(50_000) == pytest.approx(22.0)
+    assert costs.of_change(400_000) == pytest.approx(162.0)
+    assert costs.of_change(400_001) is None, "that is more than any change can tell of"
+    assert costs.cheaper_anew(30_000, 1_000_000) is None, "14 s are not half as much again as 10"
+    assert costs.cheaper_anew(50_000, 1_000_000) == (
+        "computed anew because past epochs say that 50 kB of changes take 22.0 s, and all 1 MB 10.0 s"
+    )
+    assert Costs.from_dict(costs.to_dict()) == costs
+
+
+def test_what_a_change_once_took_is_forgotten_after_a_while() -> None:
+    costs = Costs(EpochCost(1000, 1.0), {10: EpochCost(500, 90.0)})
+    times = 0
+    while costs.cheaper_anew(500, 1000) is not None:
+        costs, times = costs.used(500), times + 1
+    assert times == 8
+    assert costs.changes == {}
