@@ -8,8 +8,10 @@ from typing import Any, Final
 
 #: A change says what others cost that are at most so many times as large.
 _COMPARABLE: Final = 4
-#: All is computed anew where the change would take so many times as long: what both take varies by half.
+#: All is computed anew where the change would take so many times as long, and so many seconds longer: what both take varies
+#: by half, and the first work of a fresh process takes up to twenty seconds more than the same work takes later.
 _MARGIN: Final = 1.5
+_COLD_SECONDS: Final = 20.0
 #: So many times a view is computed anew for what one epoch has cost; then a change is computed incrementally again, and
 #: tells what it costs by now.
 _MOST_USES: Final = 8
@@ -67,7 +69,7 @@ class Costs:
     def cheaper_anew(self, changed_bytes: int, total_bytes: int) -> str | None:
         """Why all should be computed anew for a change; ``None`` where the change should be computed."""
         change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
-        if change is None or everything is None or change <= _MARGIN * everything:
+        if change is None or everything is None or change <= _MARGIN * everything + _COLD_SECONDS:
             return None
         return (
             f"computed anew because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "

@@ -92,13 +92,13 @@ def test_what_a_change_is_expected_to_take() -> None:
     assert costs.of_all(2_000_000) == 20.0
     assert costs.of_change(1000) is None, "nothing is known of any change"
     assert costs.cheaper_anew(1_000_000, 1_000_000) is None
-    costs = costs.after(EpochCost(1000, 2.0), anew=False).after(EpochCost(100_000, 42.0), anew=False)
-    assert costs.of_change(50_000) == pytest.approx(22.0)
-    assert costs.of_change(400_000) == pytest.approx(162.0)
+    costs = costs.after(EpochCost(1000, 2.0), anew=False).after(EpochCost(100_000, 82.0), anew=False)
+    assert costs.of_change(50_000) == pytest.approx(42.0)
+    assert costs.of_change(400_000) == pytest.approx(322.0)
     assert costs.of_change(400_001) is None, "that is more than any change can tell of"
-    assert costs.cheaper_anew(30_000, 1_000_000) is None, "14 s are not half as much again as 10"
+    assert costs.cheaper_anew(40_000, 1_000_000) is None, "34 s may be 10 s of work in a fresh process"
     assert costs.cheaper_anew(50_000, 1_000_000) == (
-        "computed anew because past epochs say that 50 kB of changes take 22.0 s, and all 1 MB 10.0 s"
+        "computed anew because past epochs say that 50 kB of changes take 42.0 s, and all 1 MB 10.0 s"
     )
     assert Costs.from_dict(costs.to_dict()) == costs
 
