@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +16,15 @@ from state_lib.delta_files import DataFile
 from state_lib.literals import literal
 from state_lib.row_encoding.spark_codec import quoted
 
-#: Up to this many values are pushed down one by one, more of them as their range.
+#: Up to this many values are pushed down one by one, wherever they are;
 _LISTED_VALUES: Final = 32
+#: up to this many whole numbers if the pages that they are on have few of the rows; more of them as their range.
+_MOST_LISTED: Final = 2_000
+_FEW_READ: Final = 0.25
+#: Rows of a page, as most writers of Parquet divide them.
+_PAGE_ROWS: Final = 20_000
+#: How whole numbers of each type end in SQL.
+_SUFFIXES: Final = {"bigint": "L", "int": "", "smallint": "S", "tinyint": "Y"}
 
 #: A range that holds more of the rows than this is not worth a filter.
 _MOST_READ: Final = 0.5
@@ -72,26 +79,57 @@ class Within:
         in_files = sum(file.rows for file in files)
         if in_files < RESTRICTED_ROWS:
             return rows
-        if len(self.values) > _LISTED_VALUES and self._rows_between(files, column) > _MOST_READ * in_files:
+        if self._is_listed(files, column, in_files):
+            return rows.where(self._one_of(column, ddl))
+        if self._rows_between(files, column) > _MOST_READ * in_files:
             return rows
-        return rows.where(self.condition(F.col(quoted(column)), ddl))
+        return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
+
+    def rows_read(self, files: Sequence[DataFile], column: str) -> float:
+        """About how many rows of files are read where only these values matter, of a column with statistics.
+
+        Files are taken to be sorted by the column as far as their statistics are.
+        """
+        found = [file for file in files if self.may_be_in(file.lower, file.upper, column)]
+        in_files = sum(file.rows for file in found)
+        if in_files < RESTRICTED_ROWS:
+            return in_files
+        if self._is_listed(found, column, in_files):
+            return self._rows_on_pages(found, column)
+        between = self._rows_between(found, column)
+        return in_files if between > _MOST_READ * in_files else between
+
+    def _is_listed(self, files: Sequence[DataFile], column: str, in_files: int) -> bool:
+        if len(self.values) <= _LISTED_VALUES:
+            return True
+        if not isinstance(self.values[0], int):
+            return False
+        return len(self.values) <= _MOST_LISTED and self._rows_on_pages(files, column) <= _FEW_READ * in_files
+
+    def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> int:
+        """How many rows the pages have that can hold one of the values, if each value is on one page of a file."""
+        return sum(
+            min(file.rows, _PAGE_ROWS * self._count_in(file.lower.get(column), file.upper.get(column))) for file in files
+        )
+
+    def _count_in(self, lower: Any, upper: Any) -> int:
+        """How many of the values lie between two bounds; all of them where the bounds do not tell."""
+        try:
+            return bisect_right(self.values, upper) - bisect_left(self.values, lower)
+        except TypeError:
+            return len(self.values)
 
     def _rows_between(self, files: Sequence[DataFile], column: str) -> float:
         """How many rows are known to lie between the least and the greatest value, those of each file spread evenly."""
         return sum(file.rows * _share(file.lower.get(column), file.upper.get(column), self.values) for file in files)
 
-    def condition(self, slot: Column, ddl: str) -> Column:
-        """The filter: one of the values, or between the least and the greatest where there are many."""
+    def _one_of(self, column: str, ddl: str) -> Column:
         if not self.values:
             return F.lit(False)
-        literals = [literal(value, ddl) for value in self._listed()]
-        known = [value for value in literals if value is not None]
-        if len(self.values) <= _LISTED_VALUES:
-            return slot.isin(*known)
-        return (slot >= known[0]) & (slot <= known[-1])
-
-    def _listed(self) -> Sequence[Any]:
-        return self.values if len(self.values) <= _LISTED_VALUES else (self.values[0], self.values[-1])
+        if ddl not in _SUFFIXES:
+            return F.col(quoted(column)).isin(_literals(self.values, ddl))
+        # As text: a thousand literals made one by one take a second.
+        return F.expr(f"{quoted(column)} IN ({', '.join(f'{value}{_SUFFIXES[ddl]}' for value in self.values)})")
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:
@@ -102,6 +140,10 @@ def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:
         return max(0.0, min(1.0, float(part / whole))) if whole else 1.0
     except TypeError:  # text, which has no distances, or no statistics
         return 0.0
+
+
+def _literals(values: Sequence[Any], ddl: str) -> list[Column]:
+    return [known for known in (literal(value, ddl) for value in values) if known is not None]
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:

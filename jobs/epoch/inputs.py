@@ -26,6 +26,8 @@ from state_lib.within import Within
 #: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
 #: written and committed by the driver.
 SMALL_CHANGE_BYTES = 64 * 1024 * 1024
+#: A sample has at least so many rows, if the source has.
+_SAMPLE_ROWS = 100_000
 #: Up to this many bytes of sources a backfill is computed step by step, as an epoch is.
 _COLLECTED_BACKFILL_BYTES = 4 * 1024 * 1024
 
@@ -144,7 +146,11 @@ class EpochInputs:
         found = self.files(name)
         if not found.are_rows:
             return source.all_rows(self.spark, until, with_row_id=False)
-        return found.read(self.spark, struct_of(until), within).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        return self._weighted(found.read(self.spark, struct_of(until), within))
+
+    @staticmethod
+    def _weighted(rows: DataFrame) -> DataFrame:
+        return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def had_none(self, name: str, within: Within) -> bool:
         """Whether no row that a source had as of the last epoch is within some values, as far as the log tells."""
@@ -160,6 +166,18 @@ class EpochInputs:
             return None
         found = self.files(name)
         return row_count(found.files) if found.are_rows else None
+
+    def rows_read(self, name: str, within: Within | None) -> float | None:
+        """About how many rows of a source are read to find those within some values; ``None`` where the log does not tell."""
+        count = self.row_count(name)
+        return count if count is None or within is None else within.rows_read(self.files(name).files, within.column)
+
+    def sample(self, name: str) -> tuple[DataFrame, int] | None:
+        """The rows of some file of a source, with weights, and how many they are; ``None`` where the log does not tell."""
+        if not self.row_count(name):
+            return None
+        some = self.files(name).sample(_SAMPLE_ROWS)
+        return self._weighted(some.read(self.spark, struct_of(self._pin(self.epoch, name)), None)), row_count(some.files) or 0
 
     def files(self, name: str) -> SnapshotFiles:
         """The files of a source as of this epoch, listed once in a run."""

@@ -77,6 +77,8 @@ def session_for(
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    # The keys that an epoch seeks are data to generated code and no part of it, or it would be compiled anew for them.
+    session.conf.set("spark.sql.optimizer.inSetSwitchThreshold", "0")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
     if workload is Workload.LARGE:

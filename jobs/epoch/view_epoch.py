@@ -134,6 +134,8 @@ def compute_and_commit(
         full_query=lambda node: _full_difference(inputs, node, before),
         had_none=inputs.had_none,
         row_count=inputs.row_count,
+        rows_read=inputs.rows_read,
+        sample=inputs.sample,
         lookup_hint=inputs.lookup_hint,
         collect_shared=inputs.collects,
         most_partitions=most_partitions,

@@ -1,18 +1,21 @@
 """Arrange: the rows of a filtered source, kept by their key where they are few out of many.
 
-A join looks for rows of such a side by its key: for some of the parts of one brand. In place that is to read the keys and the
-filtered columns of all parts, since random keys are on nearly every page. The few rows in state (an arrangement, as
-differential dataflow calls it) are read whole instead, and the join follows the one before it without a step of its own.
+A join looks for rows of such a side: for some of the parts of one brand, or the late lines of some orders. In place that is to
+read the keys and the filtered columns of all parts, since random keys are on nearly every page. The few rows in state (an
+arrangement, as differential dataflow calls it) are read whole instead, and the join follows the one before it without a step
+of its own.
 
-State: the rows, under their key; or none at all, where a backfill finds that they are many, or few out of not so many. Then
-they are looked up in place in every epoch.
+State: the rows, under their key; or none at all, as long as lookups find what they seek on few pages (the keys of new orders),
+or the filter leaves many rows. An epoch whose lookup would read many has them all read once more, and keeps them if a sample
+says that they are few. Epochs after it maintain them.
 
 Cost: |Δ| of the filtered rows, which are written once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -21,33 +24,27 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Arrange, Scan, walk
 from state_lib.collected import collected, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.row_encoding import parse_type
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
 from state_lib.within import RESTRICTED_ROWS
 
-#: Rows are kept where a source has so many that a lookup does not read them whole,
+#: Rows are kept where a lookup reads so many of a source,
 _MANY_ROWS = RESTRICTED_ROWS
-#: a filter leaves at most one in so many of them,
+#: a filter leaves at most one in so many of all,
 _ONE_IN: Final = 4
-#: and no more than this, so that they are read whole also when more of them have come.
-_MOST_KEPT: Final = RESTRICTED_ROWS * 4 // 5
+#: and no more than this, which the driver holds once.
+_MOST_KEPT: Final = 2 * RESTRICTED_ROWS
 
 
 def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFrame | None:
     """The change set of the input, written to the state if that has its rows."""
-    if rows is None:
-        return None
     table = _table(ctx, node)
-    if ctx.is_backfill:
-        kept = _few(ctx, node, rows)
-        if kept is None:
-            return rows
-    elif _is_kept(table):
-        kept = ctx.share(rows)
-        if ctx.is_empty(kept):
-            return None
-    else:
+    if rows is None or ctx.is_backfill or not _is_kept(table):
         return rows
+    kept = ctx.share(rows)
+    if ctx.is_empty(kept):
+        return None
     table.write(kept)
     return kept
 
@@ -73,6 +70,21 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
     return before if change_set is None else before.union(change_set.select(*columns, WEIGHT))
 
 
+def keep(
+    ctx: EpochContext, node: Arrange, rows_read: float | None, rows_of: Callable[[EpochContext], DataFrame]
+) -> DataFrame | None:
+    """All rows as of this epoch, kept from here on; ``None`` where they are not to be.
+
+    Parameters
+    ----------
+    rows_read : about how many rows a lookup reads where they are not kept.
+    rows_of : all rows of the input, as a context gives the relations below it.
+    """
+    if rows_read is None or rows_read < _MANY_ROWS or ctx.is_backfill or not ctx.collect_shared:
+        return None
+    return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
+
+
 def rows_kept(ctx: EpochContext, node: Arrange) -> int | None:
     """How many rows the state has, of all epochs: 0 where it keeps none, ``None`` where the log does not tell."""
     return _row_count(_table(ctx, node))
@@ -91,15 +103,28 @@ def _row_count(table: StateTable) -> int | None:
     return table.storage.row_count_of([table.desc.table_id])
 
 
-def _few(ctx: EpochContext, node: Arrange, rows: DataFrame) -> DataFrame | None:
-    """The rows, held by the driver; ``None`` where they are not to be kept."""
-    counts = [ctx.row_count(scan.relation) for scan in walk(node) if isinstance(scan, Scan)]
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts) or sum(known) < _MANY_ROWS or not all(is_plain(f.dataType) for f in rows.schema.fields):
+def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], DataFrame]) -> DataFrame | None:
+    if not all(is_plain(parse_type(f.data_type)) for f in node.schema):
         return None
-    # Counted first: a LIMIT would send as many rows from each task to a single one.
-    if rows.count() > min(_MOST_KEPT, sum(known) // _ONE_IN):
+    names = [scan.relation for scan in walk(node) if isinstance(scan, Scan)]
+    total = sum(ctx.row_count(name) or 0 for name in names)
+    most = min(_MOST_KEPT, total // _ONE_IN)
+    if not _are_few(ctx, names, rows_of, most / total):
         return None
-    whole = nullable_within(rows)
+    whole = nullable_within(rows_of(ctx))
     found = collected(whole)
-    return None if found is None else ctx.spark.createDataFrame(found, whole.schema)
+    if found is None or found.num_rows > most:
+        return None
+    rows = ctx.spark.createDataFrame(found, whole.schema)
+    _table(ctx, node).write(rows)
+    return rows
+
+
+def _are_few(ctx: EpochContext, names: Sequence[str], rows_of: Callable[[EpochContext], DataFrame], most: float) -> bool:
+    """Whether a sample says that the input has at most such a share of the rows of the relations below it."""
+    samples = {name: ctx.sample(name) for name in names}
+    known = {name: found for name, found in samples.items() if found is not None}
+    if len(known) < len(samples):
+        return False
+    left = rows_of(replace(ctx, rows_now=lambda name, _within: known[name][0])).count()
+    return left <= most * sum(count for _, count in known.values())

@@ -45,6 +45,8 @@ class EpochContext:
     had_none : whether it is certain, without reading, that none of the rows that a relation had as of the view's last epoch
         is within some values.
     row_count : how many rows a relation has as of this epoch; ``None`` where that is not known without reading it.
+    rows_read : about how many of them are read if those within some values are asked for; ``None`` where that is not known.
+    sample : some of its rows, as ``rows_now`` gives them, and how many these are; ``None`` where that is not known.
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
         is a job of its own. None: change sets are too large for either, Spark chooses.
@@ -66,6 +68,8 @@ class EpochContext:
     full_query: Callable[[FullQuery], DataFrame | None]
     had_none: Callable[[str, Within], bool] = lambda _name, _within: False
     row_count: Callable[[str], int | None] = lambda _name: None
+    rows_read: Callable[[str, Within | None], float | None] = lambda _name, _within: None
+    sample: Callable[[str], tuple[DataFrame, int] | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
     most_partitions: str | None = None

@@ -66,6 +66,9 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
         case Arrange():
             on = _in_order(node.stream_key or (), [w for w in wanted if not w.null_safe])
             kept = arrange.rows_now(ctx, node, wanted_by, on)
+            if kept is None:
+                read = _rows_read(ctx, node.child, wanted_by, wanted)
+                kept = arrange.keep(ctx, node, read, lambda c: rows_now(c, node.child, wanted_by, ()))
             return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
         case Filter():
             return rows_now(ctx, node.child, wanted_by, wanted).where(node.condition)
@@ -100,6 +103,19 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
             sides = (node.left, node.right)
             return any(had_none(ctx, s, wanted_by, [w for w in wanted if w.ours in s.column_names]) for s in sides)
     return False
+
+
+def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> float | None:
+    """About how many rows of sources are read to find those that a change set asks for; ``None`` where that is not known."""
+    match node:
+        case Scan():
+            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
+            return ctx.rows_read(node.relation, within)
+        case Project():
+            return _rows_read(ctx, node.child, wanted_by, _below(node, wanted))
+    counts = [_rows_read(ctx, child, wanted_by, wanted) for child in node.children]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _in_order(key: Sequence[str], wanted: Sequence[Wanted]) -> list[tuple[str, str]]:

@@ -5,8 +5,7 @@ again for some keys at the cost of looking those up. Such a side is not copied: 
 epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, sought by its
 groups: its value state has them.
 
-Rows of a source that a filter leaves, sought by their key, are arranged: an epoch reads those few, if few they are, and not
-all that were filtered.
+Rows of a source that a filter leaves are arranged: an epoch reads those few, if few they are, and not all that were filtered.
 
 A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
 many, which is sought in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
@@ -17,7 +16,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
+from jobs.planner.nodes import (
+    Aggregate,
+    Arrange,
+    Field,
+    Filter,
+    Join,
+    NamedExpr,
+    PlanNode,
+    Project,
+    Scan,
+    UnionAll,
+    quoted,
+    walk,
+)
 from jobs.planner.state_tables import CallStrategy, call_strategy
 from state_lib.constants import ROW_ID
 
@@ -51,18 +63,38 @@ def with_sides_in_place(join: Join) -> Join:
         reads_right = reads_right and _is_looked_up_well(join.right, right)
     return replace(
         join,
-        left=_arranged(join.left, left) if reads_left else join.left,
-        right=_arranged(join.right, right) if reads_right else join.right,
+        left=_arranged(join.left) if reads_left else join.left,
+        right=_arranged(join.right) if reads_right else join.right,
         left_in_place=reads_left or (not join.left_has_associations and _is_kept_by_aggregate(join.left, left)),
         right_in_place=reads_right or (not join.right_has_associations and _is_kept_by_aggregate(join.right, right)),
     )
 
 
-def _arranged(side: PlanNode, columns: set[str]) -> PlanNode:
-    """A side in place whose rows are filtered ones of sources, one for each key that they are sought by, arranged by it."""
+def _arranged(side: PlanNode) -> PlanNode:
+    """A side in place whose rows are filtered ones of sources with a key, arranged by that."""
     below = list(walk(side))
     filtered = any(isinstance(node, Filter) for node in below) and not any(isinstance(node, Arrange) for node in below)
-    return Arrange(side) if filtered and is_only_read(side) and side.stream_key and set(side.stream_key) <= columns else side
+    if not filtered or not is_only_read(side):
+        return side
+    if side.stream_key:
+        return Arrange(side)
+    with_key = _with_key(side)
+    return side if with_key is None else Project(Arrange(with_key), tuple(map(_column, side.schema)))
+
+
+def _with_key(side: PlanNode) -> Project | None:
+    """A projection that leaves the key of its rows out, with the key; ``None`` where there is none, or its names are taken."""
+    if not isinstance(side, Project) or not side.child.stream_key:
+        return None
+    passed_on = set(side.passed_on.values())
+    left_out = [f for f in side.child.schema if f.name in side.child.stream_key and f.name not in passed_on]
+    if any(f.name in side.column_names for f in left_out):
+        return None
+    return replace(side, expressions=(*side.expressions, *map(_column, left_out)))
+
+
+def _column(field: Field) -> NamedExpr:
+    return NamedExpr(quoted(field.name), field)
 
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:

@@ -118,16 +118,24 @@ class Lab:
             rows = changes.get(name, [])
             return self._frame(name, rows) if rows or first else None
 
+        def now(name: str) -> DataFrame:
+            return self._frame(name, self._rows_after(name, changes.get(name, [])))
+
+        def count(name: str) -> int:
+            return sum(weight for _, weight in self._rows_after(name, changes.get(name, [])))
+
         context = EpochContext(
             spark=self._session,
             epoch=self.epoch,
             is_backfill=first,
             scan=scan,
             tables=tables,
-            rows_now=lambda name, _within: self._frame(name, self._rows_after(name, changes.get(name, []))),
+            rows_now=lambda name, _within: now(name),
             full_query=lambda _n: None,
             had_none=self._had_none,
-            row_count=lambda name: sum(weight for _, weight in self._rows_after(name, changes.get(name, []))),
+            row_count=count,
+            rows_read=lambda name, _within: count(name),
+            sample=lambda name: (now(name), count(name)),
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
             instant=self.instant,
