@@ -200,6 +200,13 @@ class EpochInputs:
         names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
         return sum(self.files(name).total_bytes for name in names if name not in self.catalog.views)
 
+    def changed_since(self, name: str, since: Pin) -> ChangeRange | None:
+        """What has changed in a source since some version; ``None`` where that cannot be read, or not any more."""
+        try:
+            return self._range(name, since, self._pin(self.epoch, name))
+        except SourceError:
+            return None
+
     def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
         place = (name, since.version, until.version)
         if place not in self.reads.ranges:

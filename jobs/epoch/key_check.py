@@ -36,7 +36,7 @@ def check_primary_keys(
     found: Mapping[str, ChangeRange],
     checked: set[CheckedKey],
 ) -> None:
-    """Check keyed sources: all rows before a backfill, later only the keys of rows that came in.
+    """Check keyed sources: all rows before the first backfill that reads them, later only the keys of rows that came in.
 
     ``checked`` remembers, within one run, what another view has had checked already.
 
@@ -50,9 +50,11 @@ def check_primary_keys(
         until = inputs.epoch.pins[name]
         before = _known_until(state, name, until) if since is None else since.pins.get(name)
         place = (name, until.version, None if before is None else before.version)
-        changed = found.get(name)
         if place in checked or (before is not None and before.version == until.version):
             continue
+        changed = found.get(name)
+        if changed is None and before is not None and before.version < until.version:
+            changed = inputs.changed_since(name, before)
         source = inputs.source(name)
         if before is not None and changed is not None:
             if changed.rows_inserted == 0 and changed.rows_deleted > 0:
