@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -31,6 +31,16 @@ def collected(df: DataFrame) -> pa.Table | None:
         if "spark.driver.maxResultSize" in str(error):
             return None
         raise
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = None) -> DataFrame:
+    """A frame of rows that the driver holds.
+
+    Spark reads an Arrow table chunk by chunk and ends at the first one without rows, silently; filters and sums leave such
+    chunks. So it is given tables in one piece, and by nothing but this function.
+    """
+    whole = rows.combine_chunks()
+    return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)
 
 
 def consolidated(rows: pa.Table, *, whatever_it_costs: bool = False) -> pa.Table:

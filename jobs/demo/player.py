@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from jobs.declare import SourceDeclaration
 from jobs.demo.flights import FlightData, load_flight_data
 from jobs.sync import create_source_table
+from state_lib.collected import frame_of
 from state_lib.errors import SourceError
 
 if TYPE_CHECKING:
@@ -155,10 +156,10 @@ class FlightPlayer:
         if name == "flights":
             settled = self._arrow_rows(name, FIRST_DAY, through - timedelta(days=1)).where("dep_time IS NOT NULL")
             return settled.unionByName(as_first_reported(self._arrow_rows(name, through, through)))
-        return self._spark.createDataFrame(self._data.tables[name])
+        return frame_of(self._spark, self._data.tables[name])
 
     def _arrow_rows(self, name: str, first: date, last: date) -> DataFrame:
-        return self._spark.createDataFrame(self._data.on(name, first, last))
+        return frame_of(self._spark, self._data.on(name, first, last))
 
     def _append(self, rows: DataFrame, name: str, version: int) -> None:
         (

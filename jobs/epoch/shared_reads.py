@@ -17,7 +17,7 @@ from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.warehouse import Warehouse
-from state_lib.collected import collected, nullable_within
+from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.small_commits import is_plain
 
@@ -93,7 +93,7 @@ class SharedReads:
             return read()
         wanted = set(columns)
         names = [name for name in held.schema.names if name in wanted or name == WEIGHT]
-        return spark.createDataFrame(held.rows.select(names), T.StructType([held.schema[name] for name in names]))
+        return frame_of(spark, held.rows.select(names), T.StructType([held.schema[name] for name in names]))
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Arrange, Scan, walk
-from state_lib.collected import collected, nullable_within
+from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.row_encoding import parse_type
 from state_lib.small_commits import is_plain
@@ -115,7 +115,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
     found = collected(whole)
     if found is None or found.num_rows > most:
         return None
-    rows = ctx.spark.createDataFrame(found, whole.schema)
+    rows = frame_of(ctx.spark, found, whole.schema)
     _table(ctx, node).write(rows)
     return rows
 

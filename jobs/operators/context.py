@@ -20,7 +20,7 @@ from jobs.operators.side_by_side import SideBySide
 from jobs.planner.in_place import is_only_read
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.collected import collected, consolidated, nullable_within, sums_as_spark
+from state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
 from state_lib.constants import WEIGHT
 from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
@@ -129,7 +129,7 @@ class EpochContext:
             self._large.add(id(shared))
             return shared
         rows = consolidated(rows, whatever_it_costs=summed)
-        shared = self.spark.createDataFrame(rows, whole.schema)
+        shared = frame_of(self.spark, rows, whole.schema)
         self._rows[id(shared)] = rows
         return shared
 

@@ -6,9 +6,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from state_lib import collected
-from state_lib.collected import consolidated
+from state_lib.collected import consolidated, frame_of
 
 
 def _rows(*rows: tuple[int | None, Decimal | None, int]) -> pa.Table:
@@ -55,3 +56,24 @@ def test_many_rows_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("values", [["a", "a"], [b"a", b"a"], [float("nan")] * 2, [True, True], [None, None]], ids=str)
 def test_types(values: list[object]) -> None:
     assert consolidated(pa.table({"k": values, "_weight": [1, -1]})).num_rows == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("sizes", [(1, 0, 1), (0, 0, 3), (2, 1, 0), (0,), (2, 3)])
+def test_a_frame_has_the_rows_of_all_chunks(spark: SparkSession, sizes: tuple[int, ...]) -> None:
+    chunks = [pa.array(range(n), pa.int64()) for n in sizes]
+    rows = pa.table({"k": pa.chunked_array(chunks, pa.int64())})
+    found = frame_of(spark, rows)
+    assert sorted(row["k"] for row in found.collect()) == sorted(rows["k"].to_pylist())
+    assert found.count() == sum(sizes)
+
+
+@pytest.mark.spark
+def test_the_few_rows_that_are_left_of_many_are_all_there(spark: SparkSession) -> None:
+    keys = list(range(150_000))
+    again = [k for k in keys if k % 50_000]
+    rows = pa.table(
+        {"k": pa.array(keys + again, pa.int64()), "_weight": pa.array([1] * len(keys) + [-1] * len(again), pa.int64())}
+    )
+    left = consolidated(rows, whatever_it_costs=True)
+    assert sorted(row["k"] for row in frame_of(spark, left).collect()) == [0, 50_000, 100_000]
