@@ -85,6 +85,7 @@ def _epoch(
 ) -> dict[str, Any]:
     return {
         "rows": rows,
+        "strategy": report.strategy,
         "view_rows": report.rows_inserted + report.rows_deleted,
         "state_rows": report.state_rows_written,
         "stages": {k: round(v, 4) for k, v in report.seconds.items()},

@@ -36,28 +36,30 @@ class Costs:
     Parameters
     ----------
     anew : the last epoch that computed all of it from whole sources.
-    changes : the last incremental epoch of each size of change, in powers of :data:`_COMPARABLE`.
+    changes : the last two incremental epochs of each size of change, in powers of :data:`_COMPARABLE`. The cheaper one of two
+        counts: what one took says little, if the machine was asleep for a while.
     """
 
     anew: EpochCost | None = None
-    changes: Mapping[int, EpochCost] = field(default_factory=dict)
+    changes: Mapping[int, tuple[EpochCost, ...]] = field(default_factory=dict)
 
     def after(self, cost: EpochCost, *, anew: bool) -> Costs:
         """What is known once another epoch is done."""
         if anew:
             return replace(self, anew=cost)
-        return replace(self, changes={**self.changes, _size(cost.read_bytes): cost})
+        size = _size(cost.read_bytes)
+        return replace(self, changes={**self.changes, size: (*self.changes.get(size, ()), cost)[-2:]})
 
     def of_change(self, changed_bytes: int) -> float | None:
-        """Seconds that a change is expected to take; ``None`` where none of its size, or of a greater, is known.
+        """Seconds that a change is expected to take; ``None`` where no two of its size, or of a greater, are known.
 
         What an epoch costs at least is taken from the shortest, and what its change adds from one of about this size.
         """
         like = self._like(changed_bytes)
         if like is None:
             return None
-        known = self.changes[like]
-        least = min(cost.seconds for cost in self.changes.values())
+        known = min(self.changes[like], key=lambda cost: cost.seconds / cost.read_bytes)
+        least = min(cost.seconds for costs in self.changes.values() for cost in costs)
         return least + (known.seconds - least) * changed_bytes / known.read_bytes
 
     def of_all(self, total_bytes: int) -> float | None:
@@ -81,17 +83,15 @@ class Costs:
         like = self._like(changed_bytes)
         if like is None:
             return self
-        known = self.changes[like]
-        left = {size: cost for size, cost in self.changes.items() if size != like}
-        return replace(
-            self, changes=left if known.used + 1 >= _MOST_USES else {**left, like: replace(known, used=known.used + 1)}
-        )
+        used = tuple(replace(cost, used=cost.used + 1) for cost in self.changes[like])
+        others = {size: costs for size, costs in self.changes.items() if size != like}
+        return replace(self, changes=others if used[-1].used >= _MOST_USES else {**others, like: used})
 
     def _like(self, changed_bytes: int) -> int | None:
-        if changed_bytes <= 0:
-            return None
         comparable = [
-            s for s, cost in self.changes.items() if cost.read_bytes > 0 and changed_bytes <= _COMPARABLE * cost.read_bytes
+            size
+            for size, costs in self.changes.items()
+            if len(costs) > 1 and all(0 < changed_bytes <= _COMPARABLE * cost.read_bytes for cost in costs)
         ]
         return min(comparable, default=None)
 
@@ -99,14 +99,15 @@ class Costs:
         """As the catalog stores it."""
         return {
             "anew": None if self.anew is None else asdict(self.anew),
-            "changes": {str(size): asdict(cost) for size, cost in self.changes.items()},
+            "changes": {str(size): [asdict(cost) for cost in costs] for size, costs in self.changes.items()},
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
         """What :meth:`to_dict` wrote."""
         anew = stored.get("anew")
-        changes = {int(size): EpochCost(**cost) for size, cost in stored.get("changes", {}).items()}
+        known = stored.get("changes", {}).items()
+        changes = {int(size): tuple(EpochCost(**cost) for cost in costs) for size, costs in known}
         return cls(None if anew is None else EpochCost(**anew), changes)
 
 

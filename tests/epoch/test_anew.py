@@ -37,7 +37,7 @@ def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     script.run(_SETUP)
     state = script.warehouse.read()
     for name in _VIEWS:
-        state = state.with_view(replace(state.views[name], costs=Costs(_CHEAP, dict.fromkeys(range(12), _DEAR))))
+        state = state.with_view(replace(state.views[name], costs=Costs(_CHEAP, dict.fromkeys(range(12), (_DEAR, _DEAR)))))
     script.warehouse.catalog.write(state)
     script.run(_CHANGE)
     return folder
@@ -69,7 +69,7 @@ def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, befo
     assert anew != _CHEAP
     # What it takes now is known better, and is less than it seemed.
     script.warehouse.catalog.write(
-        script.warehouse.read().with_view(replace(view, costs=Costs(anew, {30: EpochCost(10**9, 0.01)})))
+        script.warehouse.read().with_view(replace(view, costs=Costs(anew, {30: (EpochCost(10**9, 0.01),) * 2})))
     )
     script.run("UPDATE t SET v = v + 1 WHERE k = 5")
     second = epoch(script, spark)
@@ -93,6 +93,8 @@ def test_what_a_change_is_expected_to_take() -> None:
     assert costs.of_change(1000) is None, "nothing is known of any change"
     assert costs.cheaper_anew(1_000_000, 1_000_000) is None
     costs = costs.after(EpochCost(1000, 2.0), anew=False).after(EpochCost(100_000, 82.0), anew=False)
+    assert costs.of_change(50_000) is None, "and nothing is made of one"
+    costs = costs.after(EpochCost(100_000, 900.0), anew=False)
     assert costs.of_change(50_000) == pytest.approx(42.0)
     assert costs.of_change(400_000) == pytest.approx(322.0)
     assert costs.of_change(400_001) is None, "that is more than any change can tell of"
@@ -104,7 +106,7 @@ def test_what_a_change_is_expected_to_take() -> None:
 
 
 def test_what_a_change_once_took_is_forgotten_after_a_while() -> None:
-    costs = Costs(EpochCost(1000, 1.0), {10: EpochCost(500, 90.0)})
+    costs = Costs(EpochCost(1000, 1.0), {10: (EpochCost(500, 90.0),) * 2})
     times = 0
     while costs.cheaper_anew(500, 1000) is not None:
         costs, times = costs.used(500), times + 1

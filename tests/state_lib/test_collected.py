@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -56,6 +58,15 @@ def test_many_rows_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("values", [["a", "a"], [b"a", b"a"], [float("nan")] * 2, [True, True], [None, None]], ids=str)
 def test_types(values: list[object]) -> None:
     assert consolidated(pa.table({"k": values, "_weight": [1, -1]})).num_rows == 0
+
+
+def test_nothing_else_makes_frames_of_arrow_tables() -> None:
+    root = Path(__file__).parents[2]
+    modules = {
+        path for package in ("jobs", "state_lib", "assets", "relstate_dagster") for path in (root / package).rglob("*.py")
+    }
+    found = {path.name for path in modules if re.search(r"createDataFrame\((?!\[)", path.read_text(encoding="utf-8"))}
+    assert found == {"collected.py"}
 
 
 @pytest.mark.spark
