@@ -89,7 +89,7 @@ def _declare_view(registry: Registry, warehouse: Warehouse, view: ViewDeclaratio
     if known is None:
         registry.add_view(view)
         return
-    if known.query == view.sql and known.properties.get("refresh.policy", "auto") == view.refresh_policy:
+    if known.query == view.sql and known.refresh_policy == view.refresh_policy:
         if (known.comment, dict(known.properties)) != (view.comment, dict(view.properties)):
             warehouse.catalog.write(state.with_view(replace(known, comment=view.comment, properties=dict(view.properties))))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,14 @@ _MOST_READ: Final = 0.5
 
 #: Files with fewer rows than this together are read as they are.
 RESTRICTED_ROWS: Final = 500_000
+
+
+class _Reach(enum.Enum):
+    """Which rows of some files are read: those on pages with one of the values, those in their range, or all."""
+
+    LISTED = enum.auto()
+    RANGE = enum.auto()
+    WHOLE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +85,32 @@ class Within:
         ----------
         files : that the rows are read from.
         """
-        in_files = sum(file.rows for file in files)
-        if in_files < RESTRICTED_ROWS:
-            return rows
-        if self._is_listed(files, column, in_files):
-            return rows.where(self._one_of(column, ddl))
-        if self._rows_between(files, column) > _MOST_READ * in_files:
-            return rows
-        return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
+        match self._reach(files, column)[0]:
+            case _Reach.LISTED:
+                return rows.where(self._one_of(column, ddl))
+            case _Reach.RANGE:
+                return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
+        return rows
 
     def rows_read(self, files: Sequence[DataFile], column: str) -> float:
         """About how many rows of files are read where only these values matter, of a column with statistics.
 
         Files are taken to be sorted by the column as far as their statistics are.
         """
-        found = [file for file in files if self.may_be_in(file.lower, file.upper, column)]
-        in_files = sum(file.rows for file in found)
-        if in_files < RESTRICTED_ROWS:
-            return in_files
-        if self._is_listed(found, column, in_files):
-            return self._rows_on_pages(found, column)
-        between = self._rows_between(found, column)
-        return in_files if between > _MOST_READ * in_files else between
+        return self._reach([file for file in files if self.may_be_in(file.lower, file.upper, column)], column)[1]
 
-    def _is_listed(self, files: Sequence[DataFile], column: str, in_files: int) -> bool:
+    def _reach(self, files: Sequence[DataFile], column: str) -> tuple[_Reach, float]:
+        """How the rows of files are filtered, and about how many are read then."""
+        in_files = sum(file.rows for file in files)
+        if in_files < RESTRICTED_ROWS:
+            return _Reach.WHOLE, in_files
+        on_pages = self._rows_on_pages(files, column)
         if len(self.values) <= _LISTED_VALUES:
-            return True
-        if not isinstance(self.values[0], int):
-            return False
-        return len(self.values) <= _MOST_LISTED and self._rows_on_pages(files, column) <= _FEW_READ * in_files
+            return _Reach.LISTED, on_pages
+        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED and on_pages <= _FEW_READ * in_files:
+            return _Reach.LISTED, on_pages
+        between = self._rows_between(files, column)
+        return (_Reach.WHOLE, in_files) if between > _MOST_READ * in_files else (_Reach.RANGE, between)
 
     def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> int:
         """How many rows the pages have that can hold one of the values, if each value is on one page of a file."""

@@ -66,6 +66,11 @@ class ViewEntry:
         """The newest epoch that the view has reached; ``None`` before its backfill."""
         return self.epochs[-1] if self.epochs else None
 
+    @property
+    def refresh_policy(self) -> str:
+        """``auto`` (the default), ``incremental`` or ``full``."""
+        return self.properties.get("refresh.policy", "auto")
+
     def reached(self, epoch: int, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
         return replace(self, epochs=(*self.epochs, epoch)[-keep:])

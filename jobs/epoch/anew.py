@@ -47,7 +47,7 @@ def costs_after(view: ViewEntry, inputs: EpochInputs, seconds: Mapping[str, floa
     ----------
     seconds : of the epoch, by stage.
     """
-    if not all(name in inputs.catalog.sources for name in view.reads):
+    if not _reads_sources_alone(inputs.catalog, view):
         return view.costs
     cost = EpochCost(inputs.changed_bytes, round(sum(seconds.values()), 3))
     return view.costs.after(cost, anew=inputs.is_backfill)
@@ -55,6 +55,11 @@ def costs_after(view: ViewEntry, inputs: EpochInputs, seconds: Mapping[str, floa
 
 def _may_be_anew(state: CatalogState, view: ViewEntry) -> bool:
     """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well."""
-    chosen = view.strategy == "incremental" and view.properties.get("refresh.policy", "auto") == "auto"
-    alone = not state.dependents(view.name) and all(name in state.sources for name in view.reads)
+    chosen = view.strategy == "incremental" and view.refresh_policy == "auto"
+    alone = not state.dependents(view.name) and _reads_sources_alone(state, view)
     return chosen and alone and view.last_epoch is not None
+
+
+def _reads_sources_alone(state: CatalogState, view: ViewEntry) -> bool:
+    """Whether the logs of sources tell how much the view reads: what changes in other views is known once they are done."""
+    return all(name in state.sources for name in view.reads)

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jobs.planner.lowered import select
 from jobs.planner.nodes import (
     Aggregate,
     Arrange,
-    Field,
     Filter,
     Join,
     NamedExpr,
@@ -79,7 +79,7 @@ def _arranged(side: PlanNode) -> PlanNode:
     if side.stream_key:
         return Arrange(side)
     with_key = _with_key(side)
-    return side if with_key is None else Project(Arrange(with_key), tuple(map(_column, side.schema)))
+    return side if with_key is None else select(Arrange(with_key), list(side.column_names))
 
 
 def _with_key(side: PlanNode) -> Project | None:
@@ -90,11 +90,7 @@ def _with_key(side: PlanNode) -> Project | None:
     left_out = [f for f in side.child.schema if f.name in side.child.stream_key and f.name not in passed_on]
     if any(f.name in side.column_names for f in left_out):
         return None
-    return replace(side, expressions=(*side.expressions, *map(_column, left_out)))
-
-
-def _column(field: Field) -> NamedExpr:
-    return NamedExpr(quoted(field.name), field)
+    return replace(side, expressions=(*side.expressions, *(NamedExpr(quoted(f.name), f) for f in left_out)))
 
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:

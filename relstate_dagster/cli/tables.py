@@ -31,6 +31,11 @@ def epoch_table(reports: Iterable[ViewReport], full_seconds: dict[str, float] | 
     return table
 
 
+def recomputed(reports: Iterable[ViewReport]) -> list[str]:
+    """A line for each view that was not computed incrementally, with the reason."""
+    return [f"{r.view}: {r.strategy}, {r.reason}" for r in reports if r.reason and not r.skipped]
+
+
 def verify_table(reports: Iterable[VerifyReport]) -> Table:
     """One line a view: equal to its full recompute or not, and by how many rows."""
     table = Table(header_style="bold")
