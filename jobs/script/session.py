@@ -43,6 +43,8 @@ from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
+#: Words between such a keyword and the name of the table.
+_BEFORE_A_TABLE = frozenset({"into", "from", "table", "view", "overwrite", "with", "schema", "evolution"})
 _KINDS = {"table": "source", "view": "plain view", "materialized view": "view"}
 
 
@@ -207,9 +209,10 @@ class ScriptSession:
         return Result(number, tuple(frame.columns), rows, is_query=True)
 
     def _refuse_writes_to_views(self, state: CatalogState, other: OtherStatement) -> None:
-        words = [word.strip("`").lower() for word in other.text.replace("(", " ").split()[:4]]
+        words = (word.strip("`").lower() for word in other.text.replace("(", " ").split()[1:])
+        target = next((word for word in words if word not in _BEFORE_A_TABLE), "")
         for name in (*state.views, *state.plain_views):
-            if name.lower() in words[1:]:
+            if name.lower() == target:
                 raise DeclarationError(f"{name} is a view: its rows follow from its query; change its sources instead")
 
     def _register(self, state: CatalogState) -> None:

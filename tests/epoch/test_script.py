@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
+
+from state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 
 _TABLES = """
@@ -25,6 +28,15 @@ def test_the_life_of_a_view(script: Script) -> None:
     script.run("REFRESH")
     assert script.rows("SELECT * FROM sums") == [(2, 1, Decimal("8.00"))]
     script.verify()
+
+
+def test_only_the_table_that_a_statement_changes_must_not_be_a_view(script: Script) -> None:
+    script.run(f"{_TABLES} CREATE MATERIALIZED VIEW v AS SELECT g, sum(v) AS s FROM t GROUP BY g")
+    script.run("UPDATE t SET v = v + 1 WHERE k = 3; DELETE FROM t AS v WHERE v.k = 1; REFRESH")
+    script.verify()
+    for statement in ("UPDATE v SET s = 1", "INSERT INTO v(g, s) VALUES (1, 2)", "DELETE FROM `V`", "TRUNCATE TABLE v"):
+        with pytest.raises(DeclarationError, match="v is a view: its rows follow from its query"):
+            script.run(statement)
 
 
 def test_a_view_over_views_follows_to_the_epoch_its_upstream_has_reached(script: Script) -> None:
