@@ -22,7 +22,7 @@ class DataFile:
     path : as the log has it.
     bytes, rows : its size; rows are -1 where its writer left statistics out.
     partition : its partition values by column.
-    lower, upper : the least and greatest value of each column that has statistics.
+    lower, upper : the least and greatest value of each column that has statistics; of a partition column its value.
     """
 
     path: str
@@ -39,9 +39,13 @@ class _Bounds:
     An epoch asks for one or two of a table's columns, and a table of many columns may have thousands of files.
     """
 
-    def __init__(self, actions: pa.Table, kind: str) -> None:
-        prefix = f"{kind}."
-        self._columns = {n.removeprefix(prefix): actions.column(n) for n in actions.column_names if n.startswith(prefix)}
+    def __init__(self, actions: pa.Table, kind: str, names: Mapping[str, str]) -> None:
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        for prefix in (f"{kind}.", _PARTITION):
+            stored = [name for name in actions.column_names if name.startswith(prefix)]
+            for column in stored:
+                name = column.removeprefix(prefix)
+                self._columns[names.get(name, name)] = actions.column(column)
         self._values: dict[str, list[Any]] = {}
 
     def names(self) -> Iterable[str]:
@@ -75,12 +79,18 @@ class _FileBounds(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def data_files(table: DeltaTable) -> tuple[DataFile, ...]:
-    """All files of an opened version of a table, in the order of their paths."""
+def data_files(table: DeltaTable, names: Mapping[str, str] | None = None) -> tuple[DataFile, ...]:
+    """All files of an opened version of a table, in the order of their paths.
+
+    Parameters
+    ----------
+    names : what columns are called whose statistics have another name in the log.
+    """
     actions = pa.table(table.get_add_actions(flatten=True))
-    lower, upper = (_Bounds(actions, kind) for kind in ("min", "max"))
-    names = [name for name in actions.column_names if name.startswith(_PARTITION)]
-    partitions = {name.removeprefix(_PARTITION): actions.column(name).to_pylist() for name in names}
+    lower, upper = (_Bounds(actions, kind, names or {}) for kind in ("min", "max"))
+    partitions = {
+        n.removeprefix(_PARTITION): actions.column(n).to_pylist() for n in actions.column_names if n.startswith(_PARTITION)
+    }
     found = []
     for place, (path, size, rows) in enumerate(zip(*(actions.column(name).to_pylist() for name in _FACTS), strict=True)):
         partition = {name: values[place] for name, values in partitions.items()}

@@ -12,7 +12,7 @@ from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersio
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.planner.nodes import Join, Scan, quoted, walk
 from jobs.relations import state_column, view_columns
-from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin, struct_of
+from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
@@ -146,7 +146,7 @@ class EpochInputs:
         found = self.files(name)
         if not found.are_rows:
             return source.all_rows(self.spark, until, with_row_id=False)
-        return self._weighted(found.read(self.spark, struct_of(until), within))
+        return self._weighted(found.read(self.spark, within))
 
     @staticmethod
     def _weighted(rows: DataFrame) -> DataFrame:
@@ -158,7 +158,7 @@ class EpochInputs:
         if since is None or name in self.catalog.views:
             return False
         old = self.files(name).before(self._range(name, self._pin(since, name), self._pin(self.epoch, name)))
-        return old is not None and not any(within.may_be_in(file.lower, file.upper, within.column) for file in old)
+        return old is not None and not old.within(within)
 
     def row_count(self, name: str) -> int | None:
         """How many rows a source has as of this epoch; ``None`` where the log does not tell, and for views."""
@@ -177,7 +177,7 @@ class EpochInputs:
         if not self.row_count(name):
             return None
         some = self.files(name).sample(_SAMPLE_ROWS)
-        return self._weighted(some.read(self.spark, struct_of(self._pin(self.epoch, name)), None)), row_count(some.files) or 0
+        return self._weighted(some.read(self.spark, None)), row_count(some.files) or 0
 
     def files(self, name: str) -> SnapshotFiles:
         """The files of a source as of this epoch, listed once in a run."""

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import and_
 from typing import Final, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,9 +16,10 @@ from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, problem_in_changes
+from jobs.sources.key_files import KeyProblem, changed_keys, problem_in_changes
 from jobs.sources.snapshot_files import snapshot_files
 from jobs.sources.whole_keys import keys_in_order
+from state_lib.collected import collected
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 
@@ -74,15 +76,13 @@ def _problem_in_changes(
     session: SparkSession, inputs: EpochInputs, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
 ) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
-    if changed.files is not None and changed.changed_bytes <= SMALL_CHANGE_BYTES:
-        if not changed.files:
-            return None
-        held = inputs.files(source.name).before(changed)
-        if held is None:
-            found = snapshot_files(source.table, before.version)
-            held = found.files if found.are_rows else None
-        if held is not None:
-            return problem_in_changes(source.path, changed.files, source.key, held)
+    if changed.files is not None and not changed.files:
+        return None
+    held = inputs.files(source.name).before(changed) or snapshot_files(source.table, before.version)
+    if held.are_rows and changed.changed_bytes <= SMALL_CHANGE_BYTES:
+        keys = _changed_keys(session, source, before, until, changed)
+        if keys is not None:
+            return problem_in_changes(keys, source.key, held)
     changes = source.changes(session, before, until, changed, with_row_id=False)
     if changes is None:
         return None
@@ -93,10 +93,19 @@ def _problem_in_changes(
     return _first_problem(rows.join(F.broadcast(came_in.alias("new")), reduce(and_, same), "left_semi"), source.key)
 
 
+def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange) -> pa.Table | None:
+    """The keys that changed and their weights, where the driver can hold them."""
+    layout = source.layout(until)
+    if layout is not None and changed.files is not None:
+        return changed_keys(layout, changed.files, source.key)
+    changes = source.changes(session, before, until, changed, with_row_id=False)
+    return None if changes is None else collected(changes.select(*columns_of(source.key), WEIGHT))
+
+
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = snapshot_files(source.table, pin.version)
-    keys = keys_in_order(source.path, found.files, source.key) if found.are_rows else None
+    keys = keys_in_order(source.path, found.files, source.key) if found.have(source.key) else None
     if keys is not None and keys.most_rows <= _KEYS_HELD:
         return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)

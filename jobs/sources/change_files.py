@@ -2,22 +2,29 @@
 
 Delta plans a change feed by running Spark jobs over the table's log. The commits of a range have been read already to
 check them (:meth:`jobs.sources.delta_source.DeltaSource.check_range`), so the files are known: those a commit recorded
-as change data, else those it added and removed. Where a file's rows are not simply its Parquet rows (deletion vectors,
-mapped column names, partition columns kept out of the files, widened types) the feed is read by Delta.
+as change data, else those it added and removed. A deletion that only marks rows records nothing: its rows are those at the
+places that its deletion vectors have and the version before did not. Where the files' layout does not tell their rows, and
+after many deletions of that kind, the feed is read by Delta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
+from jobs.sources.deleted_rows import DeletedRows, rows_at
+from jobs.sources.file_layout import FileLayout
 from state_lib.constants import WEIGHT
 
 CHANGE_TYPE: Final = "_change_type"
@@ -27,49 +34,115 @@ INSERTIONS: Final = ("insert", "update_postimage")
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """One file: its path (as the log has it), its bytes, and the weight of its rows; 0 where a column tells it."""
+    """A file with changes.
+
+    Parameters
+    ----------
+    path : as the log has it.
+    bytes : its size.
+    weight : of its rows; 0 where a column tells it.
+    partition : its partition values as the log has them, text or ``None``.
+    positions : the places of the rows that are changes; ``None`` for all rows.
+    """
 
     path: str
     bytes: int
     weight: int
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    positions: pa.Int64Array | None = None
 
 
-def change_files(actions: Sequence[Mapping[str, Any]]) -> tuple[ChangeFile, ...] | None:
-    """The files with the changes of one commit; ``None`` where only Delta can read them."""
+#: The rows that were deleted in the files of a table before a commit, and after it; ``None`` where that cannot be told.
+Vectors: TypeAlias = Callable[[], tuple[DeletedRows, DeletedRows] | None]
+
+
+def change_files(
+    layout: FileLayout, actions: Sequence[Mapping[str, Any]], vectors: Vectors = lambda: None
+) -> tuple[ChangeFile, ...] | None:
+    """The files with the changes of one commit; ``None`` where only Delta can read them.
+
+    Parameters
+    ----------
+    actions : of the commit.
+    vectors : asked only if rows were deleted without a change being recorded.
+    """
     recorded = [a["cdc"] for a in actions if "cdc" in a]
     adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
     removes = [a["remove"] for a in actions if a.get("remove", {}).get("dataChange")]
     read = [(f, 0) for f in recorded] or [*((f, 1) for f in adds), *((f, -1) for f in removes)]
-    if any(f.get("deletionVector") or f.get("partitionValues") for f, _ in read):
+    files = [ChangeFile(f["path"], int(f.get("size") or 0), weight, f.get("partitionValues") or {}) for f, weight in read]
+    if not all(layout.tells(file.path, file.partition) for file in files):
         return None
-    return tuple(ChangeFile(f["path"], int(f.get("size") or 0), weight) for f, weight in read)
+    if not any(f.get("deletionVector") for f, _ in read):
+        return tuple(files)
+    known = vectors()
+    if known is None:
+        return None
+    rows = {f["path"]: int(json.loads(f.get("stats") or "{}").get("numRecords") or 0) for f, _ in read}
+    return tuple(_of_marked(files, rows, *known))
 
 
-def readable_as_files(properties: Mapping[str, str], partition_columns: Sequence[str]) -> bool:
-    """Whether a table's files are plain Parquet files with all of its columns."""
-    mapped = properties.get("delta.columnMapping.mode", "none") != "none"
-    widened = properties.get("delta.enableTypeWidening", "false").lower() == "true"
-    return not (mapped or widened or partition_columns)
+def _of_marked(
+    files: Sequence[ChangeFile], rows: Mapping[str, int], before: DeletedRows, after: DeletedRows
+) -> Iterator[ChangeFile]:
+    """The changes in files that a commit added and removed: all their rows, and those deleted in them taken back.
 
-
-def full_path(table: str, path: str) -> str:
-    """A file of a table, where it lies."""
-    return unquote(path) if "://" in path or path.startswith("file:") else f"{table}/{unquote(path)}"
-
-
-def read_changes(spark: SparkSession, table: str, files: Sequence[ChangeFile], schema: T.StructType) -> DataFrame:
-    """The change set in some files: the columns of ``schema`` and the weight; no Spark job."""
-    frames = []
-    columns = [quoted(name) for name in schema.names]
-    by_weight: dict[int, list[str]] = {}
+    What a file lost or got back by another vector is in the difference of the two, and nothing else of it is read.
+    """
+    times = Counter(file.path for file in files)
     for file in files:
-        by_weight.setdefault(file.weight, []).append(full_path(table, file.path))
-    for weight, paths in by_weight.items():
-        if weight:
-            rows = spark.read.schema(schema).parquet(*paths)
-            frames.append(rows.selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
-            continue
-        recorded = T.StructType([*schema.fields, T.StructField(CHANGE_TYPE, T.StringType())])
-        rows = spark.read.schema(recorded).parquet(*paths)
+        is_added = file.weight > 0
+        of_file, of_other = (after, before) if is_added else (before, after)
+        deleted = of_file.positions(file.path)
+        if times[file.path] > 1:
+            deleted = deleted.filter(pc.invert(pc.is_in(deleted, value_set=of_other.positions(file.path))))
+        else:
+            yield file
+        if len(deleted):
+            share = len(deleted) / max(rows[file.path], len(deleted))
+            yield replace(file, weight=-file.weight, positions=deleted, bytes=math.ceil(file.bytes * share))
+
+
+def read_changes(spark: SparkSession, layout: FileLayout, files: Sequence[ChangeFile]) -> DataFrame:
+    """The change set in some files: the table's columns and the weight; no Spark job.
+
+    Spark is never given a file twice: one that was added, removed and restored counts as often as all of that says.
+    """
+    columns = [quoted(name) for name in layout.schema.names]
+    frames = []
+    recorded = [file.path for file in files if not file.weight]
+    if recorded:
+        rows = layout.read(spark, recorded, T.StructField(CHANGE_TYPE, T.StringType()))
         frames.append(rows.selectExpr(*columns, f"IF({CHANGE_TYPE} IN {INSERTIONS}, 1L, -1L) AS {WEIGHT}"))
-    return reduce(DataFrame.union, frames)
+    for weight, paths in _by_weight(files).items():
+        frames.append(layout.read(spark, paths).selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
+    for weight, places in _places_by_weight(files).items():
+        rows = rows_at(spark, layout.read(spark, list(places)), places)
+        frames.append(rows.selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
+    return reduce(DataFrame.union, frames) if frames else layout.read(spark, []).selectExpr(*columns, f"1L AS {WEIGHT}")
+
+
+def _by_weight(files: Sequence[ChangeFile]) -> dict[int, list[str]]:
+    """The files all of whose rows are changes, by what the weights of each come to."""
+    total: Counter[str] = Counter()
+    for file in files:
+        if file.positions is None:
+            total[file.path] += file.weight
+    return {weight: [path for path, of_path in total.items() if of_path == weight] for weight in set(total.values()) - {0}}
+
+
+def _places_by_weight(files: Sequence[ChangeFile]) -> dict[int, dict[str, pa.Int64Array]]:
+    """The places of changed rows in files of which not all rows are, by what the weights of each row come to."""
+    weighted: dict[str, list[pa.Table]] = {}
+    for file in files:
+        if file.positions is not None:
+            weights = pa.repeat(pa.scalar(file.weight, pa.int64()), len(file.positions))
+            weighted.setdefault(file.path, []).append(pa.table({"place": file.positions, "weight": weights}))
+    found: dict[int, dict[str, pa.Int64Array]] = {}
+    for path, tables in weighted.items():
+        net = pa.concat_tables(tables).group_by("place").aggregate([("weight", "sum")])
+        for weight in pc.unique(net["weight_sum"]).to_pylist():
+            if weight:
+                at = net.filter(pc.equal(net["weight_sum"], weight))["place"]
+                found.setdefault(weight, {})[path] = at.combine_chunks()
+    return found

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
@@ -114,8 +115,8 @@ class DeltaLog:
         return actions
 
     def missing_files(self, paths: list[str]) -> list[str]:
-        """Which of these files, relative to the table, are gone."""
-        full = [f"{self._filesystem[1]}/{path}" for path in paths]
+        """Which of these files, relative to the table and as the log has them, are gone."""
+        full = [f"{self._filesystem[1]}/{unquote(path)}" for path in paths]
         return [path for path, there in zip(paths, self._exists(full), strict=True) if not there]
 
 

@@ -10,31 +10,28 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote
+from functools import partial
+from typing import Any, Final
 
+from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
-from jobs.sources.change_files import (
-    CHANGE_TYPE,
-    INSERTIONS,
-    ChangeFile,
-    change_files,
-    full_path,
-    read_changes,
-    readable_as_files,
-)
+from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
+from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.delta_log import DeltaLog, TableFacts, rows_changed, table_facts
+from jobs.sources.file_layout import FileLayout, file_name
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.delta_files import data_files
 from state_lib.errors import SourceError
 from state_lib.opened_table import OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 
+#: Of so many commits in a range that marked rows as deleted and recorded no changes the vectors are compared.
+_MARKING_COMMITS: Final = 8
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -141,9 +138,11 @@ class DeltaSource:
         facts = self.facts(until.version)
         inserted = deleted = changed_bytes = 0
         appended: list[tuple[str, int]] = []
+        marked: list[int] = []
         files: list[str] = []
         only_appends = True
-        changed: list[ChangeFile] | None = [] if readable_as_files(facts.properties, facts.partition_columns) else None
+        layout = self.layout(until)
+        changed: list[ChangeFile] | None = None if layout is None else []
         for version in range(since.version + 1, until.version + 1):
             actions = self.log.commit(version)
             plus, minus = rows_changed(actions)
@@ -166,8 +165,11 @@ class DeltaSource:
                     )
             read = recorded or [*adds, *removes]
             files += [f["path"] for f in read if "://" not in f["path"] and not f["path"].startswith("file:")]
-            changed_bytes += sum(int(f.get("size") or 0) for f in read)
-            of_commit = change_files(actions)
+            of_commit = None if layout is None else change_files(layout, actions, partial(self._vectors, version, marked))
+            if of_commit is None:
+                changed_bytes += sum(int(f.get("size") or 0) for f in read)
+            else:
+                changed_bytes += sum(f.bytes for f in of_commit)
             changed = None if changed is None or of_commit is None else [*changed, *of_commit]
             appended += [(a["path"], int(json.loads(a.get("stats") or "{}").get("numRecords", -1))) for a in adds]
         gone = self.log.missing_files(files)
@@ -181,6 +183,22 @@ class DeltaSource:
         return ChangeRange(
             inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed, read_as_files
         )
+
+    def _vectors(self, version: int, marked: list[int]) -> tuple[DeletedRows, DeletedRows] | None:
+        """The rows deleted before and after a commit; ``None`` after some such commits, each of which opens two versions."""
+        marked.append(version)
+        if len(marked) > _MARKING_COMMITS:
+            return None
+        try:
+            before, after = (deleted_rows(self.table.at(v)) for v in (version - 1, version))
+        except DeltaError:  # the version before is not in the log any more
+            return None
+        return None if before is None or after is None else (before, after)
+
+    def layout(self, pin: Pin) -> FileLayout | None:
+        """How the table's files hold its rows as of a pin; ``None`` where only Delta can read them."""
+        facts = self.facts(pin.version)
+        return FileLayout.of(self.path, struct_of(pin), facts.properties, facts.partition_columns)
 
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The table as of a pin, without weights and hidden columns."""
@@ -200,8 +218,9 @@ class DeltaSource:
             return None
         if found.only_appends and (with_row_id or not found.has_change_feed):
             return self._appended(spark, until, found, with_row_id=with_row_id)
-        if found.files is not None:
-            return read_changes(spark, self.path, found.files, struct_of(until)) if found.files else None
+        layout = self.layout(until)
+        if found.files is not None and layout is not None:
+            return read_changes(spark, layout, found.files) if found.files else None
         try:
             feed = (
                 spark.read.format("delta")
@@ -228,18 +247,16 @@ class DeltaSource:
 
         Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
         """
-        schema = struct_of(pin)
-        properties = self.facts(pin.version).properties
-        if properties.get("delta.columnMapping.mode", "none") != "none":
+        facts, schema = self.facts(pin.version), struct_of(pin)
+        mapping = facts.properties.get("delta.columnMapping.mode", "none")
+        if mapping not in ("none", "name") or (mapping == "name" and facts.partition_columns):
             raise SourceError(
-                f"source {self.name} ({self.path}) maps column names and has no key or no change data feed, so its new "
-                "files cannot be read one by one; set delta.enableChangeDataFeed and declare a PRIMARY KEY"
+                f"source {self.name} ({self.path}) maps column names by id, or is partitioned besides, and has no key or no "
+                "change data feed, so its new files cannot be read one by one; set delta.enableChangeDataFeed and declare a "
+                "PRIMARY KEY"
             )
-        paths = [full_path(self.path, f) for f, _ in files]
-        if paths:
-            rows = spark.read.schema(schema).option("basePath", self.path).parquet(*paths)
-        else:
-            rows = spark.createDataFrame([], schema)
+        layout = FileLayout(self.path, schema, facts.partition_columns, mapping == "name")
+        rows = layout.read(spark, [path for path, _ in files])
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         columns = [quoted(name) for name in schema.names]
         if not with_row_id:
@@ -259,16 +276,12 @@ def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:
     for path, rows in files:
         if rows < 0:
             raise SourceError(f"{path} has no row count in the log; write it with statistics on, or declare a PRIMARY KEY")
-        first += [F.lit(_file_name(path)), F.lit(ordinal).cast("bigint")]
+        first += [F.lit(file_name(path)), F.lit(ordinal).cast("bigint")]
         ordinal += rows
     if not first:
         return F.lit(None).cast("bigint")
     offset = F.element_at(F.create_map(*first), F.col("_metadata.file_name"))
     return row_id_of_ordinal(base_ms, offset + F.col("_metadata.row_index"))
-
-
-def _file_name(path: str) -> str:
-    return unquote(path.rsplit("/", 1)[-1])
 
 
 def _schema_difference(before: str, after: str) -> str:

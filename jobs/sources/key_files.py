@@ -7,7 +7,7 @@ statistics, as long as those have no more rows than the driver reads in a moment
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,14 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, full_path
+from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
+from jobs.sources.file_layout import FileLayout, full_path
+from jobs.sources.snapshot_files import SnapshotFiles
+from state_lib.constants import WEIGHT
 from state_lib.delta_files import DataFile
 from state_lib.filesystems import opened_parquet
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
 SEARCHED_ROWS: Final = 1_000_000
-_WEIGHT: Final = "_weight"
-_COUNT: Final = f"{_WEIGHT}_sum"
+_COUNT: Final = f"{WEIGHT}_sum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,54 +39,78 @@ class KeyProblem:
         return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
 
 
-def problem_in_changes(
-    table: str, files: Sequence[ChangeFile], key: Sequence[str], before: Sequence[DataFile]
-) -> KeyProblem | None:
-    """The first key that is NULL or not unique once some files' changes are applied to the files of a table before them."""
-    changes = pa.concat_tables([_weighted_keys(table, file, key) for file in files])
-    null = null_key(changes.filter(pc.greater(changes[_WEIGHT], 0)), key)
+def changed_keys(layout: FileLayout, files: Sequence[ChangeFile], key: Sequence[str]) -> pa.Table | None:
+    """The keys that some files' changes have, and their weights; ``None`` where no file has any of the key's columns."""
+    if set(key) <= set(layout.partitioned_by):
+        return None
+    return pa.concat_tables([_changed_keys(layout, file, key) for file in files])
+
+
+def _changed_keys(layout: FileLayout, file: ChangeFile, key: Sequence[str]) -> pa.Table:
+    if file.weight:
+        keys = _keys_of(layout, file.path, key, file.partition)
+        keys = keys if file.positions is None else keys.take(file.positions)
+        return keys.append_column(WEIGHT, pa.repeat(pa.scalar(file.weight, pa.int64()), keys.num_rows))
+    rows = _keys_of(layout, file.path, key, file.partition, CHANGE_TYPE)
+    insertion = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(INSERTIONS, rows.schema.field(CHANGE_TYPE).type))
+    weights = pc.if_else(insertion, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
+    return rows.select(list(key)).append_column(WEIGHT, weights)
+
+
+def problem_in_changes(changes: pa.Table, key: Sequence[str], before: SnapshotFiles) -> KeyProblem | None:
+    """The first key that is NULL or not unique once changes are applied to the rows of a table before them.
+
+    Parameters
+    ----------
+    changes : the key's columns and the weight.
+    """
+    net = changes.group_by(list(key)).aggregate([(WEIGHT, "sum")])
+    null = null_key(net.filter(pc.greater(net[_COUNT], 0)), key)
     if null is not None:
         return null
-    net = changes.group_by(list(key)).aggregate([(_WEIGHT, "sum")])
     twice = net.filter(pc.greater(net[_COUNT], 1))
     if twice.num_rows:
         return _problem(twice, key, twice[_COUNT][0].as_py())
     new = net.filter(pc.equal(net[_COUNT], 1)).select(list(key))
     if not new.num_rows:
         return None
-    there = _search(table, new, key, before)
+    there = _search(new, key, before)
     return None if there is None else _problem(there, key, 2)
 
 
-def _search(table: str, new: pa.Table, key: Sequence[str], before: Sequence[DataFile]) -> pa.Table | None:
-    """The first of some keys that a table's files have already."""
-    column = key[0]
-    lowest, highest = pc.min_max(new[column]).as_py().values()
-    found = [
-        file
-        for file in before
-        if column not in file.lower
-        or column not in file.upper
-        or not (file.upper[column] < lowest or file.lower[column] > highest)
-    ]
+def _search(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> pa.Table | None:
+    """The first of some keys that a table has already."""
+    layout = before.layout
+    if layout is None or set(key) <= set(layout.partitioned_by):
+        return None
+    bounds = {column: tuple(pc.min_max(new[column]).as_py().values()) for column in key}
+    found = [file for file in before.files if all(_may_have(file, column, *bounds[column]) for column in key)]
     if sum(file.rows for file in found) > SEARCHED_ROWS:
         return None
     for file in found:
-        held = read_keys(table, file.path, list(key)).cast(new.schema)
+        held = before.deleted.without(file.path, _keys_of(layout, file.path, key, file.partition)).cast(new.schema)
         there = new.join(held, keys=list(key), join_type="left semi", use_threads=False)
         if there.num_rows:
             return there
     return None
 
 
-def _weighted_keys(table: str, file: ChangeFile, key: Sequence[str]) -> pa.Table:
-    if file.weight:
-        keys = read_keys(table, file.path, list(key))
-        return keys.append_column(_WEIGHT, pa.array([file.weight] * keys.num_rows, pa.int64()))
-    rows = read_keys(table, file.path, [*key, CHANGE_TYPE])
-    insertion = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(INSERTIONS, rows.schema.field(CHANGE_TYPE).type))
-    weights = pc.if_else(insertion, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
-    return rows.select(list(key)).append_column(_WEIGHT, weights)
+def _may_have(file: DataFile, column: str, lowest: Any, highest: Any) -> bool:
+    """Whether a file can have a value between two others, as far as its statistics tell."""
+    if column not in file.lower or column not in file.upper:
+        return True
+    return not (file.upper[column] < lowest or file.lower[column] > highest)
+
+
+def _keys_of(layout: FileLayout, path: str, key: Sequence[str], partition: Mapping[str, Any], *more: str) -> pa.Table:
+    """Some columns of a file by the table's names, and ``more`` that it has besides; rows that are deleted, too."""
+    stored = [column for column in key if column not in layout.partitioned_by]
+    rows = read_keys(layout.table, path, [*(layout.physical[column] for column in stored), *more])
+    rows = rows.rename_columns([*stored, *more])
+    for column in layout.partitioned_by:
+        if column in key:
+            rows = rows.append_column(column, pa.repeat(layout.value(column, partition), rows.num_rows))
+    return rows.select([*key, *more])
 
 
 def read_keys(

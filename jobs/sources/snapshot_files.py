@@ -1,22 +1,25 @@
 """A source as of one version, read as the Parquet files that the log names: where a join looks rows up in place.
 
 Spark plans each read of a Delta table by jobs over its log. The files of a pinned version are listed once a run instead,
-and only those are read that can hold what is looked for. Where a file's rows are not simply its Parquet rows (deletion
-vectors, mapped column names, partition columns kept out of the files, widened types) Delta reads the table.
+and only those are read that can hold what is looked for. What a file's layout does not tell (see
+:mod:`jobs.sources.file_layout`) Delta reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
-import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.sources.change_files import full_path, readable_as_files
+from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.delta_source import ChangeRange
+from jobs.sources.file_layout import FileLayout
 from state_lib.delta_files import DataFile, data_files
+from state_lib.errors import SourceError
 from state_lib.opened_table import OpenedTable
 from state_lib.within import Within
 
@@ -27,16 +30,28 @@ class SnapshotFiles:
 
     Parameters
     ----------
-    path : where the Delta table lies.
+    layout : how they hold the table's rows; ``None`` where only Delta can read them.
     files : all data files of the version.
-    are_rows : whether the table's rows are the files' Parquet rows.
+    deleted : the rows of these that are not the table's.
     """
 
-    path: str
+    layout: FileLayout | None
     files: tuple[DataFile, ...]
-    are_rows: bool
+    deleted: DeletedRows = field(default_factory=DeletedRows)
 
-    def before(self, found: ChangeRange) -> tuple[DataFile, ...] | None:
+    @property
+    def are_rows(self) -> bool:
+        """Whether the table's rows can be read from the files."""
+        return self.layout is not None
+
+    def have(self, columns: Sequence[str]) -> bool:
+        """Whether the files have these columns, under their names and for the table's rows and no others."""
+        layout = self.layout
+        if layout is None or layout.is_mapped or self.deleted.kept:
+            return False
+        return not set(columns) & set(layout.partitioned_by)
+
+    def before(self, found: ChangeRange) -> SnapshotFiles | None:
         """The files that held the rows before some changes: without opening the version before them, which reads the log anew.
 
         ``None`` where the files of today do not tell: rows were deleted or updated, or new rows are in a rewritten file.
@@ -44,7 +59,7 @@ class SnapshotFiles:
         gained = {path for path, _ in found.appended}
         before = tuple(file for file in self.files if file.path not in gained)
         is_known = self.are_rows and found.only_appends and len(before) + len(gained) == len(self.files)
-        return before if is_known else None
+        return replace(self, files=before) if is_known else None
 
     def sample(self, rows: int) -> SnapshotFiles:
         """As few files as have so many rows: the one in the middle first, since new rows are often in the last ones."""
@@ -61,22 +76,35 @@ class SnapshotFiles:
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
 
-    def read(self, spark: SparkSession, schema: T.StructType, within: Within | None) -> DataFrame:
+    def within(self, within: Within | None) -> tuple[DataFile, ...]:
+        """The files that can have rows within some values."""
+        if within is None:
+            return self.files
+        return tuple(f for f in self.files if within.may_be_in(f.lower, f.upper, within.column))
+
+    def read(self, spark: SparkSession, within: Within | None) -> DataFrame:
         """The rows, those that ``within`` excludes left out as far as files and pages tell; no Spark job.
 
         Returns
         -------
-        The columns of ``schema``.
+        The columns of the table.
+
+        Raises
+        ------
+        SourceError : only Delta can read them.
         """
-        files = self.files
-        if within is not None:
-            files = tuple(f for f in files if within.may_be_in(f.lower, f.upper, within.column))
-        if not files:
-            return spark.createDataFrame([], schema)
-        rows = spark.read.schema(schema).parquet(*[full_path(self.path, f.path) for f in files])
-        if within is None:
+        if self.layout is None:
+            raise SourceError("the rows of this table can only be read by Delta")
+        files = self.within(within)
+        whole = [f.path for f in files if f.path not in self.deleted]
+        partly = [f.path for f in files if f.path in self.deleted]
+        frames = [self.layout.read(spark, whole)] if whole or not partly else []
+        if partly:
+            frames.append(self.deleted.left_out_of(spark, self.layout.read(spark, partly), partly))
+        rows = reduce(DataFrame.union, frames)
+        if within is None or not files:
             return rows
-        data_type = schema[within.column].dataType.simpleString()
+        data_type = self.layout.schema[within.column].dataType.simpleString()
         return within.restrict(rows, within.column, data_type, files)
 
 
@@ -85,12 +113,12 @@ def snapshot_files(opened: OpenedTable, version: int) -> SnapshotFiles:
     table = opened.at(version)
     metadata = table.metadata()
     properties = {name: value for name, value in metadata.configuration.items() if value is not None}
-    plain = readable_as_files(properties, tuple(metadata.partition_columns))
-    return SnapshotFiles(opened.path, data_files(table), plain and not _has_deletion_vectors(table))
-
-
-def _has_deletion_vectors(table: DeltaTable) -> bool:
-    """Whether some rows of an opened table's files are not its rows. Most tables cannot have any, and nothing is listed."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return False
-    return bool(pa.table(table.deletion_vectors()).num_rows)
+    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
+    layout = FileLayout.of(opened.path, schema, properties, tuple(metadata.partition_columns))
+    if layout is None:
+        return SnapshotFiles(None, data_files(table))
+    files = data_files(table, {stored: name for name, stored in layout.physical.items()})
+    deleted = deleted_rows(table)
+    if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
+        return SnapshotFiles(None, files)
+    return SnapshotFiles(layout, files, deleted)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.sources.change_files import full_path
+from jobs.sources.file_layout import full_path
 from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
 from state_lib.delta_files import DataFile
 from state_lib.filesystems import opened_parquet

@@ -52,4 +52,4 @@ def test_files_before(tmp_path: Path, change: Callable[[str], object], rows_befo
     until = DeltaSource("t", path, ("k",)).pin(None)
     found = source.check_range(since, until, append_only=False)
     before = snapshot_files(source.table, until.version).before(found)
-    assert (None if before is None else sum(file.rows for file in before)) == rows_before
+    assert (None if before is None else sum(file.rows for file in before.files)) == rows_before

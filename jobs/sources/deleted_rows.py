@@ -1,0 +1,85 @@
+"""Rows that are in the files of a Delta table and not in the table: its deletion vectors, read by delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.planner.nodes import quoted
+from jobs.sources.file_layout import file_name
+from state_lib.collected import frame_of
+
+_FILE: Final = "_file_name"
+_POSITION: Final = "_file_position"
+#: The places of up to so many rows are sent to the tasks that read the files; Spark chooses how more are found.
+_SENT_ROWS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows:
+    """Which rows of which files are deleted.
+
+    Parameters
+    ----------
+    kept : for the name of each file that has deleted rows, whether each row up to the last deleted one, at least, is kept.
+    """
+
+    kept: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+
+    def __contains__(self, path: str) -> bool:
+        """Whether a file, by its path in the log, has deleted rows."""
+        return file_name(path) in self.kept
+
+    def positions(self, path: str) -> pa.Int64Array:
+        """The places of the deleted rows in a file, ascending."""
+        kept = self.kept.get(file_name(path))
+        return pa.array([], pa.int64()) if kept is None else pc.indices_nonzero(pc.invert(kept)).cast(pa.int64())
+
+    def without(self, path: str, rows: pa.Table) -> pa.Table:
+        """All rows of a file without those deleted."""
+        kept = self.kept.get(file_name(path))
+        if kept is None:
+            return rows
+        beyond = pa.repeat(pa.scalar(value=True), rows.num_rows - len(kept))
+        return rows.filter(pa.chunked_array([kept, beyond]))
+
+    def left_out_of(self, spark: SparkSession, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
+        """Rows that Spark reads from some files without those deleted; no Spark job, but one to send these once it runs."""
+        return _at_places(spark, rows, {path: self.positions(path) for path in paths}, "left_anti")
+
+
+def rows_at(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.Int64Array]) -> DataFrame:
+    """Of the rows that Spark reads from some files those at some places.
+
+    Parameters
+    ----------
+    positions : by the path of a file.
+    """
+    return _at_places(spark, rows, positions, "left_semi")
+
+
+def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.Int64Array], how: str) -> DataFrame:
+    names = [pa.repeat(file_name(path), len(at)) for path, at in positions.items()]
+    places = pa.table({_FILE: pa.chunked_array(names), _POSITION: pa.chunked_array(list(positions.values()))})
+    known = frame_of(spark, places)
+    sent = known.hint("broadcast") if places.num_rows <= _SENT_ROWS else known
+    placed = rows.select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_POSITION))
+    return placed.join(sent, [_FILE, _POSITION], how).select(*map(quoted, rows.columns))
+
+
+def deleted_rows(table: DeltaTable) -> DeletedRows | None:
+    """Those of an opened version; ``None`` where two files have the same name. Most tables cannot have any: nothing is read."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return DeletedRows()
+    vectors = pa.table(table.deletion_vectors())
+    names = [file_name(path) for path in vectors["filepath"].to_pylist()]
+    if len(set(names)) < len(names):
+        return None
+    return DeletedRows(dict(zip(names, (vector.values for vector in vectors["selection_vector"]), strict=True)))

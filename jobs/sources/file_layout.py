@@ -1,0 +1,177 @@
+"""How the data files of a Delta table hold its rows, so that Spark reads them as Parquet files, without Delta and its jobs.
+
+A file's columns are mostly the table's. Partition columns are not in the files, though, but told by the folders in which
+these lie, and a table with mapped columns calls them by other names there. What a layout does not cover, Delta reads:
+columns mapped by id, types that were widened, partition columns that Spark may read from a folder in another way than Delta
+from its log (timestamps, decimals and floating-point numbers), and folders that do not tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, overload
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from jobs.planner.nodes import quoted
+
+_PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_CHANGES: Final = "_change_data/"
+#: Types of partition columns with one text for each value, and how the driver holds them.
+_PARTITION_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "string": pa.string(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "date": pa.date32(),
+    "boolean": pa.bool_(),
+}
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """How the files of one table, as of one version, hold its rows.
+
+    Parameters
+    ----------
+    table : where the Delta table lies.
+    schema : its columns.
+    partitioned_by : those that its files do not have.
+    is_mapped : whether the files have other names for columns.
+    """
+
+    table: str
+    schema: T.StructType
+    partitioned_by: tuple[str, ...] = ()
+    is_mapped: bool = False
+
+    @classmethod
+    def of(
+        cls, table: str, schema: T.StructType, properties: Mapping[str, str], partition_columns: Sequence[str]
+    ) -> FileLayout | None:
+        """The layout of a table with these properties; ``None`` where only Delta can read it."""
+        mapping = properties.get("delta.columnMapping.mode", "none")
+        widened = properties.get("delta.enableTypeWidening", "false").lower() == "true"
+        untold = any(schema[name].dataType.simpleString() not in _PARTITION_TYPES for name in partition_columns)
+        if mapping not in ("none", "name") or widened or untold:
+            return None
+        return cls(table, schema, tuple(partition_columns), mapping == "name")
+
+    @cached_property
+    def physical(self) -> dict[str, str]:
+        """The name that each column has in the files, those of partition columns in the log."""
+        return {field.name: _physical_name(field) if self.is_mapped else field.name for field in self.schema.fields}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the files have all of the columns, under their names."""
+        return not (self.partitioned_by or self.is_mapped)
+
+    def tells(self, path: str, partition: Mapping[str, Any]) -> bool:
+        """Whether the folders of a file tell its partition values.
+
+        Parameters
+        ----------
+        path : of a data file or a file of changes, as the log has it.
+        partition : the values by the names that the log has, as they are or as text.
+        """
+        if not self.partitioned_by:
+            return True
+        if _is_absolute(path):
+            return False
+        *folders, _ = unquote(path).removeprefix(_CHANGES).split("/")
+        told = [f"{name}={_text(partition.get(self.physical[name]))}" for name in self.partitioned_by]
+        return [unquote(folder) for folder in folders] == told
+
+    def value(self, column: str, partition: Mapping[str, Any]) -> pa.Scalar:
+        """The value of a partition column in a file, in the driver's type."""
+        value, data_type = partition.get(self.physical[column]), _PARTITION_TYPES[self.schema[column].dataType.simpleString()]
+        if isinstance(value, str):
+            return pa.scalar(value or None).cast(data_type)
+        return pa.scalar(value, data_type)
+
+    def read(self, spark: SparkSession, files: Sequence[str], *more: T.StructField) -> DataFrame:
+        """The rows of some files; no Spark job.
+
+        Parameters
+        ----------
+        files : their paths, as the log has them.
+        more : columns that these files have besides.
+
+        Returns
+        -------
+        The table's columns, and ``more``.
+        """
+        if not files:
+            return spark.createDataFrame([], T.StructType([*self.schema.fields, *more]))
+        stored = _physical_type(self.schema) if self.is_mapped else self.schema
+        reader = spark.read.schema(T.StructType([*stored.fields, *more]))
+        if self.partitioned_by:
+            reader = reader.option("basePath", self.table)
+        rows = reader.parquet(*(full_path(self.table, file) for file in files))
+        if self.is_plain:
+            return rows
+        columns = [_as_declared(field) if self.is_mapped else F.col(quoted(field.name)) for field in self.schema.fields]
+        return rows.select(*columns, *(quoted(field.name) for field in more))
+
+
+def full_path(table: str, path: str) -> str:
+    """A file of a table, where it lies."""
+    return unquote(path) if _is_absolute(path) else f"{table}/{unquote(path)}"
+
+
+def file_name(path: str) -> str:
+    """What Spark's ``_metadata.file_name`` is for the rows of a file."""
+    return unquote(path.rsplit("/", 1)[-1])
+
+
+def _is_absolute(path: str) -> bool:
+    return "://" in path or path.startswith("file:")
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return _NULL
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _physical_name(field: T.StructField) -> str:
+    return str(field.metadata.get(_PHYSICAL_NAME, field.name))
+
+
+def _physical(field: T.StructField) -> T.StructField:
+    return T.StructField(_physical_name(field), _physical_type(field.dataType), field.nullable)
+
+
+@overload
+def _physical_type(data_type: T.StructType) -> T.StructType: ...
+
+
+@overload
+def _physical_type(data_type: T.DataType) -> T.DataType: ...
+
+
+def _physical_type(data_type: T.DataType) -> T.DataType:
+    """A type with the names that the fields of its structs have in files."""
+    if isinstance(data_type, T.StructType):
+        return T.StructType([_physical(field) for field in data_type.fields])
+    if isinstance(data_type, T.ArrayType):
+        return T.ArrayType(_physical_type(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, T.MapType):
+        return T.MapType(_physical_type(data_type.keyType), _physical_type(data_type.valueType), data_type.valueContainsNull)
+    return data_type
+
+
+def _as_declared(field: T.StructField) -> Column:
+    """A column by the name that the table has for it, and so the fields of its structs, which Spark casts in their order."""
+    stored = F.col(quoted(_physical_name(field)))
+    named = stored if _physical_type(field.dataType) == field.dataType else stored.cast(field.dataType)
+    return named.alias(field.name)

@@ -1,0 +1,185 @@
+"""Sources of other layouts read as files: partitioned, with mapped column names, with deletion vectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.sources.deleted_rows import DeletedRows
+from jobs.sources.delta_source import DeltaSource, Pin
+from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from state_lib.errors import SourceError
+from state_lib.within import Within
+from tests.epoch.scripts import Script
+
+_FEED = "'delta.enableChangeDataFeed' = 'true'"
+_DELETING = "'delta.enableDeletionVectors' = 'true'"
+_MAPPED = "'delta.columnMapping.mode' = 'name'"
+_COLUMNS = "k INT, g STRING, d DATE, b BOOLEAN, s STRUCT<x: INT, ys: ARRAY<STRUCT<y: STRING>>>, v STRING"
+_ROWS = (
+    "SELECT id, CASE id % 4 WHEN 0 THEN NULL WHEN 1 THEN 'a b/c%=}[*ü' WHEN 2 THEN '007' ELSE '' END, "
+    "DATE'2024-02-28' + CAST(id % 3 AS INT), id % 2 = 0, struct(id, array(struct('y' || id))), 'v' || id"
+)
+
+
+_INTO = f"INSERT INTO delta.`{{t}}` {_ROWS}"
+_LAYOUTS = pytest.mark.parametrize(
+    ("properties", "partitioned"),
+    [
+        (f"{_FEED}, {_DELETING}", "PARTITIONED BY (g)"),
+        (f"{_FEED}, {_MAPPED}, {_DELETING}", ""),
+    ],
+    ids=["partitioned", "mapped"],
+)
+
+
+def _table(spark: SparkSession, path: Path, properties: str, partitioned: str = "") -> str:
+    spark.sql(f"CREATE TABLE delta.`{path}` ({_COLUMNS}) USING delta {partitioned} TBLPROPERTIES ({properties})")
+    spark.sql(f"INSERT INTO delta.`{path}` {_ROWS} FROM range(0, 40, 1, 1)")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k % 7 = 3")
+    spark.sql(f"UPDATE delta.`{path}` SET v = NULL, g = 'new' WHERE k % 7 = 4")
+    spark.sql(f"INSERT INTO delta.`{path}` {_ROWS} FROM range(60, 65, 1, 1)")
+    return str(path)
+
+
+def _files(path: str) -> SnapshotFiles:
+    source = DeltaSource("t", path)
+    return snapshot_files(source.table, source.facts().version)
+
+
+def _rows(frame: DataFrame) -> Counter[str]:
+    return Counter(str(tuple(row)) for row in frame.collect())
+
+
+def _check_changes(spark: SparkSession, path: str, since: Pin, until: Pin) -> None:
+    source = DeltaSource("t", path, ("k",))
+    found = source.check_range(since, until, append_only=False)
+    assert found.files is not None
+    changes = source.changes(spark, since, until, found, with_row_id=False)
+    assert changes is not None
+    rows = _rows(source.snapshot(spark, since))
+    for *values, weight in changes.collect():
+        rows[str(tuple(values))] += weight
+    assert {row: n for row, n in rows.items() if n} == _rows(source.snapshot(spark, until))
+
+
+@_LAYOUTS
+def test_files_hold_what_delta_reads(spark: SparkSession, tmp_path: Path, properties: str, partitioned: str) -> None:
+    path = _table(spark, tmp_path / "t", properties, partitioned)
+    files = _files(path)
+    table = spark.read.format("delta").load(path)
+    assert files.are_rows
+    assert files.deleted.kept
+    assert files.read(spark, None).columns == table.columns
+    assert _rows(files.read(spark, None)) == _rows(table)
+    keys = Within.of("k", pa.chunked_array([pa.array([4, 999])]), null_safe=False)
+    assert keys is not None
+    assert len(files.within(keys)) < len(files.files)
+    assert _rows(files.read(spark, keys).where("k = 4")) == _rows(table.where("k = 4"))
+    # And so do the files of the changes that follow, of each commit and of all together.
+    first = since = DeltaSource("t", path, ("k",)).pin(None)
+    for statement in (
+        "DELETE FROM delta.`{t}` WHERE k % 7 = 5",
+        "DELETE FROM delta.`{t}` WHERE k % 7 = 6 OR b",
+        "RESTORE TABLE delta.`{t}` TO VERSION AS OF 5",
+        "UPDATE delta.`{t}` SET d = NULL WHERE k % 7 = 1",
+        f"{_INTO} FROM range(100, 110, 1, 1)",
+        "DELETE FROM delta.`{t}` WHERE true",
+    ):
+        spark.sql(statement.replace("{t}", path))
+        until = DeltaSource("t", path, ("k",)).pin(None)
+        _check_changes(spark, path, since, until)
+        since = until
+    _check_changes(spark, path, first, until)
+
+
+def test_a_marked_row_is_a_small_change(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (k INT) USING delta TBLPROPERTIES ({_FEED}, {_DELETING})")
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT id FROM range(0, 100000, 1, 1)")
+    since = DeltaSource("t", str(path), ("k",)).pin(None)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k IN (5, 7)")
+    source = DeltaSource("t", str(path), ("k",))
+    found = source.check_range(since, source.pin(None), append_only=False)
+    assert found.changed_bytes < 100
+    assert (found.rows_inserted, found.rows_deleted) == (0, 2)
+
+
+def test_a_partition_column_tells_which_files_matter(spark: SparkSession, tmp_path: Path) -> None:
+    files = _files(_table(spark, tmp_path / "t", _FEED, "PARTITIONED BY (g, d)"))
+    wanted = Within.of("g", pa.chunked_array([pa.array(["007"])]), null_safe=False)
+    assert wanted is not None
+    folders = {unquote(file.path).split("/")[0] for file in files.within(wanted)}
+    # Of rows whose value is NULL the log has no bounds.
+    assert folders == {"g=007", "g=__HIVE_DEFAULT_PARTITION__"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "properties", "partitioned"),
+    [
+        ("k INT, t TIMESTAMP", _FEED, "PARTITIONED BY (t)"),
+        ("k INT, p INT", f"{_FEED}, {_MAPPED}", "PARTITIONED BY (p)"),
+        ("k INT, p INT", f"{_FEED}, 'delta.columnMapping.mode' = 'id'", ""),
+        ("k INT, p INT", f"{_FEED}, 'delta.enableTypeWidening' = 'true'", ""),
+    ],
+    ids=["timestamp", "mapped and partitioned", "mapped by id", "widened"],
+)
+def test_other_layouts_are_left_to_delta(
+    spark: SparkSession, tmp_path: Path, columns: str, properties: str, partitioned: str
+) -> None:
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {partitioned} TBLPROPERTIES ({properties})")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, {'now()' if 'TIMESTAMP' in columns else 2})")
+    assert not _files(str(path)).are_rows
+
+
+def test_folders_that_do_not_tell_the_values_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    prefix = "'delta.randomizeFilePrefixes' = 'true'"
+    spark.sql(f"CREATE TABLE delta.`{path}` (k INT, p INT) USING delta PARTITIONED BY (p) TBLPROPERTIES ({_FEED}, {prefix})")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 2)")
+    assert not _files(str(path)).are_rows
+
+
+_SETUP = """
+CREATE TABLE item (k INT, day DATE, g STRING, PRIMARY KEY (k, day)) USING delta PARTITIONED BY (day) TBLPROPERTIES ({feed});
+CREATE TABLE part (k INT, w INT, PRIMARY KEY (k)) USING delta TBLPROPERTIES ({feed}, {deleting});
+CREATE TABLE dim (g STRING, `a name` STRING, PRIMARY KEY (g)) USING delta TBLPROPERTIES ({feed}, {deleting}, {mapped});
+INSERT INTO item SELECT id, DATE'2024-01-01' + CAST(id % 4 AS INT), 'g' || id % 3 FROM range(40);
+INSERT INTO part SELECT id, id FROM range(0, 40, 1, 1);
+INSERT INTO dim SELECT 'g' || id, 'n' || id FROM range(0, 5, 1, 1);
+CREATE MATERIALIZED VIEW v AS SELECT i.day, d.`a name` AS name, count(*) AS n, sum(p.w) AS w
+  FROM item i JOIN part p ON p.k = i.k JOIN dim d ON d.g = i.g GROUP BY i.day, d.`a name`;
+REFRESH
+"""
+
+
+def test_their_keys_are_checked_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP.format(feed=_FEED, deleting=_DELETING, mapped=_MAPPED))
+    # Of each table a key that is there already, and one that is NULL.
+    for table, row, back, problem in (
+        ("item", "(7, DATE'2024-01-04', 'x')", "g = 'x'", "2 rows have"),
+        ("part", "(17, -1)", "k = 17", "2 rows have"),
+        ("dim", "('g2', 'x')", "`a name` = 'x'", "2 rows have"),
+        ("item", "(91, NULL, 'x')", "g = 'x'", "NULL in it"),
+    ):
+        with pytest.raises(SourceError, match=rf"{table} .*PRIMARY KEY.*{problem}"):
+            script.run(
+                f"DELETE FROM part WHERE k = 8; INSERT INTO part VALUES (17, 1); INSERT INTO {table} VALUES {row}; REFRESH"
+            )
+        script.run(f"DELETE FROM {table} WHERE {back}; DELETE FROM part WHERE k = 17; REFRESH")
+    script.verify()
+
+
+def test_deleted_rows_beyond_those_that_a_vector_tells() -> None:
+    deleted = DeletedRows({"a b.parquet": pa.array([True, False])})
+    rows = pa.table({"k": [1, 2, 3, 4]})
+    assert deleted.without("p=1/a%20b.parquet", rows)["k"].to_pylist() == [1, 3, 4]
+    assert deleted.without("other.parquet", rows) is rows
+    assert "a%20b.parquet" in deleted
