@@ -78,7 +78,9 @@ def change_files(
     known = vectors()
     if known is None:
         return None
-    rows = {f["path"]: int(json.loads(f.get("stats") or "{}").get("numRecords") or 0) for f, _ in read}
+    rows: Counter[str] = Counter()
+    for f, _ in read:  # what removes a file may tell nothing of it
+        rows[f["path"]] = max(rows[f["path"]], int(json.loads(f.get("stats") or "{}").get("numRecords") or 0))
     return tuple(_of_marked(files, rows, *known))
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from jobs.planner.nodes import quoted
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from jobs.sources.delta_log import DeltaLog, TableFacts, rows_changed, table_facts
+from jobs.sources.delta_log import Action, DeltaLog, TableFacts, commit_info, rows_changed, table_facts
 from jobs.sources.file_layout import FileLayout, file_name
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.delta_files import data_files
@@ -30,6 +30,7 @@ from state_lib.errors import SourceError
 from state_lib.opened_table import OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 
+_REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Of so many commits in a range that marked rows as deleted and recorded no changes the vectors are compared.
 _MARKING_COMMITS: Final = 8
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -127,13 +128,12 @@ class DeltaSource:
             or rows changed that no change feed recorded.
         """
         where = f"source {self.name} ({self.path})"
-        rebuild = "rebuild the views that read it with --full-refresh"
         if since.table_uuid != until.table_uuid or until.version < since.version:
-            raise SourceError(f"{where} is another table than at version {since.version}: it was replaced; {rebuild}")
+            raise SourceError(f"{where} is another table than at version {since.version}: it was replaced; {_REBUILD}")
         if json.loads(since.schema_json) != json.loads(until.schema_json):
             raise SourceError(
                 f"{where} changed its schema between versions {since.version} and {until.version}: "
-                f"{_schema_difference(since.schema_json, until.schema_json)}; {rebuild}"
+                f"{_schema_difference(since.schema_json, until.schema_json)}; {_REBUILD}"
             )
         facts = self.facts(until.version)
         inserted = deleted = changed_bytes = 0
@@ -152,17 +152,7 @@ class DeltaSource:
             adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
             if removes or recorded:
                 only_appends = False
-                if not facts.has_change_feed:
-                    operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), "a commit")
-                    raise SourceError(
-                        f"{where} has no change data feed, and version {version} ({operation}) updated or deleted rows; "
-                        "set TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') and then " + rebuild
-                    )
-                if append_only:
-                    raise SourceError(
-                        f"{where} is declared append-only, but version {version} updated or deleted rows; drop the "
-                        "declaration and " + rebuild
-                    )
+                self._check_recorded(actions, version, facts, append_only=append_only)
             read = recorded or [*adds, *removes]
             files += [f["path"] for f in read if "://" not in f["path"] and not f["path"].startswith("file:")]
             of_commit = None if layout is None else change_files(layout, actions, partial(self._vectors, version, marked))
@@ -176,13 +166,27 @@ class DeltaSource:
         if gone:
             raise SourceError(
                 f"{where}: {len(gone)} files with the changes between versions {since.version} and {until.version} are "
-                f"gone (vacuumed away), the first is {gone[0]}; {rebuild}, and keep files longer than the time between "
+                f"gone (vacuumed away), the first is {gone[0]}; {_REBUILD}, and keep files longer than the time between "
                 "two runs (delta.deletedFileRetentionDuration)"
             )
         read_as_files = None if changed is None else tuple(changed)
         return ChangeRange(
             inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed, read_as_files
         )
+
+    def _check_recorded(self, actions: list[Action], version: int, facts: TableFacts, *, append_only: bool) -> None:
+        """Raise where a commit updated or deleted rows, and it is not recorded which, or must not be."""
+        if not facts.has_change_feed:
+            raise SourceError(
+                f"source {self.name} ({self.path}) has no change data feed, and version {version} "
+                f"({commit_info(actions).get('operation')}) updated or deleted rows; set TBLPROPERTIES "
+                f"('delta.enableChangeDataFeed' = 'true') and then {_REBUILD}"
+            )
+        if append_only:
+            raise SourceError(
+                f"source {self.name} ({self.path}) is declared append-only, but version {version} updated or deleted rows; "
+                f"drop the declaration and {_REBUILD}"
+            )
 
     def _vectors(self, version: int, marked: list[int]) -> tuple[DeletedRows, DeletedRows] | None:
         """The rows deleted before and after a commit; ``None`` after some such commits, each of which opens two versions."""
