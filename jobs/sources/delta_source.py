@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
@@ -270,7 +270,12 @@ class DeltaSource:
 
 def struct_of(pin: Pin) -> T.StructType:
     """The columns of a source as of a pin, as Spark types."""
-    return T.StructType.fromJson(json.loads(pin.schema_json))
+    return _struct(pin.schema_json)
+
+
+@lru_cache(maxsize=256)
+def _struct(schema_json: str) -> T.StructType:
+    return T.StructType.fromJson(json.loads(schema_json))
 
 
 def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:
