@@ -161,7 +161,10 @@ class EpochInputs:
         return old is not None and not old.within(within)
 
     def row_count(self, name: str) -> int | None:
-        """How many rows a source has as of this epoch; ``None`` where the log does not tell, and for views."""
+        """How many rows a source has as of this epoch, those included that are only marked as deleted.
+
+        ``None`` where the log does not tell, and for views.
+        """
         if name in self.catalog.views:
             return None
         found = self.files(name)
@@ -184,7 +187,7 @@ class EpochInputs:
         version = self._pin(self.epoch, name).version
         place = (name, version)
         if place not in self.reads.files:
-            self.reads.files[place] = snapshot_files(self.source(name).table, version)
+            self.reads.files[place] = snapshot_files(self.source(name), version)
         return self.reads.files[place]
 
     def in_place_bytes(self) -> int:

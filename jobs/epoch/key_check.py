@@ -78,7 +78,7 @@ def _problem_in_changes(
     """The first problem with the keys of rows that came in."""
     if changed.files is not None and not changed.files:
         return None
-    held = inputs.files(source.name).before(changed) or snapshot_files(source.table, before.version)
+    held = inputs.files(source.name).before(changed) or snapshot_files(source, before.version)
     if held.are_rows and changed.changed_bytes <= SMALL_CHANGE_BYTES:
         keys = _changed_keys(session, source, before, until, changed)
         if keys is not None:
@@ -95,7 +95,7 @@ def _problem_in_changes(
 
 def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange) -> pa.Table | None:
     """The keys that changed and their weights, where the driver can hold them."""
-    layout = source.layout(until)
+    layout = source.layout(until.version)
     if layout is not None and changed.files is not None:
         return changed_keys(layout, changed.files, source.key)
     changes = source.changes(session, before, until, changed, with_row_id=False)
@@ -104,7 +104,7 @@ def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    found = snapshot_files(source.table, pin.version)
+    found = snapshot_files(source, pin.version)
     keys = keys_in_order(source.path, found.files, source.key) if found.have(source.key) else None
     if keys is not None and keys.most_rows <= _KEYS_HELD:
         return keys.problem()

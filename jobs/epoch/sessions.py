@@ -70,7 +70,8 @@ def session_for(
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         session.conf.set(SHUFFLE_PARTITIONS, "1")
         # The keys that are sought would be looked for in the dictionaries of row groups first, each made a set of objects as
-        # a whole: three keys among 60 M lines took 15 to 30 s of the processor so, and take 10 without.
+        # a whole: three keys among 60 M lines took up to 33 s of the processor so, and 15 without. More bytes are read then,
+        # since dictionaries also spare row groups.
         session.conf.set("parquet.filter.dictionary.enabled", "false")
         # What it infers (IS NOT NULL, for the most part) joins find out themselves, and to infer it costs an epoch up to a
         # seventh of its time.

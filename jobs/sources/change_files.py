@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
 from jobs.sources.deleted_rows import DeletedRows, rows_at
+from jobs.sources.delta_log import Action, files_of
 from jobs.sources.file_layout import FileLayout
 from state_lib.constants import WEIGHT
 
@@ -56,9 +57,7 @@ class ChangeFile:
 Vectors: TypeAlias = Callable[[], tuple[DeletedRows, DeletedRows] | None]
 
 
-def change_files(
-    layout: FileLayout, actions: Sequence[Mapping[str, Any]], vectors: Vectors = lambda: None
-) -> tuple[ChangeFile, ...] | None:
+def change_files(layout: FileLayout, actions: list[Action], vectors: Vectors = lambda: None) -> tuple[ChangeFile, ...] | None:
     """The files with the changes of one commit; ``None`` where only Delta can read them.
 
     Parameters
@@ -66,9 +65,7 @@ def change_files(
     actions : of the commit.
     vectors : asked only if rows were deleted without a change being recorded.
     """
-    recorded = [a["cdc"] for a in actions if "cdc" in a]
-    adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
-    removes = [a["remove"] for a in actions if a.get("remove", {}).get("dataChange")]
+    recorded, adds, removes = files_of(actions)
     read = [(f, 0) for f in recorded] or [*((f, 1) for f in adds), *((f, -1) for f in removes)]
     files = [ChangeFile(f["path"], int(f.get("size") or 0), weight, f.get("partitionValues") or {}) for f, weight in read]
     if not all(layout.tells(file.path, file.partition) for file in files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,12 +10,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.planner.nodes import quoted
 from jobs.sources.file_layout import file_name
 from state_lib.collected import frame_of
+from state_lib.errors import SourceError
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"
@@ -75,11 +78,26 @@ def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.
 
 
 def deleted_rows(table: DeltaTable) -> DeletedRows | None:
-    """Those of an opened version; ``None`` where two files have the same name. Most tables cannot have any: nothing is read."""
+    """Those of an opened version; ``None`` where another file has the name of one with deleted rows.
+
+    Most tables cannot have any: nothing is read.
+
+    Raises
+    ------
+    SourceError : a deletion vector is gone.
+    """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return DeletedRows()
-    vectors = pa.table(table.deletion_vectors())
+    try:
+        vectors = pa.table(table.deletion_vectors())
+    except DeltaError as error:
+        raise SourceError(
+            f"a deletion vector of {table.table_uri} at version {table.version()} cannot be read, probably vacuumed away "
+            f"({error}); rebuild the views that read it with --full-refresh, and keep files longer than the time between two "
+            "runs (delta.deletedFileRetentionDuration)"
+        ) from error
     names = [file_name(path) for path in vectors["filepath"].to_pylist()]
-    if len(set(names)) < len(names):
+    alike = Counter(map(file_name, table.file_uris())) if names else Counter()
+    if any(alike[name] > 1 for name in names):
         return None
     return DeletedRows(dict(zip(names, (vector.values for vector in vectors["selection_vector"]), strict=True)))

@@ -38,6 +38,11 @@ class TableFacts:
         return self.properties.get("delta.enableChangeDataFeed", "false").lower() == "true"
 
     @property
+    def column_mapping(self) -> str:
+        """How columns are found in files: ``none`` (by their names), ``name`` (by other names) or ``id``."""
+        return self.properties.get("delta.columnMapping.mode", "none")
+
+    @property
     def is_append_only(self) -> bool:
         """Whether Delta itself refuses updates and deletes on the table."""
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
@@ -123,6 +128,14 @@ class DeltaLog:
 def commit_info(actions: list[Action]) -> Action:
     """The ``commitInfo`` action of a commit, empty where the writer left it out."""
     return next((dict(a["commitInfo"]) for a in actions if "commitInfo" in a), {})
+
+
+def files_of(actions: list[Action]) -> tuple[list[Action], list[Action], list[Action]]:
+    """The files of a commit: those recorded as change data, and those it added and removed to change rows."""
+    recorded = [a["cdc"] for a in actions if "cdc" in a]
+    adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
+    removes = [a["remove"] for a in actions if a.get("remove", {}).get("dataChange")]
+    return recorded, adds, removes
 
 
 def rows_by_partition(actions: list[Action], column: str) -> dict[str, int]:

@@ -10,20 +10,19 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from jobs.sources.delta_log import Action, DeltaLog, TableFacts, commit_info, rows_changed, table_facts
-from jobs.sources.file_layout import FileLayout, file_name
+from jobs.sources.delta_log import Action, DeltaLog, TableFacts, commit_info, files_of, rows_changed, table_facts
+from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.delta_files import data_files
 from state_lib.errors import SourceError
@@ -95,6 +94,7 @@ class DeltaSource:
         self.key = tuple(key)
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)
+        self._deleted: dict[int, DeletedRows | None] = {}
 
     def facts(self, version: int | None = None) -> TableFacts:
         """What the table says of itself."""
@@ -138,28 +138,28 @@ class DeltaSource:
         facts = self.facts(until.version)
         inserted = deleted = changed_bytes = 0
         appended: list[tuple[str, int]] = []
-        marked: list[int] = []
+        marking_commits = 0
         files: list[str] = []
         only_appends = True
-        layout = self.layout(until)
+        layout = FileLayout.of(self.table.path, facts)
         changed: list[ChangeFile] | None = None if layout is None else []
         for version in range(since.version + 1, until.version + 1):
             actions = self.log.commit(version)
             plus, minus = rows_changed(actions)
             inserted, deleted = inserted + plus, deleted + minus
-            recorded = [a["cdc"] for a in actions if "cdc" in a]
-            removes = [a["remove"] for a in actions if a.get("remove", {}).get("dataChange")]
-            adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
+            recorded, adds, removes = files_of(actions)
             if removes or recorded:
                 only_appends = False
                 self._check_recorded(actions, version, facts, append_only=append_only)
             read = recorded or [*adds, *removes]
             files += [f["path"] for f in read if "://" not in f["path"] and not f["path"].startswith("file:")]
-            of_commit = None if layout is None else change_files(layout, actions, partial(self._vectors, version, marked))
+            vectors = partial(self._vectors, version) if marking_commits < _MARKING_COMMITS else lambda: None
+            of_commit = None if layout is None else change_files(layout, actions, vectors)
             if of_commit is None:
                 changed_bytes += sum(int(f.get("size") or 0) for f in read)
             else:
                 changed_bytes += sum(f.bytes for f in of_commit)
+                marking_commits += any(f.positions is not None for f in of_commit)
             changed = None if changed is None or of_commit is None else [*changed, *of_commit]
             appended += [(a["path"], int(json.loads(a.get("stats") or "{}").get("numRecords", -1))) for a in adds]
         gone = self.log.missing_files(files)
@@ -179,7 +179,7 @@ class DeltaSource:
         if not facts.has_change_feed:
             raise SourceError(
                 f"source {self.name} ({self.path}) has no change data feed, and version {version} "
-                f"({commit_info(actions).get('operation')}) updated or deleted rows; set TBLPROPERTIES "
+                f"({commit_info(actions).get('operation', 'a commit')}) updated or deleted rows; set TBLPROPERTIES "
                 f"('delta.enableChangeDataFeed' = 'true') and then {_REBUILD}"
             )
         if append_only:
@@ -188,21 +188,23 @@ class DeltaSource:
                 f"drop the declaration and {_REBUILD}"
             )
 
-    def _vectors(self, version: int, marked: list[int]) -> tuple[DeletedRows, DeletedRows] | None:
-        """The rows deleted before and after a commit; ``None`` after some such commits, each of which opens two versions."""
-        marked.append(version)
-        if len(marked) > _MARKING_COMMITS:
-            return None
+    def _vectors(self, version: int) -> tuple[DeletedRows, DeletedRows] | None:
+        """The rows deleted before and after a commit; ``None`` where that cannot be told."""
         try:
-            before, after = (deleted_rows(self.table.at(v)) for v in (version - 1, version))
+            before, after = (self.deleted(v) for v in (version - 1, version))
         except DeltaError:  # the version before is not in the log any more
             return None
         return None if before is None or after is None else (before, after)
 
-    def layout(self, pin: Pin) -> FileLayout | None:
-        """How the table's files hold its rows as of a pin; ``None`` where only Delta can read them."""
-        facts = self.facts(pin.version)
-        return FileLayout.of(self.path, struct_of(pin), facts.properties, facts.partition_columns)
+    def deleted(self, version: int) -> DeletedRows | None:
+        """As :func:`jobs.sources.deleted_rows.deleted_rows` of a version, read once."""
+        if version not in self._deleted:
+            self._deleted[version] = deleted_rows(self.table.at(version))
+        return self._deleted[version]
+
+    def layout(self, version: int) -> FileLayout | None:
+        """How the table's files hold its rows; ``None`` where only Delta can read them."""
+        return FileLayout.of(self.table.path, self.facts(version))
 
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The table as of a pin, without weights and hidden columns."""
@@ -222,7 +224,7 @@ class DeltaSource:
             return None
         if found.only_appends and (with_row_id or not found.has_change_feed):
             return self._appended(spark, until, found, with_row_id=with_row_id)
-        layout = self.layout(until)
+        layout = self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
         try:
@@ -251,8 +253,8 @@ class DeltaSource:
 
         Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
         """
-        facts, schema = self.facts(pin.version), struct_of(pin)
-        mapping = facts.properties.get("delta.columnMapping.mode", "none")
+        facts, schema = self.facts(pin.version), struct_of(pin.schema_json)
+        mapping = facts.column_mapping
         if mapping not in ("none", "name") or (mapping == "name" and facts.partition_columns):
             raise SourceError(
                 f"source {self.name} ({self.path}) maps column names by id, or is partitioned besides, and has no key or no "
@@ -266,16 +268,6 @@ class DeltaSource:
         if not with_row_id:
             return rows.select(*columns, weight)
         return rows.select(*columns, _row_id(files, pin.serial_base_ms).alias(ROW_ID), weight)
-
-
-def struct_of(pin: Pin) -> T.StructType:
-    """The columns of a source as of a pin, as Spark types."""
-    return _struct(pin.schema_json)
-
-
-@lru_cache(maxsize=256)
-def _struct(schema_json: str) -> T.StructType:
-    return T.StructType.fromJson(json.loads(schema_json))
 
 
 def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:

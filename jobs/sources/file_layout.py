@@ -8,9 +8,10 @@ from its log (timestamps, decimals and floating-point numbers), and folders that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, overload
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
+from jobs.sources.delta_log import TableFacts
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -54,16 +56,14 @@ class FileLayout:
     is_mapped: bool = False
 
     @classmethod
-    def of(
-        cls, table: str, schema: T.StructType, properties: Mapping[str, str], partition_columns: Sequence[str]
-    ) -> FileLayout | None:
-        """The layout of a table with these properties; ``None`` where only Delta can read it."""
-        mapping = properties.get("delta.columnMapping.mode", "none")
-        widened = properties.get("delta.enableTypeWidening", "false").lower() == "true"
-        untold = any(schema[name].dataType.simpleString() not in _PARTITION_TYPES for name in partition_columns)
-        if mapping not in ("none", "name") or widened or untold:
+    def of(cls, table: str, facts: TableFacts) -> FileLayout | None:
+        """The layout of a table as of the version of some facts; ``None`` where only Delta can read it."""
+        schema = struct_of(facts.schema_json)
+        widened = facts.properties.get("delta.enableTypeWidening", "false").lower() == "true"
+        untold = any(schema[name].dataType.simpleString() not in _PARTITION_TYPES for name in facts.partition_columns)
+        if facts.column_mapping not in ("none", "name") or widened or untold:
             return None
-        return cls(table, schema, tuple(partition_columns), mapping == "name")
+        return cls(table, schema, facts.partition_columns, facts.column_mapping == "name")
 
     @cached_property
     def physical(self) -> dict[str, str]:
@@ -121,6 +121,12 @@ class FileLayout:
             return rows
         columns = [_as_declared(field) if self.is_mapped else F.col(quoted(field.name)) for field in self.schema.fields]
         return rows.select(*columns, *(quoted(field.name) for field in more))
+
+
+@lru_cache(maxsize=256)
+def struct_of(schema_json: str) -> T.StructType:
+    """The columns of a table, as its log describes them, as Spark types."""
+    return T.StructType.fromJson(json.loads(schema_json))
 
 
 def full_path(table: str, path: str) -> str:

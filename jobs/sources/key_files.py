@@ -20,6 +20,7 @@ from jobs.sources.file_layout import FileLayout, full_path
 from jobs.sources.snapshot_files import SnapshotFiles
 from state_lib.constants import WEIGHT
 from state_lib.delta_files import DataFile
+from state_lib.errors import SourceError
 from state_lib.filesystems import opened_parquet
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
@@ -39,10 +40,8 @@ class KeyProblem:
         return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
 
 
-def changed_keys(layout: FileLayout, files: Sequence[ChangeFile], key: Sequence[str]) -> pa.Table | None:
-    """The keys that some files' changes have, and their weights; ``None`` where no file has any of the key's columns."""
-    if set(key) <= set(layout.partitioned_by):
-        return None
+def changed_keys(layout: FileLayout, files: Sequence[ChangeFile], key: Sequence[str]) -> pa.Table:
+    """The keys that some files' changes have, and their weights."""
     return pa.concat_tables([_changed_keys(layout, file, key) for file in files])
 
 
@@ -81,8 +80,8 @@ def problem_in_changes(changes: pa.Table, key: Sequence[str], before: SnapshotFi
 def _search(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> pa.Table | None:
     """The first of some keys that a table has already."""
     layout = before.layout
-    if layout is None or set(key) <= set(layout.partitioned_by):
-        return None
+    if layout is None:
+        raise SourceError("the keys of this table can only be read by Delta")
     bounds = {column: tuple(pc.min_max(new[column]).as_py().values()) for column in key}
     found = [file for file in before.files if all(_may_have(file, column, *bounds[column]) for column in key)]
     if sum(file.rows for file in found) > SEARCHED_ROWS:
@@ -105,6 +104,8 @@ def _may_have(file: DataFile, column: str, lowest: Any, highest: Any) -> bool:
 def _keys_of(layout: FileLayout, path: str, key: Sequence[str], partition: Mapping[str, Any], *more: str) -> pa.Table:
     """Some columns of a file by the table's names, and ``more`` that it has besides; rows that are deleted, too."""
     stored = [column for column in key if column not in layout.partitioned_by]
+    if not stored:  # some column, since files without any are without rows
+        stored = [next(name for name in layout.schema.names if name not in layout.partitioned_by)]
     rows = read_keys(layout.table, path, [*(layout.physical[column] for column in stored), *more])
     rows = rows.rename_columns([*stored, *more])
     for column in layout.partitioned_by:

@@ -7,20 +7,17 @@ and only those are read that can hold what is looked for. What a file's layout d
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
-from jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from jobs.sources.delta_source import ChangeRange
+from jobs.sources.deleted_rows import DeletedRows
+from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.file_layout import FileLayout
 from state_lib.delta_files import DataFile, data_files
 from state_lib.errors import SourceError
-from state_lib.opened_table import OpenedTable
 from state_lib.within import Within
 
 
@@ -108,17 +105,13 @@ class SnapshotFiles:
         return within.restrict(rows, within.column, data_type, files)
 
 
-def snapshot_files(opened: OpenedTable, version: int) -> SnapshotFiles:
-    """The files of a Delta table at a version, from its log."""
-    table = opened.at(version)
-    metadata = table.metadata()
-    properties = {name: value for name, value in metadata.configuration.items() if value is not None}
-    schema = T.StructType.fromJson(json.loads(table.schema().to_json()))
-    layout = FileLayout.of(opened.path, schema, properties, tuple(metadata.partition_columns))
+def snapshot_files(source: DeltaSource, version: int) -> SnapshotFiles:
+    """The files of a source at a version, from its log."""
+    table, layout = source.table.at(version), source.layout(version)
     if layout is None:
         return SnapshotFiles(None, data_files(table))
     files = data_files(table, {stored: name for name, stored in layout.physical.items()})
-    deleted = deleted_rows(table)
+    deleted = source.deleted(version)
     if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
         return SnapshotFiles(None, files)
     return SnapshotFiles(layout, files, deleted)

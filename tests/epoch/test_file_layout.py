@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.sources.deleted_rows import DeletedRows
 from jobs.sources.delta_source import DeltaSource, Pin
+from jobs.sources.key_files import changed_keys, problem_in_changes
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.errors import SourceError
 from state_lib.within import Within
@@ -49,7 +50,7 @@ def _table(spark: SparkSession, path: Path, properties: str, partitioned: str = 
 
 def _files(path: str) -> SnapshotFiles:
     source = DeltaSource("t", path)
-    return snapshot_files(source.table, source.facts().version)
+    return snapshot_files(source, source.facts().version)
 
 
 def _rows(frame: DataFrame) -> Counter[str]:
@@ -108,6 +109,20 @@ def test_a_marked_row_is_a_small_change(spark: SparkSession, tmp_path: Path) -> 
     found = source.check_range(since, source.pin(None), append_only=False)
     assert found.changed_bytes < 100
     assert (found.rows_inserted, found.rows_deleted) == (0, 2)
+
+
+def test_a_vector_that_is_gone_is_told_before_anything_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (k INT) USING delta TBLPROPERTIES ({_FEED}, {_DELETING})")
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT id FROM range(0, 1000, 1, 1)")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 5")
+    since = DeltaSource("t", str(path), ("k",)).pin(None)
+    (vector,) = path.glob("*.bin")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 7")
+    vector.unlink()
+    source = DeltaSource("t", str(path), ("k",))
+    with pytest.raises(SourceError, match=r"deletion vector of .* at version 2 .*vacuumed away.*--full-refresh"):
+        source.check_range(since, source.pin(None), append_only=False)
 
 
 def test_a_partition_column_tells_which_files_matter(spark: SparkSession, tmp_path: Path) -> None:
@@ -175,6 +190,23 @@ def test_their_keys_are_checked_by_the_driver(spark: SparkSession, tmp_path: Pat
             )
         script.run(f"DELETE FROM {table} WHERE {back}; DELETE FROM part WHERE k = 17; REFRESH")
     script.verify()
+
+
+def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spark.sql(f"CREATE TABLE delta.`{path}` (day DATE, v INT) USING delta PARTITIONED BY (day) TBLPROPERTIES ({_FEED})")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (DATE'2024-01-01', 1), (DATE'2024-01-02', 2)")
+    since = DeltaSource("t", str(path), ("day",)).pin(None)
+    for day, problem in (("2024-01-03", None), ("2024-01-02", "2 rows have day = datetime.date(2024, 1, 2)")):
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (DATE'{day}', 3)")
+        source = DeltaSource("t", str(path), ("day",))
+        until = source.pin(None)
+        found, layout = source.check_range(since, until, append_only=False), source.layout(until.version)
+        assert found.files is not None
+        assert layout is not None
+        keys = changed_keys(layout, found.files, source.key)
+        told = problem_in_changes(keys, source.key, snapshot_files(source, since.version))
+        assert (None if told is None else str(told)) == problem
 
 
 def test_deleted_rows_beyond_those_that_a_vector_tells() -> None:
