@@ -6,6 +6,7 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,11 +20,14 @@ from state_lib.row_encoding.spark_codec import quoted
 
 #: Up to this many values are pushed down one by one, wherever they are;
 _LISTED_VALUES: Final = 32
-#: up to this many whole numbers if the pages that they are on have few of the rows; more of them as their range.
-_MOST_LISTED: Final = 2_000
-_FEW_READ: Final = 0.25
+#: up to this many whole numbers if the pages that they are on have fewer rows than their range; more of them as that.
+_MOST_LISTED: Final = 4_000
 #: Rows of a page, as most writers of Parquet divide them.
 _PAGE_ROWS: Final = 20_000
+#: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
+#: between the least and the greatest. It is what sessions set for ``PUSHED_ONE_BY_ONE``.
+MOST_ONE_BY_ONE: Final = 128
+PUSHED_ONE_BY_ONE: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
 #: How whole numbers of each type end in SQL.
 _SUFFIXES: Final = {"bigint": "L", "int": "", "smallint": "S", "tinyint": "Y"}
 
@@ -107,16 +111,14 @@ class Within:
         on_pages = self._rows_on_pages(files, column)
         if len(self.values) <= _LISTED_VALUES:
             return _Reach.LISTED, on_pages
-        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED and on_pages <= _FEW_READ * in_files:
-            return _Reach.LISTED, on_pages
         between = self._rows_between(files, column)
+        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED and on_pages < between:
+            return _Reach.LISTED, on_pages
         return (_Reach.WHOLE, in_files) if between > _MOST_READ * in_files else (_Reach.RANGE, between)
 
-    def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> int:
-        """How many rows the pages have that can hold one of the values, if each value is on one page of a file."""
-        return sum(
-            min(file.rows, _PAGE_ROWS * self._count_in(file.lower.get(column), file.upper.get(column))) for file in files
-        )
+    def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> float:
+        """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
+        return sum(_on_pages(file.rows, self._count_in(file.lower.get(column), file.upper.get(column))) for file in files)
 
     def _count_in(self, lower: Any, upper: Any) -> int:
         """How many of the values lie between two bounds; all of them where the bounds do not tell."""
@@ -135,7 +137,21 @@ class Within:
         if ddl not in _SUFFIXES:
             return F.col(quoted(column)).isin(_literals(self.values, ddl))
         # As text: a thousand literals made one by one take a second.
-        return F.expr(f"{quoted(column)} IN ({', '.join(f'{value}{_SUFFIXES[ddl]}' for value in self.values)})")
+        texts = [f"{value}{_SUFFIXES[ddl]}" for value in self.values]
+        listed = f"{quoted(column)} IN ({{}})".format
+        condition = listed(", ".join(texts))
+        if len(texts) > MOST_ONE_BY_ONE:
+            # All of them are one look into a set for each row. Those that row groups and pages are asked about are for
+            # Parquet's reader, which skips a part of the list whose range does not meet a row group.
+            parts = [texts[first : first + MOST_ONE_BY_ONE] for first in range(0, len(texts), MOST_ONE_BY_ONE)]
+            condition += f" AND ({' OR '.join(listed(', '.join(part)) for part in parts)})"
+        return F.expr(condition)
+
+
+def _on_pages(rows: int, values: int) -> float:
+    """About how many of a file's rows are on the pages that some values fall on at random."""
+    pages = rows / _PAGE_ROWS
+    return rows * (1 - exp(-values / pages)) if pages > 1 else min(rows, values * rows)
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:

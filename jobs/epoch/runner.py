@@ -89,7 +89,9 @@ class EpochRunner:
         """
         place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
         if place not in self._sessions:
-            self._sessions[place] = session_for(self._spark, view.settings, workload, self._warehouse.functions)
+            self._sessions[place] = session_for(
+                self._spark, view.settings, workload, self._warehouse.functions, is_local=self._warehouse.is_local
+            )
         return self._sessions[place]
 
     def run(

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.functions import UserFunctions
 from jobs.spark.names import keep_class_names
 from jobs.spark.session import SHUFFLE_PARTITIONS
+from state_lib.within import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
 
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
 _BYTES_PER_TASK = 4 * 1024 * 1024
@@ -54,9 +55,21 @@ class Workload(enum.Enum):
 
 
 def session_for(
-    spark: SparkSession, settings: Mapping[str, str], workload: Workload, functions: UserFunctions | None = None
+    spark: SparkSession,
+    settings: Mapping[str, str],
+    workload: Workload,
+    functions: UserFunctions | None = None,
+    *,
+    is_local: bool = True,
 ) -> SparkSession:
-    """A session of its own on the same Spark, with the settings of a plan and its user's functions, for one kind of work."""
+    """A session of its own on the same Spark, for one kind of work.
+
+    Parameters
+    ----------
+    settings : of the plan.
+    functions : that the user's queries may call.
+    is_local : whether the warehouse lies on a file system of this machine.
+    """
     session = spark.newSession()
     keep_class_names(session)
     for key, value in settings.items():
@@ -73,6 +86,13 @@ def session_for(
         # a whole: three keys among 60 M lines took up to 33 s of the processor so, and 15 without. More bytes are read then,
         # since dictionaries also spare row groups.
         session.conf.set("parquet.filter.dictionary.enabled", "false")
+        # Statistics and page indexes are asked for each of them instead. By default Spark asks up to ten values so; of more
+        # Parquet's reader only asks whether a page can lie between the least and the greatest.
+        session.conf.set(PUSHED_ONE_BY_ONE, str(MOST_ONE_BY_ONE))
+        if is_local:
+            # Pages that do not lie side by side are read at once, which suits object stores. Hadoop's local file system
+            # starts a thread for each.
+            session.conf.set("parquet.hadoop.vectored.io.enabled", "false")
         # What it infers (IS NOT NULL, for the most part) joins find out themselves, and to infer it costs an epoch up to a
         # seventh of its time.
         session.conf.set("spark.sql.constraintPropagation.enabled", "false")

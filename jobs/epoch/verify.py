@@ -43,7 +43,7 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
     workload = Workload.SMALL if inputs.total_bytes() <= _FEW_BYTES else Workload.FULL
-    session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions)
+    session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)
     names = [o.name for o in plan_of(view).output]
@@ -57,7 +57,7 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
     """Run a view's query in full as of its last epoch, write the result as a Delta table, and drop it again."""
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
-    session = session_for(spark, view.settings, Workload.FULL, warehouse.functions)
+    session = session_for(spark, view.settings, Workload.FULL, warehouse.functions, is_local=warehouse.is_local)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
     names = [f"c{n}" for n in range(len(plan_of(view).output))]

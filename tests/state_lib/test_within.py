@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
+from math import exp
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from state_lib import within
 from state_lib.delta_files import DataFile
-from state_lib.within import Within
+from state_lib.within import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, Within
 
 _DAY = date(2026, 1, 1)
 
@@ -65,8 +68,35 @@ def test_many_values_are_listed_where_they_are_on_few_pages(spark: SparkSession)
     wanted = Within("id", tuple(range(-5, 9000, 100)))
     found = [row["id"] for row in wanted.restrict(rows, "id", "int", files).collect()]
     assert sorted(found) == list(wanted.values), "and no others, as of a range"
-    assert wanted.rows_read(files, "id") == 90 * 20_000
-    assert Within("id", (7, 8, 9)).rows_read(files, "id") == 3 * 20_000
-    assert Within("id", tuple(range(0, 9000, 10))).rows_read(files, "id") == 9_000_000, "files that have none are not read"
-    assert Within("id", tuple(range(0, 10_000, 10))).rows_read(files, "id") == 10_000_000
+    # A file of fifty pages, ten values of which some share a page.
+    assert wanted.rows_read(files, "id") == pytest.approx(9 * 1_000_000 * (1 - exp(-0.2)))
+    assert Within("id", (7, 8, 9)).rows_read(files, "id") == pytest.approx(3 * 20_000, rel=0.05)
+    most = Within("id", tuple(range(0, 9000, 10))).rows_read(files, "id")
+    assert 7_500_000 < most < 9_000_000, "files that have none are not read"
+    assert Within("id", tuple(range(10_000))).rows_read(files, "id") == 10_000_000, "too many to be listed"
     assert Within("id", (7,)).rows_read([_file(1000, 0, 5000)], "id") == 1000, "so few are read as they are"
+
+
+def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(within, "_PAGE_ROWS", 1000)
+    path = str(tmp_path / "rows")
+    written = spark.range(0, 600_000, 1, 1).selectExpr("id", "hash(id) AS other")
+    written.write.option("parquet.page.row.count.limit", 1000).parquet(path)
+    session = spark.newSession()
+    for key, value in {PUSHED_ONE_BY_ONE: MOST_ONE_BY_ONE, "parquet.filter.dictionary.enabled": False}.items():
+        session.conf.set(key, str(value).lower())
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    files = [_file(600_000, 0, 599_999)]
+    for count in (20, MOST_ONE_BY_ONE, 3 * MOST_ONE_BY_ONE + 1):
+        values = tuple(sorted(random.Random(count).sample(range(600_000), count)))
+        rows = session.read.parquet(path)
+        found = Within("id", values).restrict(rows, "id", "bigint", files)
+        assert sorted(row["id"] for row in found.collect()) == list(values)
+        read = _rows_out_of_scans(found)
+        assert read <= 2 * 1000 * count, f"{read} rows read for {count}"
+
+
+def _rows_out_of_scans(rows: DataFrame) -> int:
+    """How many rows the scan of a frame that was computed has read."""
+    scan = rows._jdf.queryExecution().executedPlan().collectLeaves().head()
+    return int(scan.metrics().apply("numOutputRows").value())
