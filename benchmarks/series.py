@@ -1,9 +1,9 @@
 """A stream written to Delta once, and replayed to every view that is measured.
 
-The changes of a stream are applied by delta-rs to a copy of the base tables, and the tables with all of their versions are
-kept. A view is measured over a *replay*: a copy made of hard links (data files are never written twice), whose log holds
-the base only; an epoch's changes come in by linking the next commits into that log. So every query at a scale factor sees
-the same files and the same versions, and no time is spent on writing changes again.
+The changes of a stream are applied by delta-rs, or by Spark (``marked``), to a copy of the base tables, and the tables with
+all of their versions are kept. A view is measured over a *replay*: a copy made of hard links (data files are never written
+twice), whose log holds the base only; an epoch's changes come in by linking the next commits into that log. So every query at
+a scale factor sees the same files and the same versions, and no time is spent on writing changes again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import deltalake
+from pyspark.sql import SparkSession
 
 from benchmarks.data import base_tables, generate, sf_folder, writer_properties
 from benchmarks.queries import TABLES
@@ -87,13 +89,21 @@ def series_name(stream: str, size: str, epochs: int, seed: int) -> str:
 
 
 def build_series(
-    data: Path, sf: float, stream: str, size: str, epochs: int, seed: int, tell: Callable[[str], None] = lambda _: None
+    data: Path,
+    sf: float,
+    stream: str,
+    size: str,
+    epochs: int,
+    seed: int,
+    tell: Callable[[str], None] = lambda _: None,
+    spark: Callable[[], SparkSession] | None = None,
 ) -> Series:
     """The series of a stream; made if it is not there.
 
     Parameters
     ----------
     epochs : how many are wanted; fewer are made where the stream runs out of keys.
+    spark : what writes some streams; asked for if it is needed.
     """
     base = base_tables(data, sf)
     generated = Base(generate(data, sf))
@@ -105,13 +115,20 @@ def build_series(
     shutil.rmtree(folder, ignore_errors=True)
     for table in TABLES:
         link_table(base / table, folder / table)
-    versions = [dict.fromkeys(TABLES, 0)]
+    apply = apply_change
+    if stream == "marked":
+        if spark is None:
+            raise ValueError(f"{stream} is written by Spark, and none was given")
+        for table in TABLES:
+            mark_deletions(spark(), folder / table)
+        apply = partial(merge_by_spark, spark())
+    versions = [_versions(folder)]
     rows: list[dict[str, int]] = []
     for number, epoch in enumerate(islice(changes(generated, stream, size, seed), epochs)):
         tell(f"writing {stream} {size}, epoch {number + 1} of {epochs}")
-        changed = {c.table: apply_change(folder / c.table, c) for c in epoch}
+        changed = {c.table: apply(folder / c.table, c) for c in epoch}
         rows.append(changed)
-        versions.append({t: int(deltalake.DeltaTable(str(folder / t)).version()) for t in TABLES})
+        versions.append(_versions(folder))
     manifest = {"versions": versions, "rows": rows}
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     return _read(folder)
@@ -132,6 +149,22 @@ def apply_change(path: Path, change: Change) -> int:
     return int(merger.when_matched_update(new).execute()["num_target_rows_updated"])
 
 
+def mark_deletions(spark: SparkSession, path: Path) -> None:
+    """Have rows of a table marked as deleted from now on, in place of files written anew."""
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+
+
+def merge_by_spark(spark: SparkSession, path: Path, change: Change) -> int:
+    """Write one update to a table by Spark's MERGE; returns the rows that it changed."""
+    if change.kind != "update":
+        raise ValueError(f"{change.kind} of {change.table}: Spark writes updates only")
+    spark.createDataFrame(change.rows).createOrReplaceTempView("changed")
+    on = " AND ".join(f"t.{c} = s.{c}" for c in change.by)
+    new = ", ".join(f"t.{c} = s.{c}" for c in change.rows.column_names if c not in change.by)
+    merged = spark.sql(f"MERGE INTO delta.`{path}` t USING changed s ON {on} WHEN MATCHED THEN UPDATE SET {new}")
+    return int(merged.collect()[0]["num_updated_rows"])
+
+
 def link_table(source: Path, target: Path, until: int | None = None) -> None:
     """A copy of a Delta table by hard links, with its log up to a version (all by default)."""
     for file in source.rglob("*"):
@@ -145,6 +178,10 @@ def link_table(source: Path, target: Path, until: int | None = None) -> None:
                 continue
         (target / inside).parent.mkdir(parents=True, exist_ok=True)
         _link(file, target / inside)
+
+
+def _versions(folder: Path) -> dict[str, int]:
+    return {t: int(deltalake.DeltaTable(str(folder / t)).version()) for t in TABLES}
 
 
 def _link(source: Path, target: Path) -> None:

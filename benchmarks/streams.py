@@ -4,10 +4,12 @@
 ``appended``   new orders with their lines, under keys beyond the largest.
 ``inserted``   new orders with their lines, under keys in the gaps of the standard's sparse key space (its RF1).
 ``deleted``    orders and their lines go (the standard's RF2).
-``scattered``  updates of rows with random keys, in every table in proportion to its rows, at least one in each.
+``scattered``  updates of rows with random keys, in every table in proportion to its rows, at least one in each, by delta-rs:
+               it writes every file that has one of the rows anew, and puts its rows in another order.
+``marked``     the same updates by Spark, of tables with deletion vectors: the old rows are marked, the new ones appended.
 
 A size is a number of rows an epoch (``100``) or a share of the base (``1%``), of orders and lines together for the streams
-of orders, of all tables for ``scattered``. An order has one to seven lines, so the rows of an epoch are near the size, not
+of orders, of all tables for updates. An order has one to seven lines, so the rows of an epoch are near the size, not
 equal to it; what they came to is recorded.
 """
 
@@ -28,7 +30,9 @@ import pyarrow.parquet as pq
 from benchmarks.data import plain
 from benchmarks.queries import KEYS, TABLES
 
-STREAMS: tuple[str, ...] = ("none", "appended", "inserted", "deleted", "scattered")
+STREAMS: tuple[str, ...] = ("none", "appended", "inserted", "deleted", "scattered", "marked")
+#: Streams of updates in all tables, by how they are written.
+UPDATES: tuple[str, ...] = ("scattered", "marked")
 SIZES: tuple[str, ...] = ("100", "10000", "0.1%", "1%", "10%")
 
 #: The standard uses the first 8 of every 32 order keys; RF1 fills others.
@@ -97,7 +101,7 @@ def rows_wanted(base: Base, stream: str, size: str) -> int:
     """Rows that a size asks for in one epoch of a stream."""
     if not size.endswith("%"):
         return int(size)
-    tables = TABLES if stream == "scattered" else ("orders", "lineitem")
+    tables = TABLES if stream in UPDATES else ("orders", "lineitem")
     return max(1, round(sum(base.rows(t) for t in tables) * float(size[:-1]) / 100))
 
 
@@ -116,11 +120,12 @@ def changes(base: Base, stream: str, size: str, seed: int) -> Iterator[list[Chan
     """The changes of one epoch after the other, parents before children (deletions: children first)."""
     if stream not in STREAMS:
         raise ValueError(f"no stream named {stream}; there are {', '.join(STREAMS)}")
-    rng = np.random.default_rng([seed, zlib.crc32(f"{stream} {size}".encode())])
+    named = "scattered" if stream in UPDATES else stream
+    rng = np.random.default_rng([seed, zlib.crc32(f"{named} {size}".encode())])
     if stream == "none":
         while True:
             yield []
-    elif stream == "scattered":
+    elif stream in UPDATES:
         yield from _scattered(base, rows_wanted(base, stream, size), rng)
     elif stream == "deleted":
         yield from _deleted(base, _orders_wanted(base, stream, size), rng)

@@ -62,7 +62,11 @@ class Run:
     def series(self, sf: float, stream: str, size: str, epochs: int | None = None) -> Series:
         """The series of a stream, made if it is not there."""
         wanted = self.warm_up + self.epochs if epochs is None else epochs
-        return build_series(self.data, sf, stream, size, wanted, self.seed, lambda text: self.console.print(text, style="dim"))
+
+        def tell(text: str) -> None:
+            self.console.print(text, style="dim")
+
+        return build_series(self.data, sf, stream, size, wanted, self.seed, tell, lambda: self.spark)
 
     def work(self, sf: float) -> Path:
         """A folder for the warehouses and replays of this measurement, on the file system of the data.

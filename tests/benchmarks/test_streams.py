@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from benchmarks.queries import KEYS, QUERIES, TABLES, query_text, tables_of
 from benchmarks.series import build_series
@@ -150,6 +151,22 @@ def test_a_series_is_written_once_and_replayed(data: Path, tmp_path: Path) -> No
         counts.append(DeltaTable(replay.path("orders")).to_pyarrow_table().num_rows)
         assert counts[-2] - counts[-1] == changed["orders"]
     assert counts[0] == 400
+
+
+def test_marked_rows_are_updated_as_scattered_ones(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    by_delta_rs = build_series(data, 0.001, "scattered", "100", 2, 1)
+    by_spark = build_series(data, 0.001, "marked", "100", 2, 1, spark=lambda: spark)
+    assert by_spark.rows == by_delta_rs.rows
+    for table in ("orders", "lineitem", "nation"):
+        expected, marked = (spark.read.format("delta").load(str(s.folder / table)) for s in (by_delta_rs, by_spark))
+        assert expected.exceptAll(marked).isEmpty()
+        assert marked.exceptAll(expected).isEmpty()
+    replay = by_spark.replay(tmp_path / "replay", ("orders",))
+    before = spark.read.format("delta").load(replay.path("orders")).count()
+    assert replay.advance()["orders"] > 0
+    log = (tmp_path / "replay" / "orders" / "_delta_log" / f"{by_spark.versions[1]['orders']:020d}.json").read_text()
+    assert '"deletionVector":{' in log, "files are not written anew"
+    assert spark.read.format("delta").load(replay.path("orders")).count() == before
 
 
 def test_every_query_has_a_text() -> None:
