@@ -20,8 +20,10 @@ from state_lib.row_encoding.spark_codec import quoted
 
 #: Up to this many values are pushed down one by one, wherever they are;
 _LISTED_VALUES: Final = 32
-#: up to this many whole numbers if the pages that they are on have fewer rows than their range; more of them as that.
+#: up to this many whole numbers where they leave out some of the pages; more of them as their range.
 _MOST_LISTED: Final = 4_000
+#: A list leaves pages out if those it is on have less than this share of the rows.
+_FEWER: Final = 0.9
 #: Rows of a page, as most writers of Parquet divide them.
 _PAGE_ROWS: Final = 20_000
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
@@ -39,9 +41,13 @@ RESTRICTED_ROWS: Final = 500_000
 
 
 class _Reach(enum.Enum):
-    """Which rows of some files are read: those on pages with one of the values, those in their range, or all."""
+    """Which rows of some files are read: those on pages with one of the values, those in their range, or all.
+
+    ``ONE_OF``: as ``RANGE`` does, and of these rows none but those with one of the values leave the scan.
+    """
 
     LISTED = enum.auto()
+    ONE_OF = enum.auto()
     RANGE = enum.auto()
     WHOLE = enum.auto()
 
@@ -91,7 +97,9 @@ class Within:
         """
         match self._reach(files, column)[0]:
             case _Reach.LISTED:
-                return rows.where(self._one_of(column, ddl))
+                return rows.where(self._one_of(column, ddl, by_page=True))
+            case _Reach.ONE_OF:
+                return rows.where(self._one_of(column, ddl, by_page=False))
             case _Reach.RANGE:
                 return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
         return rows
@@ -112,8 +120,9 @@ class Within:
         if len(self.values) <= _LISTED_VALUES:
             return _Reach.LISTED, on_pages
         between = self._rows_between(files, column)
-        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED and on_pages < between:
-            return _Reach.LISTED, on_pages
+        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED:
+            within_range = between or in_files  # nothing is known of the range where there are no statistics
+            return (_Reach.LISTED, on_pages) if on_pages < _FEWER * within_range else (_Reach.ONE_OF, within_range)
         return (_Reach.WHOLE, in_files) if between > _MOST_READ * in_files else (_Reach.RANGE, between)
 
     def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> float:
@@ -131,7 +140,7 @@ class Within:
         """How many rows are known to lie between the least and the greatest value, those of each file spread evenly."""
         return sum(file.rows * _share(file.lower.get(column), file.upper.get(column), self.values) for file in files)
 
-    def _one_of(self, column: str, ddl: str) -> Column:
+    def _one_of(self, column: str, ddl: str, *, by_page: bool) -> Column:
         if not self.values:
             return F.lit(False)
         if ddl not in _SUFFIXES:
@@ -140,7 +149,7 @@ class Within:
         texts = [f"{value}{_SUFFIXES[ddl]}" for value in self.values]
         listed = f"{quoted(column)} IN ({{}})".format
         condition = listed(", ".join(texts))
-        if len(texts) > MOST_ONE_BY_ONE:
+        if by_page and len(texts) > MOST_ONE_BY_ONE:
             # All of them are one look into a set for each row. Those that row groups and pages are asked about are for
             # Parquet's reader, which skips a part of the list whose range does not meet a row group.
             parts = [texts[first : first + MOST_ONE_BY_ONE] for first in range(0, len(texts), MOST_ONE_BY_ONE)]

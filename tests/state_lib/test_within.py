@@ -32,13 +32,14 @@ def _file(rows: int, lower: Any, upper: Any) -> DataFile:
 @pytest.mark.parametrize(
     ("files", "values", "filtered"),
     [
-        ([_file(100, 0, 999)], range(0, 400, 10), True),
-        ([_file(100, 0, 999)], range(0, 1000, 10), False),
+        ([_file(100, 0, 99_999)], range(0, 40_000, 8), True),
+        ([_file(100, 0, 99_999)], range(0, 100_000, 20), False),
         # Most of the rows are in the file that the values lie in.
-        ([_file(100, 0, 999), _file(10, 1000, 1999)], range(0, 1000, 10), False),
-        ([_file(10, 0, 999), _file(100, 1000, 1999)], range(0, 1000, 10), True),
-        ([_file(100, 7, 7)], range(7, 8), True),
-        ([_file(100, 7, 7)], range(-50, 50), False),
+        ([_file(100, 0, 99_999), _file(10, 100_000, 199_999)], range(0, 100_000, 20), False),
+        ([_file(10, 0, 99_999), _file(100, 100_000, 199_999)], range(0, 100_000, 20), True),
+        # Whole numbers that are not too many are a list.
+        ([_file(100, 0, 999)], range(0, 1000, 10), True),
+        ([_file(100, 7, 7)], range(-50, 50), True),
         ([_file(100, 0, 999)], [0, 999], True),
         # Where it is not known how many rows it leaves out.
         ([_file(100, None, None)], range(0, 400, 10), True),
@@ -50,7 +51,7 @@ def _file(rows: int, lower: Any, upper: Any) -> DataFile:
         ([_file(5, 0, 999)], range(0, 400, 10), False),
         # One by one, where they are on few pages of the files.
         ([_file(40_000, n * 1000, n * 1000 + 999) for n in range(100)], range(0, 100_000, 2000), True),
-        ([_file(40_000, 0, 100_000) for n in range(100)], range(0, 100_000, 2000), False),
+        ([_file(40_000, 0, 100_000) for n in range(100)], range(0, 100_000, 2000), True),
     ],
 )
 def test_values_are_a_filter_where_they_leave_out_half_of_many_rows(
