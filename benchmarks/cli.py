@@ -14,6 +14,7 @@ from benchmarks.results import Results, newest
 from benchmarks.scenarios import aging as aging_scenario
 from benchmarks.scenarios import cold as cold_scenario
 from benchmarks.scenarios import fixed as fixed_scenario
+from benchmarks.scenarios import flights as flights_scenario
 from benchmarks.scenarios import idle as idle_scenario
 from benchmarks.scenarios import peers as peers_scenario
 from benchmarks.scenarios import shared as shared_scenario
@@ -119,6 +120,23 @@ def fixed(
     """The fixed cost of an epoch: SF 0.01, a join with an aggregate, and the query with the largest plan."""
     run_ = _run(data, results, again, epochs, warm_up, memory, seed)
     fixed_scenario.run(run_)
+    _end(run_)
+
+
+@app.command()
+def flights(
+    epochs: Epochs = 20,
+    warm_up: WarmUp = 5,
+    full_every: FullEvery = 5,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+) -> None:
+    """The flights demo: all of its views after each day played."""
+    run_ = _run(data, results, again, epochs, warm_up, memory)
+    run_.full_every = full_every
+    flights_scenario.run(run_)
     _end(run_)
 
 
