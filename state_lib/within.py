@@ -88,8 +88,8 @@ class Within:
     def restrict(self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile]) -> DataFrame:
         """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
 
-        Its literals are others in each epoch, so Spark compiles it anew, and the JVM runs new code slowly: few rows, and most
-        of many, are read sooner without it.
+        Few rows are read sooner without one. So are most of many without a range: its literals are others in each epoch, so
+        Spark compiles it anew, and the JVM runs new code slowly. A list is data to that code, if the session says so.
 
         Parameters
         ----------

@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.util import inheritable_thread_target
 
 from jobs.operators.one_pass import Riders
@@ -150,6 +151,13 @@ class EpochContext:
         """
         self._derived[id(df)] = (df, known)
         return df
+
+    def held(self, rows: pa.Table, schema: StructType) -> DataFrame:
+        """A shared frame of rows that the driver has."""
+        frame = frame_of(self.spark, rows, schema)
+        self._shared[id(frame), False] = (frame, frame)
+        self._rows[id(frame)] = rows
+        return frame
 
     def known_of(self, df: DataFrame) -> pa.Table | None:
         """The values known of a derived frame, or the rows of a shared one that the driver holds."""

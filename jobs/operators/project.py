@@ -1,4 +1,8 @@
-"""Project: Δ(π(R)) = π(ΔR). Linear: no state, cost |Δ|. Rows that become equal keep their weights apart."""
+"""Project: Δ(π(R)) = π(ΔR). Linear: no state, cost |Δ|. Rows that become equal keep their weights apart.
+
+But not those of a change set that the driver holds for several readers: what one of them does not read may be all that has
+changed, and rows that cancel are not looked up anywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Project, quoted
+from state_lib.collected import consolidated
 from state_lib.constants import WEIGHT
 
 
@@ -21,4 +26,9 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFra
     if known is None:
         return projected
     kept = {ours: known[theirs] for ours, theirs in node.passed_on.items() if theirs in known.column_names}
+    rows = ctx.rows_of(child)
+    if rows is not None and len(kept) == len(node.expressions) and not ctx.riders.columns:
+        left = consolidated(pa.table({**kept, WEIGHT: rows[WEIGHT]}))
+        if left.num_rows < rows.num_rows:
+            return ctx.held(left, projected.schema) if left.num_rows else None
     return ctx.derived(projected, pa.table(kept)) if kept else projected

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -31,27 +32,31 @@ class DeletedRows:
 
     Parameters
     ----------
-    kept : for the name of each file that has deleted rows, whether each row up to the last deleted one, at least, is kept.
+    places : for the name of each file that has deleted rows, their places in it, ascending.
     """
 
-    kept: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+    places: Mapping[str, pa.Int64Array] = field(default_factory=dict)
+
+    @classmethod
+    def of_kept(cls, kept: Mapping[str, pa.BooleanArray]) -> DeletedRows:
+        """Those of files of which it is told whether each row up to the last deleted one, at least, is kept."""
+        return cls({name: pc.indices_nonzero(pc.invert(of_file)).cast(pa.int64()) for name, of_file in kept.items()})
 
     def __contains__(self, path: str) -> bool:
         """Whether a file, by its path in the log, has deleted rows."""
-        return file_name(path) in self.kept
+        return file_name(path) in self.places
 
     def positions(self, path: str) -> pa.Int64Array:
         """The places of the deleted rows in a file, ascending."""
-        kept = self.kept.get(file_name(path))
-        return pa.array([], pa.int64()) if kept is None else pc.indices_nonzero(pc.invert(kept)).cast(pa.int64())
+        return self.places.get(file_name(path), pa.array([], pa.int64()))
 
     def without(self, path: str, rows: pa.Table) -> pa.Table:
         """All rows of a file without those deleted."""
-        kept = self.kept.get(file_name(path))
-        if kept is None:
+        if path not in self:
             return rows
-        beyond = pa.repeat(pa.scalar(value=True), rows.num_rows - len(kept))
-        return rows.filter(pa.chunked_array([kept, beyond]))
+        kept = np.ones(rows.num_rows, dtype=bool)
+        kept[self.positions(path).to_numpy()] = False
+        return rows.filter(pa.array(kept))
 
     def left_out_of(self, spark: SparkSession, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
         """Rows that Spark reads from some files without those deleted; no Spark job, but one to send these once it runs."""
@@ -100,4 +105,4 @@ def deleted_rows(table: DeltaTable) -> DeletedRows | None:
     alike = Counter(map(file_name, table.file_uris())) if names else Counter()
     if any(alike[name] > 1 for name in names):
         return None
-    return DeletedRows(dict(zip(names, (vector.values for vector in vectors["selection_vector"]), strict=True)))
+    return DeletedRows.of_kept(dict(zip(names, (vector.values for vector in vectors["selection_vector"]), strict=True)))

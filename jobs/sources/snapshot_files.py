@@ -44,7 +44,7 @@ class SnapshotFiles:
     def have(self, columns: Sequence[str]) -> bool:
         """Whether the files have these columns, under their names and for the table's rows and no others."""
         layout = self.layout
-        if layout is None or layout.is_mapped or self.deleted.kept:
+        if layout is None or layout.is_mapped or self.deleted.places:
             return False
         return not set(columns) & set(layout.partitioned_by)
 

@@ -75,7 +75,7 @@ def test_files_hold_what_delta_reads(spark: SparkSession, tmp_path: Path, proper
     files = _files(path)
     table = spark.read.format("delta").load(path)
     assert files.are_rows
-    assert files.deleted.kept
+    assert files.deleted.places
     assert files.read(spark, None).columns == table.columns
     assert _rows(files.read(spark, None)) == _rows(table)
     keys = Within.of("k", pa.chunked_array([pa.array([4, 999])]), null_safe=False)
@@ -210,7 +210,7 @@ def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_pa
 
 
 def test_deleted_rows_beyond_those_that_a_vector_tells() -> None:
-    deleted = DeletedRows({"a b.parquet": pa.array([True, False])})
+    deleted = DeletedRows.of_kept({"a b.parquet": pa.array([True, False])})
     rows = pa.table({"k": [1, 2, 3, 4]})
     assert deleted.without("p=1/a%20b.parquet", rows)["k"].to_pylist() == [1, 3, 4]
     assert deleted.without("other.parquet", rows) is rows

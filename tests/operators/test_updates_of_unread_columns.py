@@ -18,6 +18,7 @@ _QUERIES = {
     "left outer": "SELECT t.k, r.k AS other FROM t LEFT JOIN r ON t.g = r.g",
     "semi": "SELECT k, s FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g AND r.k < t.k)",
     "of three": "SELECT a.k, b.k AS other, r.k AS third FROM t a JOIN t b ON a.g = b.k JOIN r ON b.g = r.g",
+    "of two that read other columns": "SELECT a.k, b.s, r.k AS third FROM t a JOIN t b ON a.g = b.k JOIN r ON b.g = r.g",
 }
 
 
