@@ -154,8 +154,8 @@ def test_a_series_is_written_once_and_replayed(data: Path, tmp_path: Path) -> No
 
 
 def test_marked_rows_are_updated_as_scattered_ones(spark: SparkSession, data: Path, tmp_path: Path) -> None:
-    by_delta_rs = build_series(data, 0.001, "scattered", "100", 2, 1)
-    by_spark = build_series(data, 0.001, "marked", "100", 2, 1, spark=lambda: spark)
+    by_delta_rs = build_series(data, 0.001, "scattered", "100", 1, 1)
+    by_spark = build_series(data, 0.001, "marked", "100", 1, 1, spark=lambda: spark)
     assert by_spark.rows == by_delta_rs.rows
     for table in ("orders", "lineitem", "nation"):
         expected, marked = (spark.read.format("delta").load(str(s.folder / table)) for s in (by_delta_rs, by_spark))
