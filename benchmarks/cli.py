@@ -78,8 +78,7 @@ def run(
     fail_fast: FailFast = False,
 ) -> None:
     """TPC-H queries as views over a stream of changes: incremental epochs and full runs in turn."""
-    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, fail_fast)
-    run_.full_every = full_every
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, fail_fast, full_every)
     tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), _of(sizes, SIZES, closed=False))
     _end(run_)
 
@@ -101,8 +100,7 @@ def flat(
     keep: Keep = False,
 ) -> None:
     """The same rows an epoch at several scale factors: does its time depend on the size of the data, or on its age?"""
-    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep)
-    run_.full_every = full_every
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, full_every=full_every)
     tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario="flat")
     _end(run_)
 
@@ -134,8 +132,7 @@ def flights(
     memory: Memory = "6g",
 ) -> None:
     """The flights demo: all of its views after each day played."""
-    run_ = _run(data, results, again, epochs, warm_up, memory)
-    run_.full_every = full_every
+    run_ = _run(data, results, again, epochs, warm_up, memory, full_every=full_every)
     flights_scenario.run(run_)
     _end(run_)
 
@@ -265,9 +262,10 @@ def _run(
     seed: int = 1,
     keep: bool = False,
     fail_fast: bool = False,
+    full_every: int = 1,
 ) -> Run:
     found = Results(results, again=again)
-    return Run(data or default_data(), found, epochs, warm_up, seed=seed, memory=memory, keep=keep, fail_fast=fail_fast)
+    return Run(data or default_data(), found, epochs, warm_up, full_every, seed, memory, keep, fail_fast)
 
 
 def _end(run_: Run) -> None:

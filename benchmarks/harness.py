@@ -113,16 +113,26 @@ class Bench:
         ------
         Mismatch : one differs.
         """
-        for report in self.runner.verify():
-            if not report.equal:
-                raise Mismatch(
-                    f"{report.view} at epoch {report.epoch}: {report.missing_rows} rows missing, "
-                    f"{report.unexpected_rows} unexpected"
-                )
+        verify(self.runner)
 
     def drop(self) -> None:
         """Remove the warehouse's files."""
         shutil.rmtree(self.warehouse.root, ignore_errors=True)
+
+
+def verify(runner: EpochRunner) -> None:
+    """Compare every view of a warehouse with its query, run in full on the pinned inputs.
+
+    Raises
+    ------
+    Mismatch : one differs.
+    """
+    for report in runner.verify():
+        if not report.equal:
+            raise Mismatch(
+                f"{report.view} at epoch {report.epoch}: {report.missing_rows} rows missing, "
+                f"{report.unexpected_rows} unexpected"
+            )
 
 
 class Opponent:

@@ -6,18 +6,16 @@ of the day (:mod:`jobs.demo.player`).
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
 
-from benchmarks.harness import Mismatch
+from benchmarks.harness import verify
 from benchmarks.measure import quantile
 from benchmarks.scenarios.common import Run
 from jobs.api import EpochRunner, Warehouse, sync_project
 from jobs.declare import load_project
-from jobs.demo import FlightPlayer
+from jobs.demo import LOADED_THROUGH, FlightPlayer
 from relstate_dagster.settings import DEMO_PROJECT
 
-_LOADED_THROUGH = date(2013, 2, 28)
 #: Beside the data of scale factors, as if it were one.
 _SF = 0.0
 
@@ -41,7 +39,7 @@ def measure(run_: Run) -> dict[str, Any]:
     project = load_project(DEMO_PROJECT)
     root = run_.work(_SF) / "warehouse"
     player = FlightPlayer(run_.spark, f"{root}/sources", project.sources)
-    player.load(_LOADED_THROUGH)
+    player.load(LOADED_THROUGH)
     warehouse = Warehouse(root)
     sync_project(run_.spark, warehouse, project)
     runner = EpochRunner(run_.spark, warehouse)
@@ -55,9 +53,7 @@ def measure(run_: Run) -> dict[str, Any]:
             samples.append(sample)
             if (day - run_.warm_up) % run_.full_every == 0:
                 full.append(sum(runner.full_recompute_seconds(names).values()))
-    for report in runner.verify():
-        if not report.equal:
-            raise Mismatch(f"{report.view}: {report.missing_rows} rows missing, {report.unexpected_rows} unexpected")
+    verify(runner)
     walls = [s.wall for s in samples]
     return {
         "views": len(names),

@@ -5,6 +5,6 @@ declarations of the sources, are SQL files in ``assets/demo``.
 """
 
 from jobs.demo.flights import FlightData, load_flight_data
-from jobs.demo.player import DayPlayed, FlightPlayer
+from jobs.demo.player import LOADED_THROUGH, DayPlayed, FlightPlayer
 
-__all__ = ["DayPlayed", "FlightData", "FlightPlayer", "load_flight_data"]
+__all__ = ["LOADED_THROUGH", "DayPlayed", "FlightData", "FlightPlayer", "load_flight_data"]

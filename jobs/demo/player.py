@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FIRST_DAY: Final = date(2013, 1, 1)
 LAST_DAY: Final = date(2013, 12, 31)
+#: The day up to which the demo loads flights before it plays any.
+LOADED_THROUGH: Final = date(2013, 2, 28)
 FLIGHT_KEY: Final = ("time_hour", "carrier", "flight")
 _SAME_FLIGHT: Final = " AND ".join(f"t.{column} = s.{column}" for column in FLIGHT_KEY)
 _FIRST_REPORTED: Final = "crc32(concat(carrier, flight, day)) % 20 = 0"

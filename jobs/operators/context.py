@@ -105,7 +105,7 @@ class EpochContext:
         derived = self._derived.get(id(df))
         if derived is not None and not summed and set(sought_by) <= set(derived[1].column_names):
             return df
-        shared = self._held(df, summed) if self._is_held(df) else self._checkpointed(df, summed)
+        shared = self._on_driver(df, summed) if self._is_held(df) else self._checkpointed(df, summed)
         for frame in (df, shared):
             for is_summed in {False, summed}:
                 self._shared.setdefault((id(frame), is_summed), (frame, shared))
@@ -114,7 +114,7 @@ class EpochContext:
     def _is_held(self, df: DataFrame) -> bool:
         return self.collect_shared and all(is_plain(f.dataType) for f in df.schema.fields)
 
-    def _held(self, df: DataFrame, summed: bool) -> DataFrame:
+    def _on_driver(self, df: DataFrame, summed: bool) -> DataFrame:
         """Rows on the driver, if it may hold them."""
         if summed and not sums_as_spark(df.schema):
             df, summed = _summed(df), False
@@ -129,10 +129,7 @@ class EpochContext:
             shared = self._checkpointed(df, summed)
             self._large.add(id(shared))
             return shared
-        rows = consolidated(rows, whatever_it_costs=summed)
-        shared = frame_of(self.spark, rows, whole.schema)
-        self._rows[id(shared)] = rows
-        return shared
+        return self.held(consolidated(rows, whatever_it_costs=summed), whole.schema)
 
     @staticmethod
     def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:

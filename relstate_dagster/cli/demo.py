@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from jobs.api import EpochRunner, ViewReport
     from jobs.declare import Project
 
-_LOADED_THROUGH = date(2013, 2, 28)
-
 
 @app.command()
 def demo(
@@ -29,7 +26,7 @@ def demo(
 ) -> None:
     """Load two months of flights, build the views, play some days, and prove every view equal to its query."""
     from jobs.declare import load_project  # noqa: PLC0415
-    from jobs.demo import FlightPlayer  # noqa: PLC0415 - imports PySpark
+    from jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
     spark = start_spark()
@@ -37,7 +34,7 @@ def demo(
     player = FlightPlayer(spark, f"{where.warehouse}/sources", project.sources)
     if not player.is_loaded():
         with _progress("loading flights, weather, planes, airports and airlines of early 2013", 5) as (bar, task):
-            player.load(_LOADED_THROUGH, lambda name, rows: _advance(bar, task, f"{name}: {rows:,} rows"))
+            player.load(LOADED_THROUGH, lambda name, rows: _advance(bar, task, f"{name}: {rows:,} rows"))
     if only_load:
         console.print("the sources are loaded")
         return
