@@ -16,7 +16,7 @@ from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, changed_keys, problem_in_changes
+from jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
 from jobs.sources.snapshot_files import snapshot_files
 from jobs.sources.whole_keys import keys_in_order
 from state_lib.collected import collected
@@ -78,11 +78,16 @@ def _problem_in_changes(
     """The first problem with the keys of rows that came in."""
     if changed.files is not None and not changed.files:
         return None
-    held = inputs.files(source.name).before(changed) or snapshot_files(source, before.version)
-    if held.are_rows and changed.changed_bytes <= SMALL_CHANGE_BYTES:
-        keys = _changed_keys(session, source, before, until, changed)
-        if keys is not None:
-            return problem_in_changes(keys, source.key, held)
+    keys = _changed_keys(session, source, before, until, changed) if changed.changed_bytes <= SMALL_CHANGE_BYTES else None
+    if keys is not None:
+        new = new_keys(keys, source.key)
+        if isinstance(new, KeyProblem):
+            return new
+        if not new.num_rows:  # updates: the files of before are not even listed
+            return None
+        held = inputs.files(source.name).before(changed) or snapshot_files(source, before.version)
+        if held.are_rows:
+            return problem_with_new(new, source.key, held)
     changes = source.changes(session, before, until, changed, with_row_id=False)
     if changes is None:
         return None

@@ -56,8 +56,8 @@ def _changed_keys(layout: FileLayout, file: ChangeFile, key: Sequence[str]) -> p
     return rows.select(list(key)).append_column(WEIGHT, weights)
 
 
-def problem_in_changes(changes: pa.Table, key: Sequence[str], before: SnapshotFiles) -> KeyProblem | None:
-    """The first key that is NULL or not unique once changes are applied to the rows of a table before them.
+def new_keys(changes: pa.Table, key: Sequence[str]) -> pa.Table | KeyProblem:
+    """The keys that are new once changes are applied, or the first that is NULL or came in twice.
 
     Parameters
     ----------
@@ -70,9 +70,11 @@ def problem_in_changes(changes: pa.Table, key: Sequence[str], before: SnapshotFi
     twice = net.filter(pc.greater(net[_COUNT], 1))
     if twice.num_rows:
         return _problem(twice, key, twice[_COUNT][0].as_py())
-    new = net.filter(pc.equal(net[_COUNT], 1)).select(list(key))
-    if not new.num_rows:
-        return None
+    return net.filter(pc.equal(net[_COUNT], 1)).select(list(key))
+
+
+def problem_with_new(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> KeyProblem | None:
+    """The first of some new keys that the rows of a table had already."""
     there = _search(new, key, before)
     return None if there is None else _problem(there, key, 2)
 

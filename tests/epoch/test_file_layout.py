@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.sources.deleted_rows import DeletedRows
 from jobs.sources.delta_source import DeltaSource, Pin
-from jobs.sources.key_files import changed_keys, problem_in_changes
+from jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.errors import SourceError
 from state_lib.within import Within
@@ -204,8 +204,9 @@ def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_pa
         found, layout = source.check_range(since, until, append_only=False), source.layout(until.version)
         assert found.files is not None
         assert layout is not None
-        keys = changed_keys(layout, found.files, source.key)
-        told = problem_in_changes(keys, source.key, snapshot_files(source, since.version))
+        new = new_keys(changed_keys(layout, found.files, source.key), source.key)
+        assert not isinstance(new, KeyProblem)
+        told = problem_with_new(new, source.key, snapshot_files(source, since.version))
         assert (None if told is None else str(told)) == problem
 
 
