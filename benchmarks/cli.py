@@ -106,6 +106,34 @@ def flat(
 
 
 @app.command()
+def indexed(
+    sf: Sfs = "0.1,1",
+    queries: Queries = "q9",
+    streams: StreamNames = "marked",
+    size: OneSize = "10000",
+    indexes: Annotated[
+        str, typer.Option(help="Such as lineitem.l_partkey, several separated by commas.")
+    ] = "lineitem.l_partkey",
+    epochs: Epochs = 20,
+    warm_up: WarmUp = 3,
+    full_every: FullEvery = 10,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "6g",
+    seed: Seed = 1,
+    keep: Keep = False,
+) -> None:
+    """As flat, with indexes of the tables: what they take to build (in the backfill), and what they spare."""
+    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, full_every=full_every)
+    for name in indexes.split(","):
+        table, column = name.strip().split(".")
+        run_.indexes[table] = (*run_.indexes.get(table, ()), column)
+    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario="indexed")
+    _end(run_)
+
+
+@app.command()
 def fixed(
     epochs: Epochs = 20,
     warm_up: WarmUp = 5,

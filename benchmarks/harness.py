@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -69,9 +70,17 @@ class Bench:
     Parameters
     ----------
     root : the warehouse's folder; emptied first.
+    indexes : columns of tables that have an index by them.
     """
 
-    def __init__(self, spark: SparkSession, probe: Probe, root: Path, replay: Replay) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        probe: Probe,
+        root: Path,
+        replay: Replay,
+        indexes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         self.spark = spark
         self.probe = probe
@@ -79,7 +88,7 @@ class Bench:
         self.warehouse = Warehouse(root)
         self.registry = Registry(spark, self.warehouse)
         for table in replay.tables:
-            self.registry.add_source(SourceEntry(table, replay.path(table), KEYS[table]))
+            self.registry.add_source(SourceEntry(table, replay.path(table), KEYS[table], indexes=indexes.get(table, ())))
         self.runner = EpochRunner(spark, self.warehouse, parallel_views=1)
 
     def add_view(self, name: str, query: str) -> ViewEntry:
@@ -105,6 +114,11 @@ class Bench:
             "view": [self.warehouse.view_path(v.name) for v in views],
             "catalog": [f"{self.warehouse.root}/_relstate/catalog"],
         }
+
+    def index_bytes(self) -> int:
+        """Bytes of the files of all indexes."""
+        sources = self.warehouse.read().sources.values()
+        return sum(live_bytes(self.warehouse.index_path(s.name, column)) for s in sources for column in s.indexes)
 
     def verify(self) -> None:
         """Compare every view with its query, run in full on the pinned inputs.

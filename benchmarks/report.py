@@ -215,6 +215,23 @@ def _others(records: Sequence[Record]) -> list[str]:
             ],
         ),
         (
+            "indexed",
+            "With indexes of sources",
+            ["query", "SF", "stream", "indexes", "epoch s (p50)", "p95", "full s", "ratio", "backfill and indexes s", "bytes"],
+            lambda r: [
+                r["query"],
+                f"{r['sf']:g}",
+                f"{r['stream']}, {_size(r['size'])}",
+                ", ".join(f"{table}.{column}" for table, columns in r["indexes"].items() for column in columns),
+                _s(r["incremental"]["wall_p50"]),
+                _s(r["incremental"]["wall_p95"]),
+                _s(r["full"]["wall_p50"]),
+                f"{r['ratio']:.2f}",
+                _s(r["backfill"]["wall"]),
+                f"{_bytes(r['index_bytes'])} / {_bytes(r['input_bytes'])}",
+            ],
+        ),
+        (
             "flights",
             "The flights demo (a day an epoch)",
             ["views", "one run s (p50)", "p95", "jobs", "in full, one after the other, s (p50)", "ratio"],

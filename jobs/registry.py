@@ -41,14 +41,15 @@ class Registry:
         self._warehouse = warehouse
 
     def add_source(self, entry: SourceEntry) -> CatalogState:
-        """Register a Delta table as a source."""
+        """Register a Delta table as a source. Other indexes than before may be declared at any time."""
         check_name(entry.name, "source")
         state = self._warehouse.read()
         known = state.sources.get(entry.name)
         if known == entry:
             return state
         self._check_free(state, entry.name, besides="source")
-        if known is not None and state.dependents(entry.name):
+        is_other = known is not None and replace(known, indexes=entry.indexes) != entry
+        if is_other and state.dependents(entry.name):
             readers = ", ".join(state.dependents(entry.name))
             raise DeclarationError(
                 f"source {entry.name} is declared otherwise than before ({known}), and {readers} read it; drop those first"

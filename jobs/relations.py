@@ -25,6 +25,9 @@ def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
     missing = [c for c in entry.primary_key if c not in {f.name for f in columns}]
     if missing:
         raise DeclarationError(f"source {entry.name}: primary key columns {missing} are not columns of {entry.path}")
+    unknown = [c for c in entry.indexes if c not in {f.name for f in columns}]
+    if unknown:
+        raise DeclarationError(f"source {entry.name}: an index is declared by {unknown}, which are not columns of {entry.path}")
     append_only = entry.append_only or facts.is_append_only
     if entry.primary_key:
         # A NULL in a key is refused wherever one comes in.

@@ -62,7 +62,7 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
                 f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
             )
         create_source_table(spark, path, source)
-    entry = SourceEntry(source.name, path, source.primary_key, source.append_only, managed)
+    entry = SourceEntry(source.name, path, source.primary_key, source.append_only, managed, source.indexes)
     return registry.add_source(entry)
 
 

@@ -6,6 +6,7 @@
     <warehouse>/views/<name>              published views (Delta, change data feed on)
     <warehouse>/_relstate/catalog         the catalog
     <warehouse>/_relstate/state/<view>/   state of a view, one Delta table a generation
+    <warehouse>/_relstate/indexes/<source>/<column>  an index of a source, a Delta table
     <warehouse>/_relstate/run.lock        held while a run goes on
     <warehouse>/_relstate/maintenance.lock  held while state is compacted or vacuumed
 """
@@ -15,12 +16,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 from jobs.catalog.store import CatalogStore
 from jobs.declare import check_name
 from jobs.functions import UserFunctions
 from jobs.sources.delta_source import DeltaSource
+from jobs.sources.source_index import SourceIndex
 
 
 class Warehouse:
@@ -70,6 +73,19 @@ class Warehouse:
     def state_path(self, view: ViewEntry) -> str:
         """Where the state of a view's generation lies."""
         return f"{self.root}/_relstate/state/{check_name(view.name)}/g{view.generation}"
+
+    def index_path(self, source: str, column: str) -> str:
+        """Where the index of a source by a column lies."""
+        return f"{self.indexes_path}/{check_name(source)}/{quote(column, safe='')}"
+
+    @property
+    def indexes_path(self) -> str:
+        """Where all indexes of sources lie."""
+        return f"{self.root}/_relstate/indexes"
+
+    def index(self, source: SourceEntry, column: str) -> SourceIndex:
+        """The index of a source by a column for which one is declared, be it built or not."""
+        return SourceIndex(self.index_path(source.name, column), column)
 
     def source(self, entry: SourceEntry) -> DeltaSource:
         """The reader of a registered source."""

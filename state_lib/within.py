@@ -25,7 +25,7 @@ _MOST_LISTED: Final = 4_000
 #: A list leaves pages out if those it is on have less than this share of the rows.
 _FEWER: Final = 0.9
 #: Rows of a page, as most writers of Parquet divide them.
-_PAGE_ROWS: Final = 20_000
+PAGE_ROWS: Final = 20_000
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
 #: between the least and the greatest. It is what sessions set for ``PUSHED_ONE_BY_ONE``.
 MOST_ONE_BY_ONE: Final = 128
@@ -85,7 +85,9 @@ class Within:
         except TypeError:
             return True
 
-    def restrict(self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile]) -> DataFrame:
+    def restrict(
+        self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile], page_rows: int = PAGE_ROWS
+    ) -> DataFrame:
         """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
 
         Few rows are read sooner without one. So are most of many without a range: its literals are others in each epoch, so
@@ -94,8 +96,9 @@ class Within:
         Parameters
         ----------
         files : that the rows are read from.
+        page_rows : rows of a page in them.
         """
-        match self._reach(files, column)[0]:
+        match self._reach(files, column, page_rows)[0]:
             case _Reach.LISTED:
                 return rows.where(self._one_of(column, ddl, by_page=True))
             case _Reach.ONE_OF:
@@ -104,19 +107,19 @@ class Within:
                 return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
         return rows
 
-    def rows_read(self, files: Sequence[DataFile], column: str) -> float:
+    def rows_read(self, files: Sequence[DataFile], column: str, page_rows: int = PAGE_ROWS) -> float:
         """About how many rows of files are read where only these values matter, of a column with statistics.
 
         Files are taken to be sorted by the column as far as their statistics are.
         """
-        return self._reach([file for file in files if self.may_be_in(file.lower, file.upper, column)], column)[1]
+        return self._reach([file for file in files if self.may_be_in(file.lower, file.upper, column)], column, page_rows)[1]
 
-    def _reach(self, files: Sequence[DataFile], column: str) -> tuple[_Reach, float]:
+    def _reach(self, files: Sequence[DataFile], column: str, page_rows: int) -> tuple[_Reach, float]:
         """How the rows of files are filtered, and about how many are read then."""
         in_files = sum(file.rows for file in files)
         if in_files < RESTRICTED_ROWS:
             return _Reach.WHOLE, in_files
-        on_pages = self._rows_on_pages(files, column)
+        on_pages = self._rows_on_pages(files, column, page_rows)
         if len(self.values) <= _LISTED_VALUES:
             return _Reach.LISTED, on_pages
         between = self._rows_between(files, column)
@@ -125,9 +128,10 @@ class Within:
             return (_Reach.LISTED, on_pages) if on_pages < _FEWER * within_range else (_Reach.ONE_OF, within_range)
         return (_Reach.WHOLE, in_files) if between > _MOST_READ * in_files else (_Reach.RANGE, between)
 
-    def _rows_on_pages(self, files: Sequence[DataFile], column: str) -> float:
+    def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int) -> float:
         """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
-        return sum(_on_pages(file.rows, self._count_in(file.lower.get(column), file.upper.get(column))) for file in files)
+        counts = [self._count_in(file.lower.get(column), file.upper.get(column)) for file in files]
+        return sum(_on_pages(file.rows / page_rows, count) * page_rows for file, count in zip(files, counts, strict=True))
 
     def _count_in(self, lower: Any, upper: Any) -> int:
         """How many of the values lie between two bounds; all of them where the bounds do not tell."""
@@ -157,10 +161,9 @@ class Within:
         return F.expr(condition)
 
 
-def _on_pages(rows: int, values: int) -> float:
-    """About how many of a file's rows are on the pages that some values fall on at random."""
-    pages = rows / _PAGE_ROWS
-    return rows * (1 - exp(-values / pages)) if pages > 1 else min(rows, values * rows)
+def _on_pages(pages: float, values: int) -> float:
+    """About how many of a file's pages some values fall on at random."""
+    return pages * (1 - exp(-values / pages)) if pages > 1 else min(pages, values * pages)
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:

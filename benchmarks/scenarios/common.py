@@ -29,6 +29,7 @@ class Run:
     epochs, warm_up : measured epochs of a view, and epochs before them that are not measured.
     full_every : the query is run in full after the first measured epoch and every so many from there.
     keep : leave series and warehouses where they are.
+    indexes : columns of tables that have an index by them.
     """
 
     data: Path
@@ -40,6 +41,7 @@ class Run:
     memory: str = "6g"
     keep: bool = False
     fail_fast: bool = False
+    indexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     console: Console = field(default_factory=Console)
     _spark: SparkSession | None = None
     _probe: Probe | None = None

@@ -50,7 +50,7 @@ def measure(run_: Run, sf: float, query: str, series: Series) -> dict[str, Any]:
     nothing = all(not n for n in series.rows)
     if not nothing and not any(rows.get(t) for rows in series.rows for t in replay.tables):
         return {"status": "unaffected"}
-    bench = Bench(run_.spark, run_.probe, work / "warehouse", replay)
+    bench = Bench(run_.spark, run_.probe, work / "warehouse", replay, run_.indexes)
     view = bench.add_view(query, text)
     opponent = Opponent(run_.spark, run_.probe, work, replay, view)
     opponent.run()
@@ -74,6 +74,7 @@ def measure(run_: Run, sf: float, query: str, series: Series) -> dict[str, Any]:
         "state_bytes": live_bytes(bench.warehouse.state_path(entry)),
         "view_bytes": live_bytes(bench.warehouse.view_path(query)),
         "input_bytes": input_bytes(replay, text),
+        **({"indexes": run_.indexes, "index_bytes": bench.index_bytes()} if run_.indexes else {}),
         "epochs": epochs,
         **summary(epochs),
         "verified": True,

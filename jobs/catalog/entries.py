@@ -18,13 +18,14 @@ from state_lib.table_schema import StateTableDesc
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """A registered source: where it lies, its key, and whether the warehouse made it."""
+    """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by."""
 
     name: str
     path: str
     primary_key: tuple[str, ...] = ()
     append_only: bool = False
     managed: bool = False
+    indexes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +199,16 @@ def from_rows(version: int, rows: list[tuple[str, str, dict[str, Any]]]) -> Cata
         warehouse["format_version"],
         warehouse["next_table_id"],
         warehouse["next_epoch"],
-        {p["name"]: SourceEntry(**{**p, "primary_key": tuple(p["primary_key"])}) for p in of_kind.get("source", [])},
+        {p["name"]: _source(p) for p in of_kind.get("source", [])},
         {p["name"]: PlainView(**p) for p in of_kind.get("plain view", [])},
         {p["name"]: _view(p) for p in of_kind.get("view", [])},
         {p["epoch"]: _epoch(p) for p in of_kind.get("epoch", [])},
+    )
+
+
+def _source(payload: dict[str, Any]) -> SourceEntry:
+    return SourceEntry(
+        **{**payload, "primary_key": tuple(payload["primary_key"]), "indexes": tuple(payload.get("indexes", ()))}
     )
 
 

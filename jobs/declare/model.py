@@ -122,6 +122,12 @@ class SourceDeclaration:
         """Whether the declaration promises ``delta.appendOnly``."""
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
 
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The columns that ``index.columns`` names: the source is to be looked up by each of them."""
+        names = (name.strip() for name in self.properties.get("index.columns", "").split(","))
+        return tuple(dict.fromkeys(name for name in names if name))
+
 
 @dataclass(frozen=True)
 class DropStatement:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
+from jobs.operators.context import columns_of
 from jobs.planner.nodes import Join, Scan, quoted, walk
+from jobs.planner.used_columns import used_columns
 from jobs.relations import state_column, view_columns
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from jobs.sources.file_layout import struct_of
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from jobs.sources.source_index import SourceIndex
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.delta_files import row_count
@@ -28,6 +33,8 @@ from state_lib.within import Within
 SMALL_CHANGE_BYTES = 64 * 1024 * 1024
 #: A sample has at least so many rows, if the source has.
 _SAMPLE_ROWS = 100_000
+#: An index is worth it where so many times the rows are read without it: what changed since is read as well.
+_FEWER: Final = 2
 #: Up to this many bytes of sources a backfill is computed step by step, as an epoch is.
 _COLLECTED_BACKFILL_BYTES = 4 * 1024 * 1024
 
@@ -53,6 +60,7 @@ class EpochInputs:
     changed_bytes: int = 0
     state_is_large: bool = False
     reads: SourceReads = field(default_factory=SourceReads)
+    _used: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def is_backfill(self) -> bool:
@@ -142,10 +150,12 @@ class EpochInputs:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
         if name in self.catalog.views:
             return self._view_rows(name, within)
-        source, until = self.source(name), self._pin(self.epoch, name)
+        indexed = None if within is None else self._indexed(name, within)
+        if indexed is not None:
+            return indexed
         found = self.files(name)
         if not found.are_rows:
-            return source.all_rows(self.spark, until, with_row_id=False)
+            return self.source(name).all_rows(self.spark, self._pin(self.epoch, name), with_row_id=False)
         return self._weighted(found.read(self.spark, within))
 
     @staticmethod
@@ -173,7 +183,47 @@ class EpochInputs:
     def rows_read(self, name: str, within: Within | None) -> float | None:
         """About how many rows of a source are read to find those within some values; ``None`` where the log does not tell."""
         count = self.row_count(name)
-        return count if count is None or within is None else within.rows_read(self.files(name).files, within.column)
+        if count is None or within is None:
+            return count
+        index = self._index(name, within)
+        return (self.files(name) if index is None else index).rows_read(within)
+
+    @property
+    def used_columns(self) -> dict[str, set[str]]:
+        """At least the columns that the view reads of each relation."""
+        if not self._used:
+            assert self.view.plan is not None
+            self._used = used_columns(self.view.plan)
+        return self._used
+
+    def _index(self, name: str, within: Within) -> SourceIndex | None:
+        """The index of a source in which far fewer rows are read than in the source itself, where there is one."""
+        entry = self.catalog.sources.get(name)
+        if entry is None or within.column not in entry.indexes:
+            return None
+        index, own = self.reads.index(self.warehouse, entry, within.column), self.files(name)
+        contents = index.contents
+        if contents is None or not contents.serves(self._pin(self.epoch, name), self.used_columns[name]):
+            return None
+        if own.are_rows and _FEWER * index.rows_read(within) > own.rows_read(within):
+            return None
+        since = self.changed_since(name, contents.pin)
+        return index if since is not None and since.changed_bytes <= SMALL_CHANGE_BYTES else None
+
+    def _indexed(self, name: str, within: Within) -> DataFrame | None:
+        """The rows of a source from an index, with what has changed since it was written; ``None`` without a useful one."""
+        index = self._index(name, within)
+        if index is None or index.contents is None:
+            return None
+        since, until = index.contents.pin, self._pin(self.epoch, name)
+        rows, found = index.read(self.spark, within), self._range(name, since, until)
+        changes = self.source(name).changes(self.spark, since, until, found, with_row_id=False)
+        if changes is not None:
+            rows = rows.union(changes.select(*columns_of(index.contents.columns), WEIGHT))
+        others = [f for f in struct_of(until.schema_json).fields if f.name not in index.contents.columns]
+        # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.
+        unread = F.raise_error(F.lit(f"source {name} was read by its index by {index.column}, which lacks a column"))
+        return rows.select("*", *(unread.cast(f.dataType).alias(f.name) for f in others))
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """The rows of some file of a source, with weights, and how many they are; ``None`` where the log does not tell."""

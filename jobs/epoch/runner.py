@@ -23,6 +23,7 @@ from jobs.catalog.costs import Costs
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.anew import choose_anew, costs_after
 from jobs.epoch.compaction import CompactReport, StateAfterEpoch, compact_view, readable_version, state_after_epoch
+from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.publish import publish
@@ -130,6 +131,8 @@ class EpochRunner:
                     state = _forget(state, unfinished)
             names = self._selected(state, views)
             yield from self._new_epoch(state, names, run_id)
+            if any(source.indexes for source in state.sources.values()):
+                refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads)
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
         order = topological(state)

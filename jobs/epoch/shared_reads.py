@@ -16,6 +16,7 @@ from jobs.operators.side_by_side import Once
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.snapshot_files import SnapshotFiles
+from jobs.sources.source_index import SourceIndex
 from jobs.warehouse import Warehouse
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import ROW_ID, WEIGHT
@@ -111,10 +112,15 @@ class SourceReads:
     files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
     _sources: dict[str, DeltaSource] = field(default_factory=dict)
+    _indexes: dict[tuple[str, str], SourceIndex] = field(default_factory=dict)
 
     def source(self, warehouse: Warehouse, entry: SourceEntry) -> DeltaSource:
         """The reader of a registered source, which opens each of its versions once."""
         return self._sources.setdefault(entry.name, warehouse.source(entry))
+
+    def index(self, warehouse: Warehouse, entry: SourceEntry, column: str) -> SourceIndex:
+        """As :meth:`jobs.warehouse.Warehouse.index`, opened once."""
+        return self._indexes.setdefault((entry.name, column), warehouse.index(entry, column))
 
 
 def scanned_columns(view: ViewEntry) -> dict[str, set[str]]:

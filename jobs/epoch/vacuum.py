@@ -1,4 +1,4 @@
-"""Deleting the files that no retained epoch needs: of views, of their state, and of the catalog.
+"""Deleting the files that no retained epoch needs: of views, of their state, of the catalog, and of indexes.
 
 Delta's own VACUUM deletes what stopped being part of a table longer than a retention ago. What is added here is how long
 that has to be: the versions of the epochs that are retained stay readable. The run lock is held meanwhile, and the
@@ -32,7 +32,7 @@ _OF_VACUUM = frozenset({"VACUUM START", "VACUUM END"})
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What was deleted for one view (its state and what is published), or for the ``catalog``."""
+    """What was deleted for one view (its state and what is published), for the ``catalog``, or for the ``indexes``."""
 
     name: str
     files_deleted: int
@@ -91,6 +91,12 @@ def vacuum(
         yield _report(name, done, started)
     started = time.perf_counter()
     yield _report("catalog", [_vacuum_table(session, warehouse.catalog.path, [], hours)], started)
+    started = time.perf_counter()
+    declared = {warehouse.index_path(s.name, column) for s in state.sources.values() for column in s.indexes}
+    done = [_delete_indexes_but(warehouse.indexes_path, declared)]
+    done += [_vacuum_table(session, path, [], hours) for path in sorted(declared)]
+    if any(before.files for before, _ in done):
+        yield _report("indexes", done, started)
 
 
 def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[int]:
@@ -134,6 +140,19 @@ def _delete_other_generations(state_path: str) -> _Vacuumed:
         if found.type is fs.FileType.Directory and found.base_name != current:
             deleted += _stored(f"{generations}/{found.base_name}")
             filesystem.delete_dir(found.path)
+    return deleted, _NOTHING
+
+
+def _delete_indexes_but(path: str, declared: set[str]) -> _Vacuumed:
+    """Delete the indexes that no source declares any more."""
+    filesystem, root = filesystem_of(path)
+    deleted = _NOTHING
+    for source in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        for index in filesystem.get_file_info(fs.FileSelector(source.path)) if source.type is fs.FileType.Directory else ():
+            place = f"{path}/{source.base_name}/{index.base_name}"
+            if index.type is fs.FileType.Directory and place not in declared:
+                deleted += _stored(place)
+                filesystem.delete_dir(index.path)
     return deleted, _NOTHING
 
 

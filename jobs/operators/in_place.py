@@ -11,10 +11,10 @@ that its files are read as they are is therefore read whole: joins with such sid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import prod
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -26,7 +26,7 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
-from state_lib.within import RESTRICTED_ROWS
+from state_lib.within import RESTRICTED_ROWS, Within
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
@@ -61,7 +61,7 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
     """
     match node:
         case Scan():
-            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
+            within = _sought(ctx, node, wanted_by, wanted)
             return ctx.rows_now(node.relation, within).selectExpr(*columns_of(node.column_names), WEIGHT)
         case Arrange():
             on = _in_order(node.stream_key or (), [w for w in wanted if not w.null_safe])
@@ -91,8 +91,7 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
     """
     match node:
         case Scan():
-            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
-            return within is not None and ctx.had_none(node.relation, within)
+            return any(ctx.had_none(node.relation, within) for within in _known(ctx, wanted_by, wanted))
         case Filter() | Arrange():
             return had_none(ctx, node.child, wanted_by, wanted)
         case Project():
@@ -105,12 +104,26 @@ def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
     return False
 
 
+def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[Within]:
+    """The values that each wanted column is known to have in the rows that are asked for."""
+    found = (ctx.within(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
+    return [within for within in found if within is not None]
+
+
+def _sought(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> Within | None:
+    """What the rows of a source are found by: of the wanted columns that by which the fewest rows are read."""
+    known = _known(ctx, wanted_by, wanted)
+    if len(known) < 2:
+        return known[0] if known else None
+    counts = [ctx.rows_read(node.relation, within) for within in known]
+    return min(zip(known, counts, strict=True), key=lambda pair: math.inf if pair[1] is None else pair[1])[0]
+
+
 def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> float | None:
     """About how many rows of sources are read to find those that a change set asks for; ``None`` where that is not known."""
     match node:
         case Scan():
-            within = ctx.within(wanted_by, [(w.ours, w.theirs) for w in wanted if not w.null_safe])
-            return ctx.rows_read(node.relation, within)
+            return ctx.rows_read(node.relation, _sought(ctx, node, wanted_by, wanted))
         case Project():
             return _rows_read(ctx, node.child, wanted_by, _below(node, wanted))
     counts = [_rows_read(ctx, child, wanted_by, wanted) for child in node.children]
@@ -204,7 +217,7 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
         return sum(known)
     # One side's key is the join's key where the other side matches at most once.
     once = side.stream_key in (side.left.stream_key, side.right.stream_key)
-    return max(known) if once else prod(max(count, 1) for count in known)
+    return max(known) if once else math.prod(max(count, 1) for count in known)
 
 
 def match(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> DataFrame:

@@ -18,7 +18,7 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.file_layout import FileLayout
 from state_lib.delta_files import DataFile, data_files
 from state_lib.errors import SourceError
-from state_lib.within import Within
+from state_lib.within import PAGE_ROWS, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,13 @@ class SnapshotFiles:
     layout : how they hold the table's rows; ``None`` where only Delta can read them.
     files : all data files of the version.
     deleted : the rows of these that are not the table's.
+    page_rows : rows of a page in them.
     """
 
     layout: FileLayout | None
     files: tuple[DataFile, ...]
     deleted: DeletedRows = field(default_factory=DeletedRows)
+    page_rows: int = PAGE_ROWS
 
     @property
     def are_rows(self) -> bool:
@@ -102,7 +104,11 @@ class SnapshotFiles:
         if within is None or not files:
             return rows
         data_type = self.layout.schema[within.column].dataType.simpleString()
-        return within.restrict(rows, within.column, data_type, files)
+        return within.restrict(rows, within.column, data_type, files, self.page_rows)
+
+    def rows_read(self, within: Within) -> float:
+        """About how many rows are read to find those within some values."""
+        return within.rows_read(self.files, within.column, self.page_rows)
 
 
 def snapshot_files(source: DeltaSource, version: int) -> SnapshotFiles:

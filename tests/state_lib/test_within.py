@@ -78,8 +78,7 @@ def test_many_values_are_listed_where_they_are_on_few_pages(spark: SparkSession)
     assert Within("id", (7,)).rows_read([_file(1000, 0, 5000)], "id") == 1000, "so few are read as they are"
 
 
-def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(within, "_PAGE_ROWS", 1000)
+def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "rows")
     written = spark.range(0, 600_000, 1, 1).selectExpr("id", "hash(id) AS other")
     written.write.option("parquet.page.row.count.limit", 1000).parquet(path)
@@ -91,7 +90,7 @@ def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path:
     for count in (20, MOST_ONE_BY_ONE, 3 * MOST_ONE_BY_ONE + 1):
         values = tuple(sorted(random.Random(count).sample(range(600_000), count)))
         rows = session.read.parquet(path)
-        found = Within("id", values).restrict(rows, "id", "bigint", files)
+        found = Within("id", values).restrict(rows, "id", "bigint", files, page_rows=1000)
         assert sorted(row["id"] for row in found.collect()) == list(values)
         read = _rows_out_of_scans(found)
         assert read <= 2 * 1000 * count, f"{read} rows read for {count}"

@@ -1,0 +1,81 @@
+"""When the indexes of sources are built and brought up to date: after an epoch, once its views are published.
+
+What an index lacks of a version an epoch reads beside it, so it is brought up to date only where that has become much.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import CatalogState, SourceEntry
+from jobs.epoch.sessions import Workload, session_for
+from jobs.epoch.shared_reads import SourceReads
+from jobs.epoch.view_epoch import plan_of
+from jobs.planner.used_columns import used_columns
+from jobs.sources.delta_source import ChangeRange, Pin
+from jobs.sources.source_index import SourceIndex
+from jobs.warehouse import Warehouse
+from state_lib.constants import ROW_ID
+from state_lib.errors import SourceError
+
+_log = logging.getLogger(__name__)
+
+#: Changes are appended once they are of so many commits, or of so many rows.
+_MANY_COMMITS: Final = 8
+_MANY_ROWS: Final = 100_000
+#: An index is built anew once the changes appended have more than this share of its rows: they are in no order.
+_MOST_APPENDED: Final = 0.25
+
+
+def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogState, reads: SourceReads) -> None:
+    """Bring the indexes of sources to the versions that the newest epoch has pinned.
+
+    An index is of the columns that the views of today read.
+    """
+    pins = state.last_pins
+    for entry in state.sources.values():
+        columns = _columns_read(state, entry)
+        if not entry.indexes or not columns or entry.name not in pins:
+            continue
+        for column in entry.indexes:
+            _refresh(spark, warehouse, entry, reads.index(warehouse, entry, column), pins[entry.name], columns, reads)
+
+
+def _columns_read(state: CatalogState, entry: SourceEntry) -> set[str]:
+    views = [v for v in state.views.values() if entry.name in v.reads and v.plan is not None]
+    return set().union(*(used_columns(plan_of(view)).get(entry.name, set()) for view in views)) - {ROW_ID}
+
+
+def _refresh(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    entry: SourceEntry,
+    index: SourceIndex,
+    pin: Pin,
+    columns: set[str],
+    reads: SourceReads,
+) -> None:
+    started = time.perf_counter()
+    source, contents = reads.source(warehouse, entry), index.contents
+    found: ChangeRange | None = None
+    if contents is not None and contents.serves(pin, columns):
+        if contents.version == pin.version:
+            return
+        with suppress(SourceError):  # or what has changed since cannot be read any more
+            found = source.check_range(contents.pin, pin, append_only=False)
+    rows = 0 if found is None else found.rows_inserted + found.rows_deleted
+    if found is not None and contents is not None and pin.version - contents.version < _MANY_COMMITS and rows < _MANY_ROWS:
+        return
+    session = session_for(spark, {}, Workload.FULL, is_local=warehouse.is_local)
+    if found is None or contents is None or contents.appended + rows > _MOST_APPENDED * contents.rows + _MANY_ROWS:
+        _log.info("building the index of %s by %s", entry.name, index.column)
+        index.build(session, source, pin, columns)
+        _log.info("built the index of %s by %s in %.1f s", entry.name, index.column, time.perf_counter() - started)
+        return
+    index.append(source.changes(session, contents.pin, pin, found, with_row_id=False), pin)
+    index.merge_small_files()
