@@ -115,7 +115,7 @@ class SourceIndex:
 
     def _newest(self) -> tuple[DeltaTable, IndexContents] | None:
         if not self._is_read:
-            self._open()
+            self._opened, self._is_read = _newest_of(self.path), True
         return self._opened
 
     @property
@@ -125,20 +125,8 @@ class SourceIndex:
             raise SourceError(f"there is no index at {self.path}")
         return opened
 
-    def _open(self) -> None:
-        self._opened, self._files, self._is_read = None, None, True
-        try:
-            table = DeltaTable(self.path)
-        except TableNotFoundError:
-            return
-        log = DeltaLog(self.path)
-        for version in range(table.version(), -1, -1):
-            told = commit_info(log.commit(version))
-            contents = IndexContents.from_json(told.get("userMetadata"))
-            if contents is not None:
-                self._opened = table, contents
-            if contents is not None or told.get("operation") not in _CHANGING_NOTHING:
-                return
+    def _written(self) -> None:
+        self._opened, self._files = _newest_of(self.path), None
 
     def rows_read(self, within: Within) -> float:
         """About how many rows are read to find those with some values of the column."""
@@ -203,7 +191,7 @@ class SourceIndex:
         # Where another run was faster, the index is at the version of that one.
         with suppress(CommitFailedError):
             write_deltalake(table, rows.sort_by(_stored(0)), mode="append", commit_properties=_telling(contents))
-        self._open()
+        self._written()
 
     def merge_small_files(self) -> None:
         """Put the files of appended changes into few, where there are many."""
@@ -212,12 +200,28 @@ class SourceIndex:
             return
         with suppress(CommitFailedError):
             table.optimize.compact(target_size=_SMALL_BYTES, commit_properties=_telling(contents))
-        self._open()
+        self._written()
 
     def _write(self, rows: DataFrame, contents: IndexContents, *, mode: str, **options: str) -> None:
         writer = rows.sortWithinPartitions(_stored(0)).write.format("delta").mode(mode)
         writer.options(**options, userMetadata=contents.to_json()).save(self.path)
-        self._open()
+        self._written()
+
+
+def _newest_of(path: str) -> tuple[DeltaTable, IndexContents] | None:
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    log = DeltaLog(path)
+    for version in range(table.version(), -1, -1):
+        told = commit_info(log.commit(version))
+        contents = IndexContents.from_json(told.get("userMetadata"))
+        if contents is not None:
+            return table, contents
+        if told.get("operation") not in _CHANGING_NOTHING:
+            return None
+    return None
 
 
 def _stored(place: int) -> str:
