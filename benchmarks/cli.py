@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.data import base_tables, default_data
-from benchmarks.queries import QUERIES
+from benchmarks.queries import QUERIES, TABLES
 from benchmarks.results import Results, newest
 from benchmarks.scenarios import aging as aging_scenario
 from benchmarks.scenarios import cold as cold_scenario
@@ -89,6 +89,9 @@ def flat(
     queries: Queries = "q1,q3,q6,q12",
     streams: StreamNames = "appended",
     size: OneSize = "100",
+    indexes: Annotated[
+        str, typer.Option(help="Of tables by columns, such as lineitem.l_partkey,orders.o_custkey: recorded as `indexed`.")
+    ] = "",
     epochs: Epochs = 40,
     warm_up: WarmUp = 3,
     full_every: FullEvery = 10,
@@ -101,35 +104,9 @@ def flat(
 ) -> None:
     """The same rows an epoch at several scale factors: does its time depend on the size of the data, or on its age?"""
     run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, full_every=full_every)
-    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario="flat")
-    _end(run_)
-
-
-@app.command()
-def indexed(
-    sf: Sfs = "0.1,1",
-    queries: Queries = "q9",
-    streams: StreamNames = "marked",
-    size: OneSize = "10000",
-    indexes: Annotated[
-        str, typer.Option(help="Such as lineitem.l_partkey, several separated by commas.")
-    ] = "lineitem.l_partkey",
-    epochs: Epochs = 20,
-    warm_up: WarmUp = 3,
-    full_every: FullEvery = 10,
-    data: Data = None,
-    results: ResultsFile = RESULTS,
-    again: Again = False,
-    memory: Memory = "6g",
-    seed: Seed = 1,
-    keep: Keep = False,
-) -> None:
-    """As flat, with indexes of the tables: what they take to build (in the backfill), and what they spare."""
-    run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, full_every=full_every)
-    for name in indexes.split(","):
-        table, column = name.strip().split(".")
-        run_.indexes[table] = (*run_.indexes.get(table, ()), column)
-    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario="indexed")
+    run_.indexes = _indexes(indexes)
+    scenario = "indexed" if run_.indexes else "flat"
+    tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), [size], scenario)
     _end(run_)
 
 
@@ -301,6 +278,16 @@ def _end(run_: Run) -> None:
         for failure in run_.results.failures:
             typer.secho(failure, fg="red", err=True)
         raise typer.Exit(1)
+
+
+def _indexes(text: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name in filter(None, text.split(",")):
+        table, dot, column = name.strip().partition(".")
+        if table not in TABLES or not dot:
+            raise typer.BadParameter(f"an index is named table.column, of the tables {', '.join(TABLES)}, and not {name!r}")
+        found[table] = (*found.get(table, ()), column)
+    return found
 
 
 def _numbers(text: str) -> list[float]:

@@ -75,8 +75,8 @@ class Warehouse:
         return f"{self.root}/_relstate/state/{check_name(view.name)}/g{view.generation}"
 
     def index_path(self, source: str, column: str) -> str:
-        """Where the index of a source by a column lies."""
-        return f"{self.indexes_path}/{check_name(source)}/{quote(column, safe='')}"
+        """Where the index of a source by a column lies; its folder has no character that an address would escape."""
+        return f"{self.indexes_path}/{check_name(source)}/{quote(column, safe='').replace('%', '+')}"
 
     @property
     def indexes_path(self) -> str:

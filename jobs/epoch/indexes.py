@@ -67,7 +67,7 @@ def _refresh(
         if contents.version == pin.version:
             return
         with suppress(SourceError):  # or what has changed since cannot be read any more
-            found = source.check_range(contents.pin, pin, append_only=False)
+            found = reads.range(source, contents.pin, pin, append_only=lambda: False)
     rows = 0 if found is None else found.rows_inserted + found.rows_deleted
     if found is not None and contents is not None and pin.version - contents.version < _MANY_COMMITS and rows < _MANY_ROWS:
         return

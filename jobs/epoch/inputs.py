@@ -150,13 +150,13 @@ class EpochInputs:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
         if name in self.catalog.views:
             return self._view_rows(name, within)
-        indexed = None if within is None else self._indexed(name, within)
-        if indexed is not None:
-            return indexed
-        found = self.files(name)
-        if not found.are_rows:
+        place = None if within is None else self._sought_in(name, within)
+        if within is not None and isinstance(place, SourceIndex):
+            return self._indexed(name, place, within)
+        own = self.files(name)
+        if not own.are_rows:
             return self.source(name).all_rows(self.spark, self._pin(self.epoch, name), with_row_id=False)
-        return self._weighted(found.read(self.spark, within))
+        return self._weighted(own.read(self.spark, within))
 
     @staticmethod
     def _weighted(rows: DataFrame) -> DataFrame:
@@ -183,10 +183,7 @@ class EpochInputs:
     def rows_read(self, name: str, within: Within | None) -> float | None:
         """About how many rows of a source are read to find those within some values; ``None`` where the log does not tell."""
         count = self.row_count(name)
-        if count is None or within is None:
-            return count
-        index = self._index(name, within)
-        return (self.files(name) if index is None else index).rows_read(within)
+        return count if count is None or within is None else self._sought_in(name, within).rows_read(within)
 
     @property
     def used_columns(self) -> dict[str, set[str]]:
@@ -196,31 +193,29 @@ class EpochInputs:
             self._used = used_columns(self.view.plan)
         return self._used
 
-    def _index(self, name: str, within: Within) -> SourceIndex | None:
-        """The index of a source in which far fewer rows are read than in the source itself, where there is one."""
-        entry = self.catalog.sources.get(name)
+    def _sought_in(self, name: str, within: Within) -> SnapshotFiles | SourceIndex:
+        """The files of a source, or an index of it in which far fewer rows are read."""
+        entry, own = self.catalog.sources.get(name), self.files(name)
         if entry is None or within.column not in entry.indexes:
-            return None
-        index, own = self.reads.index(self.warehouse, entry, within.column), self.files(name)
+            return own
+        index = self.reads.index(self.warehouse, entry, within.column)
         contents = index.contents
         if contents is None or not contents.serves(self._pin(self.epoch, name), self.used_columns[name]):
-            return None
+            return own
         if own.are_rows and _FEWER * index.rows_read(within) > own.rows_read(within):
-            return None
+            return own
         since = self.changed_since(name, contents.pin)
-        return index if since is not None and since.changed_bytes <= SMALL_CHANGE_BYTES else None
+        return index if since is not None and since.changed_bytes <= SMALL_CHANGE_BYTES else own
 
-    def _indexed(self, name: str, within: Within) -> DataFrame | None:
-        """The rows of a source from an index, with what has changed since it was written; ``None`` without a useful one."""
-        index = self._index(name, within)
-        if index is None or index.contents is None:
-            return None
-        since, until = index.contents.pin, self._pin(self.epoch, name)
-        rows, found = index.read(self.spark, within), self._range(name, since, until)
-        changes = self.source(name).changes(self.spark, since, until, found, with_row_id=False)
+    def _indexed(self, name: str, index: SourceIndex, within: Within) -> DataFrame:
+        """The rows of a source from an index, with what has changed since it was written."""
+        contents, until = index.contents, self._pin(self.epoch, name)
+        assert contents is not None
+        rows, found = index.read(self.spark, within), self._range(name, contents.pin, until)
+        changes = self.source(name).changes(self.spark, contents.pin, until, found, with_row_id=False)
         if changes is not None:
-            rows = rows.union(changes.select(*columns_of(index.contents.columns), WEIGHT))
-        others = [f for f in struct_of(until.schema_json).fields if f.name not in index.contents.columns]
+            rows = rows.union(changes.select(*columns_of(contents.columns), WEIGHT))
+        others = [f for f in struct_of(until.schema_json).fields if f.name not in contents.columns]
         # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.
         unread = F.raise_error(F.lit(f"source {name} was read by its index by {index.column}, which lacks a column"))
         return rows.select("*", *(unread.cast(f.dataType).alias(f.name) for f in others))
@@ -261,11 +256,7 @@ class EpochInputs:
             return None
 
     def _range(self, name: str, since: Pin, until: Pin) -> ChangeRange:
-        place = (name, since.version, until.version)
-        if place not in self.reads.ranges:
-            append_only = self._reads_append_only(name)
-            self.reads.ranges[place] = self.source(name).check_range(since, until, append_only=append_only)
-        return self.reads.ranges[place]
+        return self.reads.range(self.source(name), since, until, append_only=lambda: self._reads_append_only(name))
 
     def _view_changes(self, name: str) -> DataFrame | None:
         upstream = self.catalog.views[name]

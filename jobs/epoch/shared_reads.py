@@ -14,7 +14,7 @@ from jobs.catalog.entries import CatalogState, EpochEntry, SourceEntry, ViewEntr
 from jobs.operators.context import columns_of
 from jobs.operators.side_by_side import Once
 from jobs.planner.nodes import Scan, walk
-from jobs.sources.delta_source import ChangeRange, DeltaSource
+from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.sources.source_index import SourceIndex
 from jobs.warehouse import Warehouse
@@ -117,6 +117,13 @@ class SourceReads:
     def source(self, warehouse: Warehouse, entry: SourceEntry) -> DeltaSource:
         """The reader of a registered source, which opens each of its versions once."""
         return self._sources.setdefault(entry.name, warehouse.source(entry))
+
+    def range(self, source: DeltaSource, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
+        """As :meth:`jobs.sources.delta_source.DeltaSource.check_range`, once."""
+        place = (source.name, since.version, until.version)
+        if place not in self.ranges:
+            self.ranges[place] = source.check_range(since, until, append_only=append_only())
+        return self.ranges[place]
 
     def index(self, warehouse: Warehouse, entry: SourceEntry, column: str) -> SourceIndex:
         """As :meth:`jobs.warehouse.Warehouse.index`, opened once."""

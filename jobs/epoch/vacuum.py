@@ -93,7 +93,7 @@ def vacuum(
     yield _report("catalog", [_vacuum_table(session, warehouse.catalog.path, [], hours)], started)
     started = time.perf_counter()
     declared = {warehouse.index_path(s.name, column) for s in state.sources.values() for column in s.indexes}
-    done = [_delete_indexes_but(warehouse.indexes_path, declared)]
+    done = [_delete_undeclared(warehouse.indexes_path, declared)]
     done += [_vacuum_table(session, path, [], hours) for path in sorted(declared)]
     if any(before.files for before, _ in done):
         yield _report("indexes", done, started)
@@ -133,27 +133,30 @@ def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | Non
 
 def _delete_other_generations(state_path: str) -> _Vacuumed:
     """Delete the state of before a full refresh, beside that of now: its epochs went with it."""
-    generations, current = state_path.rsplit("/", 1)
-    filesystem, root = filesystem_of(generations)
-    deleted = _NOTHING
-    for found in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        if found.type is fs.FileType.Directory and found.base_name != current:
-            deleted += _stored(f"{generations}/{found.base_name}")
-            filesystem.delete_dir(found.path)
-    return deleted, _NOTHING
+    return _delete_folders(state_path.rsplit("/", 1)[0], {state_path}), _NOTHING
 
 
-def _delete_indexes_but(path: str, declared: set[str]) -> _Vacuumed:
+def _delete_undeclared(indexes_path: str, declared: set[str]) -> _Vacuumed:
     """Delete the indexes that no source declares any more."""
-    filesystem, root = filesystem_of(path)
+    of_sources = [_delete_folders(source, declared) for source in _folders(indexes_path)]
+    return sum(of_sources, _NOTHING), _NOTHING
+
+
+def _delete_folders(path: str, kept: set[str]) -> _Stored:
+    """Delete the folders in a folder but for some; what there was in them."""
     deleted = _NOTHING
-    for source in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-        for index in filesystem.get_file_info(fs.FileSelector(source.path)) if source.type is fs.FileType.Directory else ():
-            place = f"{path}/{source.base_name}/{index.base_name}"
-            if index.type is fs.FileType.Directory and place not in declared:
-                deleted += _stored(place)
-                filesystem.delete_dir(index.path)
-    return deleted, _NOTHING
+    for folder in _folders(path):
+        if folder not in kept:
+            deleted += _stored(folder)
+            filesystem, root = filesystem_of(folder)
+            filesystem.delete_dir(root)
+    return deleted
+
+
+def _folders(path: str) -> list[str]:
+    filesystem, root = filesystem_of(path)
+    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    return [f"{path}/{f.base_name}" for f in found if f.type is fs.FileType.Directory]
 
 
 def _stored(path: str) -> _Stored:

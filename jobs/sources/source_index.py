@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from jobs.sources.delta_source import DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.collected import collected
 from state_lib.constants import WEIGHT
+from state_lib.delta_files import data_files, row_count
 from state_lib.errors import SourceError
 from state_lib.small_commits import is_plain
 from state_lib.within import Within
@@ -55,7 +57,7 @@ class IndexContents:
     ----------
     table_uuid, version, schema : of the source: which table, as of when, and its columns at that time.
     columns : those of the source that the index has, its own first.
-    rows, appended : rows that it was built with, and rows of changes since.
+    rows, appended : rows that it was built with (those marked as deleted are counted), and rows of changes since.
     """
 
     table_uuid: str
@@ -103,30 +105,25 @@ class SourceIndex:
     def __init__(self, path: str, column: str) -> None:
         self.path = path.rstrip("/")
         self.column = column
-        self._opened: tuple[DeltaTable, IndexContents] | None = None
         self._files: SnapshotFiles | None = None
-        self._is_read = False
 
     @property
     def contents(self) -> IndexContents | None:
         """What its newest version holds, looked at once; ``None`` where it is not there."""
-        opened = self._newest()
-        return None if opened is None else opened[1]
+        return None if self._newest is None else self._newest[1]
 
+    @cached_property
     def _newest(self) -> tuple[DeltaTable, IndexContents] | None:
-        if not self._is_read:
-            self._opened, self._is_read = _newest_of(self.path), True
-        return self._opened
+        return _newest_of(self.path)
 
     @property
     def _there(self) -> tuple[DeltaTable, IndexContents]:
-        opened = self._newest()
-        if opened is None:
+        if self._newest is None:
             raise SourceError(f"there is no index at {self.path}")
-        return opened
+        return self._newest
 
     def _written(self) -> None:
-        self._opened, self._files = _newest_of(self.path), None
+        self._newest, self._files = _newest_of(self.path), None
 
     def rows_read(self, within: Within) -> float:
         """About how many rows are read to find those with some values of the column."""
@@ -163,13 +160,11 @@ class SourceIndex:
         """
         spark.conf.set(_PAGE_ROWS_SETTING, str(INDEX_PAGE_ROWS))
         wanted = (self.column, *sorted(set(columns) - {self.column}))
-        files = source.table.at(pin.version).get_add_actions(flatten=True)
+        files = data_files(source.table.at(pin.version))
         rows = _as_stored(source.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint")), wanted)
-        tasks = 1 + sum(files.column("size_bytes").to_pylist()) // _FILE_BYTES
-        counts = files.column("num_records").to_pylist()
-        total = sum(counts) if None not in counts else rows.count()
-        contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, total)
-        by_range = rows.repartitionByRange(tasks, _stored(0))
+        total = row_count(files)
+        contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, rows.count() if total is None else total)
+        by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // _FILE_BYTES, _stored(0))
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
     def append(self, changes: DataFrame | None, until: Pin) -> None:
