@@ -57,6 +57,8 @@ def epoch_metadata(report: ViewReport) -> Metadata:
     metadata["seconds"] = float(sum(report.seconds.values()))
     for stage, seconds in report.seconds.items():
         metadata[f"seconds: {stage}"] = float(seconds)
+    if report.advice:
+        metadata["advice"] = "\n".join(report.advice)
     return metadata
 
 

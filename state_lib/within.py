@@ -131,7 +131,7 @@ class Within:
     def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int) -> float:
         """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
         counts = [self._count_in(file.lower.get(column), file.upper.get(column)) for file in files]
-        return sum(_on_pages(file.rows / page_rows, count) * page_rows for file, count in zip(files, counts, strict=True))
+        return sum(rows_on_pages(file.rows, page_rows, count) for file, count in zip(files, counts, strict=True))
 
     def _count_in(self, lower: Any, upper: Any) -> int:
         """How many of the values lie between two bounds; all of them where the bounds do not tell."""
@@ -161,9 +161,10 @@ class Within:
         return F.expr(condition)
 
 
-def _on_pages(pages: float, values: int) -> float:
-    """About how many of a file's pages some values fall on at random."""
-    return pages * (1 - exp(-values / pages)) if pages > 1 else min(pages, values * pages)
+def rows_on_pages(rows: int, page_rows: int, values: int) -> float:
+    """About how many rows the pages of sorted rows have on which some values fall at random."""
+    pages = rows / page_rows
+    return page_rows * (pages * (1 - exp(-values / pages)) if pages > 1 else min(pages, values * pages))
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.index_advice import IndexAdvice
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Join, Scan, quoted, walk
@@ -48,6 +49,7 @@ class EpochInputs:
     versions : what the upstream views have come to in this epoch, and in the epochs before.
     state_is_large : whether reading the view's state costs more than the jobs it takes to skip most of it.
     reads : what the views of a run share of what they read of sources.
+    advice : what this epoch says of its lookups.
     """
 
     spark: SparkSession
@@ -60,6 +62,7 @@ class EpochInputs:
     changed_bytes: int = 0
     state_is_large: bool = False
     reads: SourceReads = field(default_factory=SourceReads)
+    advice: IndexAdvice = field(default_factory=IndexAdvice)
     _used: dict[str, set[str]] = field(default_factory=dict)
 
     @property
@@ -156,7 +159,15 @@ class EpochInputs:
         own = self.files(name)
         if not own.are_rows:
             return self.source(name).all_rows(self.spark, self._pin(self.epoch, name), with_row_id=False)
+        if within is not None:
+            self._advise(name, own, within)
         return self._weighted(own.read(self.spark, within))
+
+    def _advise(self, name: str, own: SnapshotFiles, within: Within) -> None:
+        """Note what a lookup in a source's own files reads, if there is no index that it could have used."""
+        entry = self.catalog.sources.get(name)
+        if entry is not None and within.column not in entry.indexes and not self.is_backfill:
+            self.advice.saw(name, within, own.rows_read(within), row_count(own.files) or 0)
 
     @staticmethod
     def _weighted(rows: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ class ViewReport:
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
     source_versions : pinned version of each source.
     skipped : nothing had changed, nothing was written.
+    advice : what would make such epochs cheaper, in sentences.
     """
 
     view: str
@@ -33,6 +34,7 @@ class ViewReport:
     view_version: int | None = None
     plan_text: str = ""
     skipped: bool = False
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import typer
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
-from relstate_dagster.cli.tables import epoch_table, recomputed
+from relstate_dagster.cli.tables import advised, epoch_table, recomputed
 
 
 @app.command()
@@ -30,5 +30,5 @@ def run(
             reports.append(report)
             status.update(f"{report.view} done, {len(reports)} of {len(names)}")
     output.print(epoch_table(reports))
-    for line in recomputed(reports):
+    for line in (*recomputed(reports), *advised(reports)):
         output.print(line, highlight=False, markup=False)

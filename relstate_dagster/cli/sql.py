@@ -16,7 +16,7 @@ from rich.table import Table
 
 from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import start_spark
-from relstate_dagster.cli.tables import changes_in
+from relstate_dagster.cli.tables import advised, changes_in
 from state_lib.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def sql(
 def _tell(report: ViewReport) -> None:
     out = "unchanged" if report.skipped else f"+{report.rows_inserted} −{report.rows_deleted}"
     console.print(f"{report.view}: epoch {report.epoch}, {changes_in(report) or '…'} → {out}", highlight=False)
+    for line in advised([report]):
+        console.print(line, highlight=False, markup=False)
 
 
 def _print_result(result: Result, output_format: Format) -> None:

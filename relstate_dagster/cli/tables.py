@@ -36,6 +36,11 @@ def recomputed(reports: Iterable[ViewReport]) -> list[str]:
     return [f"{r.view}: {r.strategy}, {r.reason}" for r in reports if r.reason and not r.skipped]
 
 
+def advised(reports: Iterable[ViewReport]) -> list[str]:
+    """A line for each thing that would make epochs of a view cheaper."""
+    return [f"{report.view}: {line}" for report in reports for line in report.advice]
+
+
 def verify_table(reports: Iterable[VerifyReport]) -> Table:
     """One line a view: equal to its full recompute or not, and by how many rows."""
     table = Table(header_style="bold")

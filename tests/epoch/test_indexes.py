@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.epoch import indexes
+from assets.metadata import epoch_metadata
+from jobs.epoch import index_advice, indexes
 from jobs.epoch.runner import EpochRunner
 from jobs.registry import Registry
 from jobs.sources.source_index import SourceIndex
@@ -110,6 +111,25 @@ def test_an_index_that_does_not_serve_is_built_anew_and_one_that_is_not_declared
     assert reports["indexes"].files_deleted == 2, "the newest file, and one from before it was built anew"
     assert [DeltaTable.is_deltatable(_index(script, column).path) for column in ("p", "note")] == [True, False]
     assert _index(script).contents is not None, "what VACUUM commits tells nothing of it"
+
+
+def test_an_index_is_proposed_where_it_would_help(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_row_counts: None
+) -> None:
+    monkeypatch.setattr(index_advice, "_MANY_ROWS", 1_000)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP.format(columns="n"))
+    script.run("UPDATE part SET name = 'other' WHERE p IN (3, 7, 500)")
+    (report,) = EpochRunner(spark, script.warehouse).run()
+    assert report.advice == (
+        "rows of line sought by p: about 4,000 were read, 60 would be with 'index.columns' = 'p' in the source's TBLPROPERTIES",
+    )
+    assert "advice" in epoch_metadata(report)
+    monkeypatch.setattr(index_advice, "_MANY_ROWS", 10_000)
+    script.run("UPDATE part SET name = 'another' WHERE p IN (3, 7, 500)")
+    (report,) = EpochRunner(spark, script.warehouse).run()
+    assert report.advice == (), "few rows are soon read"
+    script.verify()
 
 
 def test_an_index_by_a_column_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:

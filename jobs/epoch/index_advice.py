@@ -1,0 +1,43 @@
+"""What an epoch says of its lookups: which of them an index of a source would make much cheaper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.sources.source_index import rows_read_of_index
+from state_lib.within import Within
+
+#: Lookups that read fewer rows than this need no index: they take less than a second.
+_MANY_ROWS: Final = 2_000_000
+#: An index is proposed where a lookup reads so many times the rows that it would read with one.
+_TIMES: Final = 4
+
+
+@dataclass(slots=True)
+class IndexAdvice:
+    """The lookups of an epoch that would be much cheaper by an index that is not declared."""
+
+    _costly: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+
+    def saw(self, source: str, within: Within, read: float, of: int) -> None:
+        """Note a lookup.
+
+        Parameters
+        ----------
+        within : what was sought in the source, by a column without an index.
+        read : about how many rows were read.
+        of : rows of the source.
+        """
+        with_index = rows_read_of_index(of, len(within.values))
+        if read >= max(_MANY_ROWS, _TIMES * with_index):
+            place = (source, within.column)
+            self._costly[place] = max((read, with_index), self._costly.get(place, (0.0, 0.0)))
+
+    def lines(self) -> tuple[str, ...]:
+        """One sentence for each index that would help."""
+        return tuple(
+            f"rows of {source} sought by {column}: about {read:,.0f} were read, {with_index:,.0f} would be with "
+            f"'index.columns' = '{column}' in the source's TBLPROPERTIES"
+            for (source, column), (read, with_index) in sorted(self._costly.items())
+        )
