@@ -28,7 +28,8 @@ dev: .venv/.demo
 	RELSTATE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1
 
 test: lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Tests of the suite's one Spark session in one process, and beside it those that start processes of their own.
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -22,8 +22,10 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite."""
+    """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite, and one process has it all."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
