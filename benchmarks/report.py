@@ -167,7 +167,7 @@ def _work_table(records: Sequence[Record]) -> str:
 
 
 def _flat(records: Sequence[Record], folder: Path) -> list[str]:
-    flat = [r for r in records if r["scenario"] == "flat" and r["status"] == "ok"]
+    flat = _at_several_scales(records)
     parts = ["## Flatness"] if flat else []
     for stream, size in sorted({(r["stream"], r["size"]) for r in flat}):
         of_stream = [r for r in flat if (r["stream"], r["size"]) == (stream, size)]
@@ -176,23 +176,42 @@ def _flat(records: Sequence[Record], folder: Path) -> list[str]:
         parts.append(f"The same {_size(size)} an epoch, {stream}, at several scale factors.")
         parts.append(f"![Seconds of an epoch by scale factor, {stream}](benchmarks/{name})")
         parts.append(_flat_table(of_stream))
+        if any(r["scenario"] != "flat" for r in of_stream):
+            parts.append("\\* Each scale factor in a process of its own, by `run`; the others in one process, by `flat`.")
     return parts
+
+
+def _at_several_scales(records: Sequence[Record]) -> list[Record]:
+    """What ``flat`` has measured, and of queries that it has not what ``run`` has at more than one scale factor."""
+    measured = [r for r in records if r["scenario"] in ("flat", "tpch") and r["status"] == "ok"]
+    flat = {_changes_of(r) for r in measured if r["scenario"] == "flat"}
+    scales: dict[tuple[str, str, str], set[float]] = {}
+    for r in measured:
+        if r["scenario"] == "tpch":
+            scales.setdefault(_changes_of(r), set()).add(r["sf"])
+    apart = {changes for changes, sfs in scales.items() if len(sfs) > 1 and changes not in flat}
+    return [r for r in measured if r["scenario"] == "flat" or _changes_of(r) in apart]
+
+
+def _changes_of(r: Record) -> tuple[str, str, str]:
+    return r["query"], r["stream"], r["size"]
 
 
 def _flat_table(records: Sequence[Record]) -> str:
     rows = []
     for query in sorted({r["query"] for r in records}, key=QUERIES.index):
         of_query = sorted((r for r in records if r["query"] == query), key=lambda r: float(r["sf"]))
-        first = of_query[0]["incremental"]["wall_p50"]
+        first = of_query[0]["incremental"]
         for r in of_query:
             walls = [e["incremental"]["wall"] for e in r["epochs"]]
             part = max(1, len(walls) // 4)
             aged = _median(walls[-part:]) / _median(walls[:part])
-            p50 = r["incremental"]["wall_p50"]
-            rows.append([query, f"{r['sf']:g}", _s(p50), f"{p50 / first:.2f}", f"{aged:.2f}", _s(r["full"]["wall_p50"])])
-    return table(
-        ["query", "SF", "epoch s (p50)", "by the smallest SF", "last quarter of epochs by the first", "full s (p50)"], rows
-    )
+            own = r["incremental"]
+            by_first = [f"{own[seconds] / first[seconds]:.2f}" for seconds in ("wall_p50", "cpu_p50")]
+            name = query if r["scenario"] == "flat" else f"{query} \\*"
+            rows.append([name, f"{r['sf']:g}", _s(own["wall_p50"]), *by_first, f"{aged:.2f}", _s(r["full"]["wall_p50"])])
+    head = ["query", "SF", "epoch s (p50)", "by the smallest SF", "its CPU s so", "last quarter of epochs by the first"]
+    return table([*head, "full s (p50)"], rows)
 
 
 def _others(records: Sequence[Record]) -> list[str]:

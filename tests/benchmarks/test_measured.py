@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
+from benchmarks.report import write_report
 from benchmarks.results import Results, newest
 from benchmarks.scenarios import tpch
 from benchmarks.scenarios.common import Run
@@ -34,9 +33,6 @@ def test_a_query_is_measured_verified_and_not_measured_again(spark: SparkSession
     again = Results(file)
     tpch.run(Run(tmp_path, again), [0.001], ["q12", "q11"], ["appended"], ["100"])
     assert len(file.read_text().splitlines()) == 2
-
-    pytest.importorskip("matplotlib")
-    from benchmarks.report import write_report
 
     text = write_report(newest([file]), tmp_path / "docs").read_text()
     assert "| q12 |" in text

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from benchmarks.peers.changes import appended_rows, base_rows, unordered
 from benchmarks.queries import query_text
+from benchmarks.report import peers_section
 from benchmarks.series import build_series
 from tests.benchmarks.test_streams import write_tiny
 
@@ -34,9 +34,6 @@ def test_a_query_without_its_order() -> None:
 
 
 def test_peers_stand_beside_our_own_figures() -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.report import peers_section
-
     stream: dict[str, Any] = {"sf": 0.1, "query": "q3", "stream": "appended", "size": "10000"}
     ours = {"scenario": "flat", "status": "ok", "incremental": {"wall_p50": 0.5}, "full": {"wall_p50": 2.0}, **stream}
     duckdb = {"scenario": "duckdb", "status": "ok", "wall_p50": 0.04, **stream}
