@@ -183,14 +183,13 @@ def _flat(records: Sequence[Record], folder: Path) -> list[str]:
 
 def _at_several_scales(records: Sequence[Record]) -> list[Record]:
     """What ``flat`` has measured, and of queries that it has not what ``run`` has at more than one scale factor."""
-    measured = [r for r in records if r["scenario"] in ("flat", "tpch") and r["status"] == "ok"]
-    flat = {_changes_of(r) for r in measured if r["scenario"] == "flat"}
-    scales: dict[tuple[str, str, str], set[float]] = {}
-    for r in measured:
-        if r["scenario"] == "tpch":
-            scales.setdefault(_changes_of(r), set()).add(r["sf"])
-    apart = {changes for changes, sfs in scales.items() if len(sfs) > 1 and changes not in flat}
-    return [r for r in measured if r["scenario"] == "flat" or _changes_of(r) in apart]
+    scales: dict[tuple[str, tuple[str, str, str]], list[Record]] = {}
+    for r in records:
+        if r["scenario"] in ("flat", "tpch") and r["status"] == "ok":
+            scales.setdefault((r["scenario"], _changes_of(r)), []).append(r)
+    several = {place: found for place, found in scales.items() if len({r["sf"] for r in found}) > 1}
+    chosen = (found for (how, changes), found in several.items() if how == "flat" or ("flat", changes) not in several)
+    return [r for found in chosen for r in found]
 
 
 def _changes_of(r: Record) -> tuple[str, str, str]:

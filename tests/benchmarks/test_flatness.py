@@ -15,4 +15,4 @@ def test_queries_at_one_scale_factor_are_left_out_and_flat_goes_before_run() -> 
     flat = [_record("flat", "q1", sf) for sf in (0.1, 10)]
     apart = [_record("tpch", "q2", sf) for sf in (0.1, 1)]
     others = [_record("tpch", "q1", 10), _record("tpch", "q3", 10), _record("tpch", "q2", 10, "failed"), _record("idle", "", 1)]
-    assert _at_several_scales([*others, *apart, *flat]) == [*apart, *flat]
+    assert _at_several_scales([*others, *apart, *flat, _record("flat", "q4", 0.1)]) == [*apart, *flat]
