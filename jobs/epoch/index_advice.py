@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.sources.source_index import rows_read_of_index
+from state_lib.delta_files import row_count
 from state_lib.within import Within
 
 #: Lookups that read fewer rows than this need no index: they take less than a second.
@@ -20,16 +22,12 @@ class IndexAdvice:
 
     _costly: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
-    def saw(self, source: str, within: Within, read: float, of: int) -> None:
-        """Note a lookup.
-
-        Parameters
-        ----------
-        within : what was sought in the source, by a column without an index.
-        read : about how many rows were read.
-        of : rows of the source.
-        """
-        with_index = rows_read_of_index(of, len(within.values))
+    def saw(self, source: str, files: SnapshotFiles, within: Within) -> None:
+        """Note a lookup in the files of a source, by a column without an index."""
+        rows = row_count(files.files) or 0
+        if rows < _MANY_ROWS:  # so for most lookups nothing is estimated
+            return
+        read, with_index = files.rows_read(within), rows_read_of_index(rows, len(within.values))
         if read >= max(_MANY_ROWS, _TIMES * with_index):
             place = (source, within.column)
             self._costly[place] = max((read, with_index), self._costly.get(place, (0.0, 0.0)))

@@ -167,7 +167,7 @@ class EpochInputs:
         """Note what a lookup in a source's own files reads, if there is no index that it could have used."""
         entry = self.catalog.sources.get(name)
         if entry is not None and within.column not in entry.indexes and not self.is_backfill:
-            self.advice.saw(name, within, own.rows_read(within), row_count(own.files) or 0)
+            self.advice.saw(name, own, within)
 
     @staticmethod
     def _weighted(rows: DataFrame) -> DataFrame:
