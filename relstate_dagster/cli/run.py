@@ -25,10 +25,12 @@ def run(
     declared, _, runner = open_project(location(project, warehouse), spark)
     names = list(views or []) or [view.name for view in declared.views]
     reports = []
+    # They are built after the last view is published, which can take minutes.
+    then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
     with console.status("running the epoch") as status:
         for report in runner.run(names, full_refresh=full_refresh or ()):
             reports.append(report)
-            status.update(f"{report.view} done, {len(reports)} of {len(names)}")
+            status.update(f"{report.view} done, {len(reports)} of {len(names)}{then if len(reports) == len(names) else ''}")
     output.print(epoch_table(reports))
     for line in (*recomputed(reports), *advised(reports)):
         output.print(line, highlight=False, markup=False)
