@@ -21,9 +21,10 @@ class IndexAdvice:
     """The lookups of an epoch that would be much cheaper by an index that is not declared."""
 
     _costly: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _declared: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def saw(self, source: str, files: SnapshotFiles, within: Within) -> None:
-        """Note a lookup in the files of a source, by a column without an index."""
+    def saw(self, source: str, declared: tuple[str, ...], files: SnapshotFiles, within: Within) -> None:
+        """Note a lookup in the files of a source, by a column without an index; ``declared`` are the columns with one."""
         rows = row_count(files.files) or 0
         if rows < _MANY_ROWS:  # so for most lookups nothing is estimated
             return
@@ -31,11 +32,15 @@ class IndexAdvice:
         if read >= max(_MANY_ROWS, _TIMES * with_index):
             place = (source, within.column)
             self._costly[place] = max((read, with_index), self._costly.get(place, (0.0, 0.0)))
+            self._declared[source] = declared
 
     def lines(self) -> tuple[str, ...]:
-        """One sentence for each index that would help."""
+        """One sentence for each index that would help; each has the whole property, which replaces the one that is there."""
+        columns = dict(self._declared)
+        for source, column in sorted(self._costly):
+            columns[source] = (*columns[source], column)
         return tuple(
             f"rows of {source} sought by {column}: about {read:,.0f} were read, {with_index:,.0f} would be with "
-            f"'index.columns' = '{column}' in the source's TBLPROPERTIES"
+            f"'index.columns' = '{', '.join(columns[source])}' in the source's TBLPROPERTIES"
             for (source, column), (read, with_index) in sorted(self._costly.items())
         )

@@ -56,8 +56,8 @@ def check_primary_keys(
             continue
         changed = found.get(name)
         if changed is None and before is not None and before.version < until.version:
-            changed = inputs.changed_since(name, before)
-        source = inputs.source(name)
+            changed = inputs.sources.changed_since(name, before)
+        source = inputs.sources.source(name)
         if before is not None and changed is not None:
             if changed.rows_inserted == 0 and changed.rows_deleted > 0:
                 continue
@@ -85,7 +85,7 @@ def _problem_in_changes(
             return new
         if not new.num_rows:  # updates: the files of before are not even listed
             return None
-        held = inputs.files(source.name).before(changed) or snapshot_files(source, before.version)
+        held = inputs.lookups.files(source.name).before(changed) or snapshot_files(source, before.version)
         if held.are_rows:
             return problem_with_new(new, source.key, held)
     changes = source.changes(session, before, until, changed, with_row_id=False)

@@ -355,14 +355,14 @@ class EpochRunner:
             view_version=view_version,
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
-            advice=inputs.advice.lines(),
+            advice=inputs.lookups.advice.lines(),
         )
         return _Done(report, ViewVersions(state_version, view_version), after, costs)
 
     def _workload(self, view: ViewEntry, inputs: EpochInputs, files: StateFiles) -> Workload:
         if view.strategy == "full":
             return Workload.FULL
-        looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.in_place_bytes()
+        looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.lookups.in_place_bytes()
         if inputs.changed_bytes + looked_up <= SMALL_BYTES:
             return Workload.SMALL
         return Workload.FULL if inputs.is_backfill else Workload.LARGE

@@ -1,0 +1,143 @@
+"""Lookups in sources as of an epoch: in their own files, or in an index of them where that reads far fewer rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.epoch.index_advice import IndexAdvice
+from jobs.epoch.pinned_sources import PinnedSources
+from jobs.operators.context import columns_of
+from jobs.planner.nodes import Join, Scan, walk
+from jobs.planner.used_columns import used_columns
+from jobs.sources.file_layout import struct_of
+from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from jobs.sources.source_index import SourceIndex
+from state_lib.constants import WEIGHT
+from state_lib.delta_files import row_count
+from state_lib.within import Within
+
+#: An index is read beside what has changed since it was written: up to so many bytes of that, as files.
+MOST_CHANGED_BYTES: Final = 64 * 1024 * 1024
+#: A sample has at least so many rows, if the source has.
+_SAMPLE_ROWS: Final = 100_000
+#: An index is worth it where so many times the rows are read without it: what changed since is read as well.
+_FEWER: Final = 2
+
+
+@dataclass
+class SourceLookups:
+    """The rows of a view's sources as of an epoch, by the values of a column.
+
+    Parameters
+    ----------
+    advice : what is noted of costly lookups.
+    """
+
+    pinned: PinnedSources
+    advice: IndexAdvice = field(default_factory=IndexAdvice)
+
+    @cached_property
+    def used_columns(self) -> dict[str, set[str]]:
+        """At least the columns that the view reads of each relation."""
+        assert self.pinned.view.plan is not None
+        return used_columns(self.pinned.view.plan)
+
+    def rows(self, spark: SparkSession, name: str, within: Within | None) -> DataFrame:
+        """The rows of a source and ``_weight``; those within some values at least, and all without any."""
+        place = None if within is None else self._sought_in(name, within)
+        if within is not None and isinstance(place, SourceIndex):
+            return self._indexed(spark, name, place, within)
+        own = self.files(name)
+        if not own.are_rows:
+            return self.pinned.source(name).all_rows(spark, self.pinned.pin(name), with_row_id=False)
+        if within is not None:
+            self._advise(name, own, within)
+        return _weighted(own.read(spark, within))
+
+    def had_none(self, name: str, within: Within) -> bool:
+        """Whether no row that a source had as of the view's last epoch is within some values, as far as the log tells."""
+        since = self.pinned.since
+        if since is None:
+            return False
+        old = self.files(name).before(self.pinned.range(name, self.pinned.pin_of(since, name)))
+        return old is not None and not old.within(within)
+
+    def row_count(self, name: str) -> int | None:
+        """How many rows a source has, those included that are only marked as deleted; ``None``: the log does not tell."""
+        found = self.files(name)
+        return row_count(found.files) if found.are_rows else None
+
+    def rows_read(self, name: str, within: Within | None) -> float | None:
+        """About how many rows of a source are read to find those within some values; ``None``: the log does not tell."""
+        count = self.row_count(name)
+        return count if count is None or within is None else self._sought_in(name, within).rows_read(within)
+
+    def sample(self, spark: SparkSession, name: str) -> tuple[DataFrame, int] | None:
+        """The rows of some file of a source and ``_weight``, and how many they are; ``None``: the log does not tell."""
+        if not self.row_count(name):
+            return None
+        some = self.files(name).sample(_SAMPLE_ROWS)
+        return _weighted(some.read(spark, None)), row_count(some.files) or 0
+
+    def files(self, name: str) -> SnapshotFiles:
+        """The files of a source as of this epoch, listed once in a run."""
+        version, listed = self.pinned.pin(name).version, self.pinned.reads.files
+        if (name, version) not in listed:
+            listed[name, version] = snapshot_files(self.pinned.source(name), version)
+        return listed[name, version]
+
+    def in_place_bytes(self) -> int:
+        """Bytes of the sources that joins look rows up in."""
+        assert self.pinned.view.plan is not None
+        sides = (
+            side
+            for join in walk(self.pinned.view.plan)
+            if isinstance(join, Join)
+            for side, there in ((join.left, join.left_in_place), (join.right, join.right_in_place))
+            if there
+        )
+        names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
+        return sum(self.files(name).total_bytes for name in names if name not in self.pinned.catalog.views)
+
+    def _sought_in(self, name: str, within: Within) -> SnapshotFiles | SourceIndex:
+        """The files of a source, or an index of it in which far fewer rows are read."""
+        pinned, own = self.pinned, self.files(name)
+        entry = pinned.catalog.sources.get(name)
+        if entry is None or within.column not in entry.indexes:
+            return own
+        index = pinned.reads.index(pinned.warehouse, entry, within.column)
+        contents = index.contents
+        if contents is None or not contents.serves(pinned.pin(name), self.used_columns[name]):
+            return own
+        if own.are_rows and _FEWER * index.rows_read(within) > own.rows_read(within):
+            return own
+        since = pinned.changed_since(name, contents.pin)
+        return index if since is not None and since.changed_bytes <= MOST_CHANGED_BYTES else own
+
+    def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, within: Within) -> DataFrame:
+        """The rows of a source from an index, with what has changed since it was written."""
+        contents, until = index.contents, self.pinned.pin(name)
+        assert contents is not None
+        rows, found = index.read(spark, within), self.pinned.range(name, contents.pin)
+        changes = self.pinned.source(name).changes(spark, contents.pin, until, found, with_row_id=False)
+        if changes is not None:
+            rows = rows.union(changes.select(*columns_of(contents.columns), WEIGHT))
+        others = [f for f in struct_of(until.schema_json).fields if f.name not in contents.columns]
+        # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.
+        unread = F.raise_error(F.lit(f"source {name} was read by its index by {index.column}, which lacks a column"))
+        return rows.select("*", *(unread.cast(f.dataType).alias(f.name) for f in others))
+
+    def _advise(self, name: str, own: SnapshotFiles, within: Within) -> None:
+        """Note what a lookup in a source's own files reads, if there is no index that it could have used."""
+        entry = self.pinned.catalog.sources.get(name)
+        if entry is not None and within.column not in entry.indexes and self.pinned.view.last_epoch is not None:
+            self.advice.saw(name, entry.indexes, own, within)
+
+
+def _weighted(rows: DataFrame) -> DataFrame:
+    return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
