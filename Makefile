@@ -47,6 +47,7 @@ clean:
 
 # A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
 .venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python
+	@echo "installing Spark, Delta Lake, Dagster and the rest into .venv: a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*$(JAVA_EXTRA)]'
 	@touch $@
 
