@@ -64,8 +64,7 @@ def epoch_metadata(report: ViewReport) -> Metadata:
 
 def published_schema(path: str) -> TableSchema | None:
     """Return the visible columns of a published view, read by delta-rs; None where there is no table yet."""
-    from deltalake import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    from state_lib.lake.table import DeltaError, DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
 
     try:
         fields = DeltaTable(path).schema().fields

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 from jobs.planner.nodes import Field, quoted
 from jobs.planner.relations import Relation
-from jobs.sources.delta_log import TableFacts
 from state_lib.constants import ROW_ID
 from state_lib.errors import DeclarationError
+from state_lib.lake.log import TableFacts
 
 _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from jobs.catalog.entries import CatalogState, SourceEntry
 from jobs.declare import Project, SourceDeclaration, ViewDeclaration, check_name
 from jobs.registry import Registry
-from jobs.sources.delta_log import table_facts
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
+from state_lib.lake.log import table_facts
+from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list
-from state_lib.opened_table import OpenedTable
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:

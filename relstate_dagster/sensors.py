@@ -15,8 +15,8 @@ from dagster import (
     sensor,
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+
+from state_lib.lake.table import DeltaTable, TableNotFoundError
 
 MINIMUM_INTERVAL_SECONDS = 30
 

@@ -17,16 +17,14 @@ from functools import reduce
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
-from state_lib.delta_files import DataFile
+from state_lib.lake.commit import CommitFailedError, committing, write_deltalake
+from state_lib.lake.statistics import DataFile
+from state_lib.lake.table import DeltaTable, OpenedTable
 from state_lib.merge import merge_runs
-from state_lib.opened_table import OpenedTable
-from state_lib.small_commits import committing
 from state_lib.state_files import partition_of
 from state_lib.state_store import StateStore
 from state_lib.table_schema import MergeRule

@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
-from state_lib.errors import StateError
+from state_lib.lake.address import table_reference
+from state_lib.lake.commit import create_plain_table, is_plain
 from state_lib.literals import property_list
 from state_lib.row_encoding import parse_type
 from state_lib.slots import SlotLayout
-from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.table_catalog import descs_to_json
 from state_lib.table_schema import StateTableDesc
 
@@ -75,16 +75,3 @@ def indexed_columns(layout: SlotLayout, descs: Sequence[StateTableDesc]) -> list
 def _has_statistics(data_type: T.DataType) -> bool:
     unordered = isinstance(data_type, T.BooleanType | T.BinaryType)
     return isinstance(data_type, T.AtomicType) and is_plain(data_type) and not unordered
-
-
-def table_reference(path: str) -> str:
-    """A Delta table in SQL, by its path.
-
-    Raises
-    ------
-    StateError
-        The path has a backtick.
-    """
-    if "`" in path:
-        raise StateError(f"a path with a backtick cannot be named in SQL: {path}")
-    return f"delta.`{path}`"

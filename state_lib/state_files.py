@@ -8,8 +8,8 @@ plain Parquet. A state table has no deletion vectors and no column mapping, so i
 from __future__ import annotations
 
 from state_lib.constants import TABLE_ID, VNODE
-from state_lib.delta_files import DataFile, data_files
-from state_lib.opened_table import OpenedTable
+from state_lib.lake.statistics import DataFile, data_files
+from state_lib.lake.table import OpenedTable
 from state_lib.within import Within
 
 

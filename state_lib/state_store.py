@@ -8,22 +8,22 @@ from itertools import chain
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from state_lib.collected import collected
 from state_lib.columns import jvm_of_columns
-from state_lib.commits import latest_commits
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
-from state_lib.delta_files import row_count
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
+from state_lib.lake.commit import append_rows
+from state_lib.lake.log import latest_commits
+from state_lib.lake.statistics import row_count
+from state_lib.lake.table import DeltaTable
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.slots import Slot, TableSlots, assign_slots
-from state_lib.small_commits import append_rows
 from state_lib.state_files import StateFiles
 from state_lib.state_table import StateTable
 from state_lib.storage_table import StorageTable

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from state_lib.delta_files import DataFile
+from state_lib.lake.statistics import DataFile
 from state_lib.literals import literal
 from state_lib.row_encoding.spark_codec import quoted
 

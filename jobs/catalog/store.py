@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from jobs.catalog.entries import CatalogState, from_rows, to_rows
 from state_lib.constants import FORMAT_VERSION
 from state_lib.errors import EpochError, WarehouseError
-from state_lib.filesystems import opened_parquet
+from state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
+from state_lib.lake.parquet import opened_parquet
+from state_lib.lake.table import DeltaError, DeltaTable, TableNotFoundError
 
 _SCHEMA = pa.schema([("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
 #: To open a table is to read its newest checkpoint and every commit since: 0.2 ms each.

@@ -174,7 +174,7 @@ class FlightPlayer:
         )
 
     def _exists(self, name: str) -> bool:
-        from deltalake import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
+        from state_lib.lake.table import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
 
         return DeltaTable.is_deltatable(self.path(name))
 

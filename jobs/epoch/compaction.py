@@ -18,7 +18,7 @@ from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
 from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
 from state_lib.constants import TABLE_ID
-from state_lib.delta_files import DataFile
+from state_lib.lake.statistics import DataFile
 from state_lib.state_files import StateFiles, partition_of
 from state_lib.state_store import StateStore
 from state_lib.table_schema import StateTableDesc

@@ -7,7 +7,7 @@ from typing import Final
 
 from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.sources.source_index import rows_read_of_index
-from state_lib.delta_files import row_count
+from state_lib.lake.statistics import row_count
 from state_lib.within import Within
 
 #: Lookups that read fewer rows than this need no index: they take less than a second.

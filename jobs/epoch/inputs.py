@@ -18,7 +18,7 @@ from jobs.sources.delta_source import ChangeRange
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
-from state_lib.opened_table import OpenedTable
+from state_lib.lake.table import OpenedTable
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.within import Within

@@ -22,15 +22,15 @@ from jobs.epoch.sessions import transaction
 from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
-from jobs.sources.delta_log import DeltaLog, rows_changed
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.delta_layout import LOG_PROPERTIES
 from state_lib.errors import EpochError
+from state_lib.lake.commit import create_plain_table, is_plain
+from state_lib.lake.log import DeltaLog, rows_changed
+from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
-from state_lib.opened_table import OpenedTable
 from state_lib.row_encoding import parse_type
-from state_lib.small_commits import create_plain_table, is_plain
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from state_lib.constants import VIEW_KEY
-from state_lib.opened_table import OpenedTable
-from state_lib.small_commits import commit_once, committing
+from state_lib.lake.commit import commit_once, committing, write_deltalake
+from state_lib.lake.table import DeltaTable, OpenedTable
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
 OP = "_relstate_op"

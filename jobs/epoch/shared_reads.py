@@ -20,7 +20,7 @@ from jobs.sources.source_index import SourceIndex
 from jobs.warehouse import Warehouse
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.small_commits import is_plain
+from state_lib.lake.commit import is_plain
 
 #: Changes of more bytes (of their files) are read by each view for itself, in parallel and only the columns it needs.
 _MOST_BYTES: Final = 8 * 1024 * 1024

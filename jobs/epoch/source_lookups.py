@@ -18,7 +18,7 @@ from jobs.sources.file_layout import struct_of
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.sources.source_index import SourceIndex
 from state_lib.constants import WEIGHT
-from state_lib.delta_files import row_count
+from state_lib.lake.statistics import row_count
 from state_lib.within import Within
 
 #: An index is read beside what has changed since it was written: up to so many bytes of that, as files.

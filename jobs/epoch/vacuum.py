@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
@@ -22,8 +20,8 @@ from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
-from state_lib.delta_layout import table_reference
-from state_lib.filesystems import filesystem_of
+from state_lib.lake.address import filesystem_of, table_reference
+from state_lib.lake.table import DeltaTable, TableNotFoundError
 
 _SECONDS_PER_HOUR = 3600
 #: Commits that VACUUM makes: of what it is about to do, and of what it has done.

@@ -20,10 +20,10 @@ from jobs.planner.current_time import query_at
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from jobs.planner.serialize import plan_to_dict
 from jobs.planner.state_tables import infer_state_tables
-from jobs.sources.delta_log import DeltaLog, commit_info, rows_by_partition
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.constants import TABLE_ID, WEIGHT
 from state_lib.errors import EpochError, RelstateError, SourceError, StateError
+from state_lib.lake.log import DeltaLog, commit_info, rows_by_partition
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable

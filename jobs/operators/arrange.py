@@ -24,8 +24,8 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Arrange, Scan, walk
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.lake.commit import is_plain
 from state_lib.row_encoding import parse_type
-from state_lib.small_commits import is_plain
 from state_lib.state_table import StateTable
 from state_lib.within import RESTRICTED_ROWS
 

@@ -23,7 +23,7 @@ from jobs.planner.nodes import FullQuery, PlanNode, quoted
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
 from state_lib.constants import WEIGHT
-from state_lib.small_commits import is_plain
+from state_lib.lake.commit import is_plain
 from state_lib.state_table import StateTable
 from state_lib.within import Within
 

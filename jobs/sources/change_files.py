@@ -24,9 +24,9 @@ from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
 from jobs.sources.deleted_rows import DeletedRows, rows_at
-from jobs.sources.delta_log import Action, files_of
 from jobs.sources.file_layout import FileLayout
 from state_lib.constants import WEIGHT
+from state_lib.lake.log import Action, files_of
 
 CHANGE_TYPE: Final = "_change_type"
 #: Change types that mean a row is there afterwards.

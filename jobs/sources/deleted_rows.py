@@ -10,8 +10,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,6 +17,7 @@ from jobs.planner.nodes import quoted
 from jobs.sources.file_layout import file_name
 from state_lib.collected import frame_of
 from state_lib.errors import SourceError
+from state_lib.lake.table import DeltaError, DeltaTable
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"

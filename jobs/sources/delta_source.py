@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,12 +20,12 @@ from pyspark.sql import functions as F
 from jobs.planner.nodes import quoted
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from jobs.sources.delta_log import Action, DeltaLog, TableFacts, commit_info, files_of, rows_changed, table_facts
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.delta_files import data_files
 from state_lib.errors import SourceError
-from state_lib.opened_table import OpenedTable
+from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, rows_changed, table_facts
+from state_lib.lake.statistics import data_files
+from state_lib.lake.table import DeltaError, OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"

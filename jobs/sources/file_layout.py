@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
-from jobs.sources.delta_log import TableFacts
+from state_lib.lake.log import TableFacts
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -13,15 +13,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
 from jobs.sources.file_layout import FileLayout, full_path
 from jobs.sources.snapshot_files import SnapshotFiles
 from state_lib.constants import WEIGHT
-from state_lib.delta_files import DataFile
 from state_lib.errors import SourceError
-from state_lib.filesystems import opened_parquet
+from state_lib.lake.parquet import FileMetaData, opened_parquet
+from state_lib.lake.statistics import DataFile
 
 #: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
 SEARCHED_ROWS: Final = 1_000_000
@@ -117,7 +116,7 @@ def _keys_of(layout: FileLayout, path: str, key: Sequence[str], partition: Mappi
 
 
 def read_keys(
-    table: str, path: str, columns: list[str], *, row_group: int | None = None, footer: pq.FileMetaData | None = None
+    table: str, path: str, columns: list[str], *, row_group: int | None = None, footer: FileMetaData | None = None
 ) -> pa.Table:
     """Some columns of one file, or of one of its row groups, text as plain strings whatever the writer noted."""
     with opened_parquet(full_path(table, path), footer) as parquet:

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.sources.deleted_rows import DeletedRows
 from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.file_layout import FileLayout
-from state_lib.delta_files import DataFile, data_files
 from state_lib.errors import SourceError
+from state_lib.lake.statistics import DataFile, data_files
 from state_lib.within import PAGE_ROWS, Within
 
 

@@ -18,12 +18,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from jobs.sources.file_layout import full_path
 from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
-from state_lib.delta_files import DataFile
-from state_lib.filesystems import opened_parquet
+from state_lib.lake.parquet import FileMetaData, opened_parquet
+from state_lib.lake.statistics import DataFile
 
 #: Row groups are read until they have so many rows, or as many as are held already: what is held is looked through anew.
 _READ_AT_ONCE: Final = 2_000_000
@@ -35,7 +34,7 @@ class _RowGroup:
     """A row group, and for each key column that has statistics in it the least and the greatest value."""
 
     path: str
-    footer: pq.FileMetaData
+    footer: FileMetaData
     number: int
     rows: int
     bounds: Mapping[str, tuple[Any, Any]]

@@ -17,7 +17,7 @@ import pytest
 from jobs.sources import whole_keys
 from jobs.sources.key_files import KeyProblem
 from jobs.sources.whole_keys import KeysInOrder, keys_in_order
-from state_lib.delta_files import DataFile
+from state_lib.lake.statistics import DataFile
 
 Keys = Sequence[tuple[int | None, int]]
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.epoch import inputs
-from jobs.sources.delta_log import DeltaLog, commit_info
 from state_lib import state_store
+from state_lib.lake.log import DeltaLog, commit_info
 from tests.epoch.scripts import Script
 
 _SETUP = """

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from stores import created, table
 
 from state_lib import state_store, within
-from state_lib.commits import latest_commits
 from state_lib.constants import TABLE_ID
 from state_lib.delta_layout import TABLES_PROPERTY
 from state_lib.errors import StateError
+from state_lib.lake.log import latest_commits
 from state_lib.merge import merge_runs
 from state_lib.row_encoding import decode_row, encoded_parts
 from state_lib.state_files import StateFiles

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from state_lib import within
-from state_lib.delta_files import DataFile
+from state_lib.lake.statistics import DataFile
 from state_lib.within import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, Within
 
 _DAY = date(2026, 1, 1)

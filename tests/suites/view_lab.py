@@ -20,8 +20,8 @@ from jobs.operators.routing import compute_changes
 from jobs.planner.nodes import Materialize, walk
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
-from jobs.sources.delta_log import DeltaLog, rows_by_partition
 from state_lib.constants import TABLE_ID, WEIGHT
+from state_lib.lake.log import DeltaLog, rows_by_partition
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog

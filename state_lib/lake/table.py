@@ -7,7 +7,9 @@ tables for many things. What is open is brought up to date instead, which takes 
 from __future__ import annotations
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+__all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError"]
 
 
 class OpenedTable:

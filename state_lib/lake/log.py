@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from state_lib.errors import SourceError
-from state_lib.filesystems import filesystem_of
-from state_lib.opened_table import OpenedTable
+from state_lib.lake.address import filesystem_of, table_reference
+from state_lib.lake.table import OpenedTable
 
 Action = dict[str, Any]
 
@@ -165,3 +168,27 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
     deleted = metric("numDeletedRows")
     inserted = metric("numOutputRows") if commit_info(actions).get("operation") not in ("DELETE",) else 0
     return inserted, deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit: its version and what its writer said of it."""
+
+    version: int
+    user_metadata: str | None
+
+
+def latest_commits(spark: SparkSession, path: str, limit: int | None = None) -> list[Commit]:
+    """The newest commits of a table, newest first.
+
+    Notes
+    -----
+    ``DESCRIBE HISTORY`` takes 0.15-0.5 s, delta-rs 0.01 s. Where the log is on this machine's disk, delta-rs reads it;
+    elsewhere only Spark is sure to have the credentials.
+    """
+    local = path.removeprefix("file://").removeprefix("file:")
+    if "://" not in local and (Path(local) / "_delta_log").is_dir():
+        history = DeltaTable(local).history(limit)
+        return [Commit(int(entry["version"]), entry.get("userMetadata")) for entry in history]
+    frame = spark.sql(f"DESCRIBE HISTORY {table_reference(path)}" + (f" LIMIT {limit}" if limit else ""))
+    return [Commit(row["version"], row["userMetadata"]) for row in frame.select("version", "userMetadata").collect()]

@@ -16,7 +16,18 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
 
 from state_lib.errors import EpochError
-from state_lib.opened_table import OpenedTable
+from state_lib.lake.table import OpenedTable
+
+__all__ = [
+    "CommitFailedError",
+    "CommitProperties",
+    "append_rows",
+    "commit_once",
+    "committing",
+    "create_plain_table",
+    "is_plain",
+    "write_deltalake",
+]
 
 #: How often a commit is tried against others on the same table (compaction, OPTIMIZE, another run).
 _TRIES: Final = 20
