@@ -67,11 +67,16 @@ def _run(
     """Turn the reports of a run into results.
 
     A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
-    Dagster takes one result for each selected asset, the others are logged as events of their own.
+    Dagster takes one result for each selected asset, the others are logged as events of their own. Views that are left
+    behind have none; their error is raised once all others are done.
     """
     pending = set(context.selected_asset_keys)
     for report in reports:
         key = AssetKey(report.view)
+        if report.problem is not None:
+            # No result: the run fails once all others are done, and this asset is not materialized by it.
+            context.log.error("%s was left behind at epoch %d: %s", report.view, report.epoch, report.problem)
+            continue
         metadata = epoch_metadata(report) | _columns(project, warehouse, report.view)
         context.log.info(
             "%s: epoch %d, +%d −%d rows, %.2f s",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, ViewEntry
+from jobs import failpoints
+from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, TableLayout, ViewEntry
 from jobs.declare import ViewDeclaration, check_name, dependencies
-from jobs.epoch.sessions import meaning_of
+from jobs.epoch.protocol import with_dependents
+from jobs.epoch.sessions import forget_table, meaning_of
 from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.current_time import reads_current_time
@@ -21,9 +22,10 @@ from jobs.planner.planning import plan_view
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.planner.trees import items
-from jobs.relations import source_relation, view_relation
+from jobs.relations import source_relation, topological, view_relation
 from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, PlanError, SourceError
+from state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError
+from state_lib.lake.folders import delete_folder, is_table, table_id
 from state_lib.table_catalog import TableCatalog
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
@@ -110,6 +112,37 @@ class Registry:
             comment=definition.comment,
             properties=dict(definition.properties),
             functions=() if functions is None else self._called(functions, definition, others),
+            planned_on=self._planned_on(others, relations_read(plan)),
+            layout=self._checked_layout(definition, plan),
+        )
+
+    def _planned_on(self, state: CatalogState, reads: Sequence[str]) -> str:
+        """A digest of relations as a plan depends on them: columns, keys, and whether they are only appended to."""
+        known = self.relations(state, reads)
+        told = [repr(known.get(name)) for name in sorted(reads)] + [repr(sorted(_queries(state).items()))]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+    @staticmethod
+    def _checked_layout(view: ViewDeclaration, plan: Materialize) -> TableLayout:
+        columns = {o.name.lower(): o.name for o in plan.output}
+        for clause, names in (
+            ("CLUSTER BY", view.cluster_by),
+            ("PARTITIONED BY", view.partitioned_by),
+            ("the column list", tuple(view.column_comments)),
+        ):
+            missing = [n for n in names if n.lower() not in columns]
+            if missing:
+                raise DeclarationError(
+                    f"view {view.name}: {clause} names {', '.join(missing)}, which is no column of it; "
+                    f"there are {', '.join(columns.values())}"
+                )
+        if view.cluster_by and view.partitioned_by:
+            raise DeclarationError(f"view {view.name}: CLUSTER BY and PARTITIONED BY exclude each other, as in Delta")
+        if len(view.partitioned_by) == len(columns):
+            raise DeclarationError(f"view {view.name}: PARTITIONED BY names all columns; leave one for the files")
+        named = {columns[n.lower()]: text for n, text in view.column_comments.items()}
+        return TableLayout(
+            tuple(columns[n.lower()] for n in view.cluster_by), tuple(columns[n.lower()] for n in view.partitioned_by), named
         )
 
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
@@ -117,32 +150,82 @@ class Registry:
         inlined = [v.query for v in state.plain_views.values() if _inlined(state, definition, v.name)]
         return called_in([definition.sql, *inlined], Catalyst(self._spark, {}, {}, functions).user_functions())
 
+    def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
+        """The state with a view planned on its inputs as they are now, where those are not what it was planned on.
+
+        Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used.
+
+        Raises
+        ------
+        PlanError : it cannot be planned on them.
+        """
+        working = state.working
+        if not view.planned_on or view.planned_on != self._planned_on(working, view.reads):
+            planned = replace(self.plan(working, _declaration(view)), costs=view.costs, problem=view.problem)
+            return _with_table_ids(state, planned).with_rebuild(planned)
+        return state.with_rebuild(view.restarted()) if is_table(self._warehouse.state_path(view)) else state
+
+    def declare(self, views: Sequence[ViewDeclaration]) -> CatalogState:
+        """Make views known, all or none: new ones, and edited ones, which are to be rebuilt with the views over them.
+
+        Parameters
+        ----------
+        views : upstream first.
+
+        Raises
+        ------
+        DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
+        """
+        state = before = self.swept()
+        changed: list[str] = []
+        for view in views:
+            known = state.working.views.get(view.name)
+            if known is None:
+                self._check_free(state, view.name, besides="")
+                entry = self.plan(state.working, view)
+                state = _with_table_ids(state, entry).with_view(entry)
+            elif _declares(known, view):
+                state = _with_options(state, view)
+            else:
+                entry = self.plan(state.working, view)
+                state = _with_options(_with_table_ids(state, entry).with_rebuild(entry), view)
+                changed.append(view.name)
+        state = self._planned_over(state, changed)
+        return state if state == before else self._warehouse.catalog.write(state)
+
+    def _planned_over(self, state: CatalogState, changed: Sequence[str]) -> CatalogState:
+        """The state with the views over edited ones planned again as well."""
+        over = set(with_dependents(state, changed)) - set(changed)
+        for name in topological(state.working):
+            if name not in over:
+                continue
+            view = state.working.views[name]
+            try:
+                entry = self.plan(state.working, _declaration(view))
+            except RelstateError as error:
+                edited = ", ".join(n for n in changed if name in with_dependents(state, [n]))
+                raise DeclarationError(
+                    f"view {name} cannot be planned on {edited} as declared now: {error}; edit or drop {name} as well"
+                ) from error
+            state = _with_table_ids(state, entry).with_rebuild(entry)
+        return state
+
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it; it is backfilled by the next run that includes it."""
-        state = self._warehouse.read()
-        self._check_free(state, definition.name, besides="")
-        entry = self.plan(state, definition)
-        next_id = max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)])
-        return self._warehouse.catalog.write(replace(state.with_view(entry), next_table_id=next_id))
-
-    def replace_view(self, definition: ViewDeclaration) -> CatalogState:
-        """Plan an edited view again; the next run rebuilds it and the views over it."""
-        state = self._warehouse.read()
-        known = state.views[definition.name]
-        entry = replace(self.plan(state, definition), generation=known.generation + 1)
-        next_id = max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)])
-        state = replace(state.with_view(entry), next_table_id=next_id)
-        return self._warehouse.catalog.write(restart(state, state.dependents(definition.name)))
+        self._check_free(self._warehouse.read(), definition.name, besides="")
+        return self.declare([definition])
 
     def drop(self, name: str, kind: str) -> CatalogState:
         """Drop a source, view or materialized view, and the files that the warehouse made for it.
+
+        The catalog first says that they are to be deleted: whoever comes next deletes what a drop that died has left.
 
         Raises
         ------
         DeclarationError : there is no such thing, or something depends on it.
         """
         check_name(name)
-        state = self._warehouse.read()
+        state = self.swept()
         of_kind: dict[str, Mapping[str, object]] = {
             "source": state.sources,
             "plain view": state.plain_views,
@@ -153,14 +236,28 @@ class Registry:
         dependents = self.dependents(state, name)
         if dependents:
             raise DeclarationError(f"{name} cannot be dropped: {', '.join(dependents)} depend on it; drop those first")
-        written = self._warehouse.catalog.write(state.without(name))
-        if self._warehouse.is_local:
-            if kind == "view":
-                shutil.rmtree(self._warehouse.view_path(name), ignore_errors=True)
-                shutil.rmtree(Path(self._warehouse.state_path(state.views[name])).parent, ignore_errors=True)
-            elif kind == "source" and state.sources[name].managed:
-                shutil.rmtree(state.sources[name].path, ignore_errors=True)
-        return written
+        made: list[str] = []
+        if kind == "view":
+            made = [self._warehouse.view_path(name), self._warehouse.states_path(name)]
+        elif kind == "source" and state.sources[name].managed:
+            made = [state.sources[name].path]
+        garbage = {self._warehouse.inside(path): table_id(path) for path in made}
+        self._warehouse.catalog.write(replace(state.without(name), garbage=garbage))
+        failpoints.reached("inside_drop")
+        return self.swept()
+
+    def swept(self) -> CatalogState:
+        """The catalog's state, once the files of what was dropped are gone."""
+        state = self._warehouse.read()
+        if not state.garbage:
+            return state
+        for inside, identity in state.garbage.items():
+            path = f"{self._warehouse.root}/{inside}"
+            # A table that somebody else has made there since is not ours to delete.
+            if table_id(path) in ("", identity):
+                delete_folder(path)
+                forget_table(self._spark, path)
+        return self._warehouse.catalog.write(replace(state, garbage={}))
 
     def dependents(self, state: CatalogState, name: str) -> list[str]:
         """Materialized and plain views that read a name."""
@@ -172,15 +269,17 @@ class Registry:
             found += [v.name for v in state.views.values() if _mentions(v.query, name)]
         return sorted(set(found))
 
-    def relations(self, state: CatalogState) -> dict[str, Relation]:
-        """Every source and view that a query may name."""
+    def relations(self, state: CatalogState, names: Sequence[str] | None = None) -> dict[str, Relation]:
+        """The sources and views that a query may name; only some of them, if it is known which matter."""
         found = {}
         for source in state.sources.values():
+            if names is not None and source.name not in names:
+                continue
             try:
                 found[source.name] = source_relation(source, self._warehouse.source(source).facts())
             except SourceError:
                 continue  # a source whose table is gone can only be dropped; a query that names it is refused
-        found.update({v.name: view_relation(v) for v in state.views.values()})
+        found.update({v.name: view_relation(v) for v in state.views.values() if names is None or v.name in names})
         return found
 
     def _full_plan(
@@ -226,18 +325,42 @@ def _inlined(state: CatalogState, definition: ViewDeclaration, name: str) -> boo
     return False
 
 
-def restart(state: CatalogState, names: Sequence[str]) -> CatalogState:
-    """Send views, and the views over them, back to before their first epoch, in a new generation."""
-    pending = list(names)
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        if name not in state.views:
-            raise DeclarationError(f"no materialized view named {name} to rebuild")
-        seen.add(name)
-        view = state.views[name]
-        state = state.with_view(replace(view, epochs=(), generation=view.generation + 1, merged_rows={}))
-        pending += state.dependents(name)
-    return state
+def _declaration(view: ViewEntry) -> ViewDeclaration:
+    """The declaration that a view was planned from."""
+    return ViewDeclaration(
+        name=view.name,
+        query=view.query,
+        comment=view.comment,
+        cluster_by=view.layout.cluster_by,
+        partitioned_by=view.layout.partitioned_by,
+        column_comments=view.layout.column_comments,
+        properties=view.properties,
+    )
+
+
+def _layout(view: ViewDeclaration) -> TableLayout:
+    return TableLayout(view.cluster_by, view.partitioned_by, dict(view.column_comments))
+
+
+def _declares(known: ViewEntry, view: ViewDeclaration) -> bool:
+    """Whether a declaration is of the view as it is, but for options that need no rebuild."""
+    same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
+    return same_query and replace(known.layout, column_comments={}) == replace(_layout(view), column_comments={})
+
+
+def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:
+    """The state with a view's comment and properties, which need no rebuild."""
+
+    def updated(entry: ViewEntry) -> ViewEntry:
+        layout = replace(entry.layout, column_comments=dict(view.column_comments))
+        return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
+
+    of_rebuild = state.rebuilds.get(view.name)
+    if of_rebuild is not None:
+        state = replace(state, rebuilds={**state.rebuilds, view.name: updated(of_rebuild)})
+    return state.with_view(updated(state.views[view.name]))
+
+
+def _with_table_ids(state: CatalogState, entry: ViewEntry) -> CatalogState:
+    """The state after the table ids of a planned view were given out."""
+    return replace(state, next_table_id=max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)]))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, SourceEntry
-from jobs.declare import Project, SourceDeclaration, ViewDeclaration, check_name
+from jobs.declare import Project, SourceDeclaration, check_name
 from jobs.registry import Registry
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
@@ -41,14 +39,13 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
         known = warehouse.read().plain_views.get(plain.name)
         if known is None or known.query != plain.sql:
             registry.add_plain_view(plain.name, plain.sql, replace_existing=True)
-    for view in project.views:
-        _declare_view(registry, warehouse, view)
-    return warehouse.read()
+    return registry.declare(project.views)
 
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
     check_name(source.name, "source")
+    registry.swept()
     path = source.location or warehouse.source_path(source.name)
     managed = source.location is None
     try:
@@ -81,19 +78,6 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
         )
     except PySparkException as error:
         raise DeclarationError(f"source {source.name}: Spark refuses its definition: {str(error).splitlines()[0]}") from error
-
-
-def _declare_view(registry: Registry, warehouse: Warehouse, view: ViewDeclaration) -> None:
-    state = warehouse.read()
-    known = state.views.get(view.name)
-    if known is None:
-        registry.add_view(view)
-        return
-    if known.query == view.sql and known.refresh_policy == view.refresh_policy:
-        if (known.comment, dict(known.properties)) != (view.comment, dict(view.properties)):
-            warehouse.catalog.write(state.with_view(replace(known, comment=view.comment, properties=dict(view.properties))))
-        return
-    registry.replace_view(view)
 
 
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:

@@ -62,6 +62,10 @@ class Warehouse:
         }
         return replace(state, sources=moved)
 
+    def inside(self, path: str) -> str:
+        """A path in the warehouse, without where the warehouse lies."""
+        return path.removeprefix(f"{self.root}/")
+
     def source_path(self, name: str) -> str:
         """Where a managed source lies."""
         return f"{self.root}/sources/{check_name(name)}"
@@ -72,7 +76,11 @@ class Warehouse:
 
     def state_path(self, view: ViewEntry) -> str:
         """Where the state of a view's generation lies."""
-        return f"{self.root}/_relstate/state/{check_name(view.name)}/g{view.generation}"
+        return f"{self.states_path(view.name)}/{view.generation}"
+
+    def states_path(self, view: str) -> str:
+        """Where the state of all generations of a view lies."""
+        return f"{self.root}/_relstate/state/{check_name(view)}"
 
     def index_path(self, source: str, column: str) -> str:
         """Where the index of a source by a column lies; its folder has no character that an address would escape."""

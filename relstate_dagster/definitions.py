@@ -20,11 +20,10 @@ def build_definitions(location: Location) -> Definitions:
     project = load_project(location.project)
     warehouse = WarehouseResource(path=location.warehouse, spark=SparkResource(), functions=location.functions or "")
     refresh, maintenance = refresh_job(project), maintenance_job(project)
-    paths = {name: warehouse.source_path(project, name) for name in project.source_names}
     return Definitions(
         assets=[build_views_asset(project), *source_specs(project)],
         jobs=[refresh, verify_job(project), maintenance],
-        sensors=[delta_versions_sensor(paths, refresh)],
+        sensors=[delta_versions_sensor(project, warehouse, refresh)],
         schedules=[quarter_hourly(refresh), weekly(maintenance)],
         resources={"warehouse": warehouse},
         # All views are one step: a process of its own for that step would only start Dagster twice.

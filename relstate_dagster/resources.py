@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import ConfigurableResource
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from jobs.declare import Project
 from jobs.spark import SparkSettings, create_session
+from jobs.spark.logs import LogSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +29,9 @@ class SparkResource(ConfigurableResource["SparkSession"]):
     driver_memory: str = Field(default="2g", description="heap of the driver; ignored by Spark Connect")
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
-    def session(self) -> SparkSession:
+    def session(self, logs: LogSettings | None = None) -> SparkSession:
         """Return the process's session, starting it on the first call."""
-        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf)
+        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf, logs=logs)
         return create_session(replace(settings, master=self.master) if self.master else settings)
 
 
@@ -46,18 +48,15 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         """Start Spark, make the project known to the warehouse, and return its epoch runner."""
         from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
-        session = self.spark.session()
+        session = self.spark.session(self._logs())
         warehouse = Warehouse(self.path, self.functions or None)
         sync_project(session, warehouse, project)
         return EpochRunner(session, warehouse)
 
+    def _logs(self) -> LogSettings:
+        """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""
+        return LogSettings("off", None if "://" in self.path else Path(self.path) / "_relstate" / "logs" / "spark.log")
+
     def view_path(self, name: str) -> str:
         """Return where a view is published."""
         return f"{self.path.rstrip('/')}/views/{name}"
-
-    def source_path(self, project: Project, name: str) -> str:
-        """Return where a source lies: at its LOCATION, or in the warehouse."""
-        for source in project.sources:
-            if source.name == name and source.location is not None:
-                return source.location
-        return f"{self.path.rstrip('/')}/sources/{name}"

@@ -1,13 +1,17 @@
-"""A sensor on the versions of the sources' Delta tables, read by delta-rs: no JVM runs while nothing happens."""
+"""A sensor that compares what is published with the sources' Delta tables, by their logs: no JVM runs while nothing happens."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from dagster import (
+    DagsterRunStatus,
     DefaultSensorStatus,
     RunRequest,
+    RunsFilter,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
@@ -16,62 +20,74 @@ from dagster import (
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from state_lib.lake.table import DeltaTable, TableNotFoundError
+from jobs.declare import Project
+from relstate_dagster.resources import WarehouseResource
 
 MINIMUM_INTERVAL_SECONDS = 30
+#: A run that did not bring the views up to date is not asked for again at once, while nothing else has happened.
+RETRY_SECONDS = 600
+#: The run tag that names the state of sources and views for which a run was asked.
+STATE_TAG = "relstate/state"
+_UNDER_WAY = (
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+)
 
 
-def delta_versions_sensor(paths: Mapping[str, str], job: UnresolvedAssetJobDefinition) -> SensorDefinition:
-    """Return a sensor that asks for a run when any source has a new version.
+def delta_versions_sensor(
+    project: Project, warehouse: WarehouseResource, job: UnresolvedAssetJobDefinition
+) -> SensorDefinition:
+    """Return a sensor that asks for a run when a view is behind its sources.
 
-    Its cursor is the map of versions, as JSON, that it last asked a run for. The run key is made of the same map, so
-    that two evaluations of one state ask for one run.
-
-    Parameters
-    ----------
-    paths
-        Source → path of its Delta table.
-    job
-        What to run.
+    It keeps no cursor: whether a view is behind follows from what is published, so a run that failed or was cancelled is asked
+    for again. While a run of the job is under way it waits.
     """
+    return behind_sensor(lambda: _views_behind(project, warehouse), job)
+
+
+def behind_sensor(behind: Callable[[], Mapping[str, str]], job: UnresolvedAssetJobDefinition) -> SensorDefinition:
+    """As :func:`delta_versions_sensor`; ``behind`` gives the views that are behind, each with the reason."""
 
     @sensor(
         name="delta_versions",
         job=job,
         minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.STOPPED,
-        description="Runs an epoch when a source has a new Delta version.",
+        description="Runs an epoch when a view is behind the Delta versions of its sources.",
     )
     def delta_versions(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        versions = read_versions(paths)
-        absent = sorted(set(paths) - set(versions))
-        if absent:
-            return SkipReason(f"not there yet: {', '.join(absent)}")
-        before: dict[str, int] = json.loads(context.cursor) if context.cursor else {}
-        moved = sorted(name for name, version in versions.items() if before.get(name) != version)
-        if not moved:
-            return SkipReason("no source has a new version")
-        return SensorResult(
-            run_requests=[RunRequest(run_key=run_key(versions), tags={"relstate/sources": ",".join(moved)[:255]})],
-            cursor=json.dumps(versions, sort_keys=True),
-        )
+        under_way = context.instance.get_runs(RunsFilter(job_name=job.name, statuses=list(_UNDER_WAY)), limit=1)
+        if under_way:
+            return SkipReason(f"run {under_way[0].run_id} is under way")
+        found = dict(behind())
+        if not found:
+            return SkipReason("every view is up to date with its sources")
+        state = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+        tries = context.instance.get_run_records(RunsFilter(job_name=job.name, tags={STATE_TAG: state}))
+        ended = max((record.end_time or record.create_timestamp.timestamp() for record in tries), default=0.0)
+        wait = ended + RETRY_SECONDS - time.time()
+        if wait > 0:
+            return SkipReason(
+                f"{_listed(list(found))} behind, and the last run for that ended without bringing them up to date "
+                f"({tries[0].dagster_run.status.value.lower()}); another one is started in {wait:.0f} s"
+            )
+        tags = {STATE_TAG: state, "relstate/behind": ",".join(sorted(found))[:255]}
+        return SensorResult(run_requests=[RunRequest(run_key=f"{state}-{len(tries)}", tags=tags)])
 
     return delta_versions
 
 
-def read_versions(paths: Mapping[str, str]) -> dict[str, int]:
-    """Return the newest version of each Delta table that is there."""
-    found = {name: _version(path) for name, path in paths.items()}
-    return {name: version for name, version in found.items() if version is not None}
+def _views_behind(project: Project, warehouse: WarehouseResource) -> Mapping[str, str]:
+    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from jobs.epoch.freshness import views_behind  # noqa: PLC0415 - as above
+
+    return views_behind(Warehouse(warehouse.path), [view.name for view in project.views])
 
 
-def run_key(versions: Mapping[str, int]) -> str:
-    """Return a run key that is the same for the same versions."""
-    return ",".join(f"{name}={version}" for name, version in sorted(versions.items()))
-
-
-def _version(path: str) -> int | None:
-    try:
-        return DeltaTable(path).version()
-    except TableNotFoundError:
-        return None
+def _listed(names: Sequence[str]) -> str:
+    return (
+        f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''} {'is' if len(names) == 1 else 'are'}"
+    )

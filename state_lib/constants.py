@@ -32,5 +32,5 @@ MAX_VNODE_COUNT: Final = 1024
 #: for longer than a week.
 RETAINED_HOURS: Final = 168
 
-#: Version of the warehouse layout; a warehouse written by a newer one is refused.
-FORMAT_VERSION: Final = 1
+#: Version of the warehouse layout; a warehouse of another one is refused.
+FORMAT_VERSION: Final = 2

@@ -16,7 +16,7 @@ from state_lib.columns import jvm_of_columns
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
-from state_lib.lake.commit import append_rows
+from state_lib.lake.commit import Check, append_rows
 from state_lib.lake.log import latest_commits
 from state_lib.lake.statistics import row_count
 from state_lib.lake.table import DeltaTable
@@ -187,9 +187,20 @@ class StateStore:
             return None, held
         return _in_file_order(epoch, held.toArrow()), held
 
-    def append_computed(self, epoch: int, rows: pa.Table, *, txn_app_id: str, txn_version: int, user_metadata: str) -> int:
-        """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`."""
-        made = append_rows(self.files.table, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata)
+    def append_computed(
+        self,
+        epoch: int,
+        rows: pa.Table,
+        *,
+        txn_app_id: str,
+        txn_version: int,
+        user_metadata: str,
+        check: Check | None = None,
+    ) -> int:
+        """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`. ``check``: see :func:`commit_once`."""
+        made = append_rows(
+            self.files.table, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata, check=check
+        )
         return self._own_commit(epoch, txn_app_id, txn_version, user_metadata) if made is None else made
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -37,13 +38,41 @@ class PlainView:
 
 
 @dataclass(frozen=True, slots=True)
+class TableLayout:
+    """How a view's published table is laid out: ``CLUSTER BY`` and ``PARTITIONED BY`` columns, and comments of columns."""
+
+    cluster_by: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a view was left behind: the epoch that it could not reach (``None``: it was not begun) and the reason.
+
+    ``pins`` are the versions of its sources at that try, as :attr:`Pin.identity`: the same ones give the same error again.
+    """
+
+    reason: str
+    epoch: int | None = None
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+
+def new_generation() -> str:
+    """A name for a life of a view's state that no other ever had: dropped, restored and rebuilt views never share a folder."""
+    return f"g{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
 class ViewEntry:
     """A materialized view and how far it has come.
 
-    ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on.
-    ``generation`` counts full refreshes: each has state and a published table of its own. ``merged_rows`` has the rows of
+    ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on. ``planned_on``
+    is a digest of the relations that it was planned on: it is planned again before a backfill on others.
+    ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
-    ``costs`` is what its epochs have cost, where that may decide how the next one is computed.
+    ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
+    published table is laid out. ``problem`` is why it was left behind by the last run that tried.
     """
 
     name: str
@@ -54,13 +83,16 @@ class ViewEntry:
     tables: tuple[StateTableDesc, ...]
     reads: tuple[str, ...]
     settings: Mapping[str, str]
-    generation: int = 0
+    generation: str = field(default_factory=new_generation)
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
     costs: Costs = field(default_factory=Costs)
+    planned_on: str = ""
+    layout: TableLayout = field(default_factory=TableLayout)
+    problem: Problem | None = None
 
     @property
     def last_epoch(self) -> int | None:
@@ -74,15 +106,25 @@ class ViewEntry:
 
     def reached(self, epoch: int, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
-        return replace(self, epochs=(*self.epochs, epoch)[-keep:])
+        return replace(self, epochs=(*self.epochs, epoch)[-keep:], problem=None)
+
+    def restarted(self) -> ViewEntry:
+        """The entry before a backfill, in a generation of its own."""
+        return replace(self, epochs=(), generation=new_generation(), merged_rows={}, problem=None)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewVersions:
-    """The Delta versions of a view's state and of its published table at an epoch; ``None`` before the first."""
+    """What a view has come to at an epoch: the Delta versions of its state and of its published table.
+
+    ``digest`` names the state commit, and ``published`` the one whose change set was published last (a commit without changes
+    of the view publishes none); both are in the commits themselves, so that another commit of the same number is noticed.
+    """
 
     state_version: int | None
     view_version: int | None
+    digest: str = ""
+    published: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +147,11 @@ class EpochEntry:
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """Everything the catalog holds, as of one of its versions."""
+    """Everything the catalog holds, as of one of its versions.
+
+    ``views`` are what readers see. ``rebuilds`` are views that are to be built again, each beside the one that readers see
+    until it is complete. ``garbage`` are folders of what was dropped, with the id of the table in each, until they are deleted.
+    """
 
     version: int = -1
     format_version: int = FORMAT_VERSION
@@ -115,6 +161,8 @@ class CatalogState:
     plain_views: Mapping[str, PlainView] = field(default_factory=dict)
     views: Mapping[str, ViewEntry] = field(default_factory=dict)
     epochs: Mapping[int, EpochEntry] = field(default_factory=dict)
+    rebuilds: Mapping[str, ViewEntry] = field(default_factory=dict)
+    garbage: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def running_epoch(self) -> EpochEntry | None:
@@ -134,9 +182,24 @@ class CatalogState:
         last = self.views[view].last_epoch
         return None if last is None else self.epochs[last].versions.get(view)
 
+    @property
+    def working(self) -> CatalogState:
+        """The state as a run sees it: views that are to be rebuilt are at their beginning."""
+        return replace(self, views={**self.views, **self.rebuilds})
+
     def with_view(self, view: ViewEntry) -> CatalogState:
         """The state with a view added or replaced."""
         return replace(self, views={**self.views, view.name: view})
+
+    def with_rebuild(self, view: ViewEntry) -> CatalogState:
+        """The state with a view that is to be built again; one that readers do not see yet is simply replaced."""
+        if self.views[view.name].last_epoch is None:
+            return self.with_view(view)
+        return replace(self, rebuilds={**self.rebuilds, view.name: view})
+
+    def with_problem(self, name: str, problem: Problem | None) -> CatalogState:
+        """The state with the reason for which a view was left behind."""
+        return replace(self, views={**self.views, name: replace(self.views[name], problem=problem)})
 
     def with_source(self, source: SourceEntry) -> CatalogState:
         """The state with a source added or replaced."""
@@ -153,6 +216,7 @@ class CatalogState:
             sources={k: v for k, v in self.sources.items() if k != name},
             views={k: v for k, v in self.views.items() if k != name},
             plain_views={k: v for k, v in self.plain_views.items() if k != name},
+            rebuilds={k: v for k, v in self.rebuilds.items() if k != name},
         )
 
     def with_epoch(self, epoch: EpochEntry) -> CatalogState:
@@ -175,15 +239,18 @@ def to_rows(state: CatalogState) -> list[tuple[str, str, dict[str, Any]]]:
             "warehouse",
             "",
             {
+                "version": state.version,
                 "format_version": state.format_version,
                 "next_table_id": state.next_table_id,
                 "next_epoch": state.next_epoch,
+                **({"garbage": dict(state.garbage)} if state.garbage else {}),
             },
         )
     ]
     rows += [("source", s.name, asdict(s)) for s in state.sources.values()]
     rows += [("plain view", v.name, asdict(v)) for v in state.plain_views.values()]
     rows += [("view", v.name, _view_payload(v)) for v in state.views.values()]
+    rows += [("rebuild", v.name, _view_payload(v)) for v in state.rebuilds.values()]
     rows += [("epoch", str(e.epoch), _epoch_payload(e)) for e in state.epochs.values()]
     return rows
 
@@ -203,6 +270,8 @@ def from_rows(version: int, rows: list[tuple[str, str, dict[str, Any]]]) -> Cata
         {p["name"]: PlainView(**p) for p in of_kind.get("plain view", [])},
         {p["name"]: _view(p) for p in of_kind.get("view", [])},
         {p["epoch"]: _epoch(p) for p in of_kind.get("epoch", [])},
+        {p["name"]: _view(p) for p in of_kind.get("rebuild", [])},
+        warehouse.get("garbage", {}),
     )
 
 
@@ -229,6 +298,9 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         "merged_rows": dict(view.merged_rows),
         **({"functions": list(view.functions)} if view.functions else {}),
         **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
+        "planned_on": view.planned_on,
+        **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
+        **({"problem": asdict(view.problem)} if view.problem is not None else {}),
     }
 
 
@@ -246,7 +318,15 @@ def _view(payload: dict[str, Any]) -> ViewEntry:
             "epochs": tuple(payload["epochs"]),
             "functions": tuple(payload.get("functions", ())),
             "costs": Costs.from_dict(payload.get("costs", {})),
+            "layout": _layout(payload.get("layout", {})),
+            "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
         }
+    )
+
+
+def _layout(payload: dict[str, Any]) -> TableLayout:
+    return TableLayout(
+        tuple(payload.get("cluster_by", ())), tuple(payload.get("partitioned_by", ())), payload.get("column_comments", {})
     )
 
 

@@ -10,13 +10,15 @@ sensors and loading Dagster definitions need no JVM.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 
 from jobs.catalog.entries import CatalogState, from_rows, to_rows
 from state_lib.constants import FORMAT_VERSION
-from state_lib.errors import EpochError, WarehouseError
+from state_lib.errors import EpochError, SourceError, WarehouseError
 from state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
+from state_lib.lake.log import DeltaLog, files_of
 from state_lib.lake.parquet import opened_parquet
 from state_lib.lake.table import DeltaError, DeltaTable, TableNotFoundError
 
@@ -63,11 +65,17 @@ class CatalogStore:
         written_by = next((p["format_version"] for kind, _, p in kinds if kind == "warehouse"), None)
         if written_by is None:
             raise WarehouseError(f"the catalog at {self.path} is damaged: it has no row about the warehouse itself")
+        if written_by < FORMAT_VERSION:
+            raise WarehouseError(
+                f"the warehouse was written by format version {written_by}, this package reads version {FORMAT_VERSION} only; "
+                "make a new warehouse, and let it build its views from the same sources"
+            )
         if written_by > FORMAT_VERSION:
             raise WarehouseError(
-                f"the warehouse was written by format version {written_by}, this package reads up to {FORMAT_VERSION}; "
+                f"the warehouse was written by format version {written_by}, this package reads version {FORMAT_VERSION}; "
                 "upgrade relstate-dagster"
             )
+        self._check_newest(table.version(), next(p["version"] for kind, _, p in kinds if kind == "warehouse"))
         return from_rows(table.version(), kinds)
 
     def write(self, state: CatalogState) -> CatalogState:
@@ -77,7 +85,7 @@ class CatalogStore:
         ------
         ConcurrentCatalogChange : another writer was faster. Nothing was written.
         """
-        rows = to_rows(state)
+        rows = to_rows(replace(state, version=state.version + 1))
         table = pa.table(
             {
                 "kind": [kind for kind, _, _ in rows],
@@ -103,6 +111,24 @@ class CatalogStore:
         if expected and expected % _CHECKPOINT_EVERY == 0:
             self._at(expected).create_checkpoint()
         return from_rows(expected, rows)
+
+    def _check_newest(self, newest: int, written_as: int) -> None:
+        """Raise where what was read is not what was written last: readers of Delta pass over an empty log file.
+
+        A disk that was full or a copy that was cut off leaves one. VACUUM and the like commit, and leave rows as they are.
+        """
+        log = DeltaLog(self.path)
+        for version in range(written_as + 1, newest + 1):
+            try:
+                is_damaged = any(files_of(log.commit(version)))
+            except SourceError:
+                is_damaged = True
+            if is_damaged:
+                raise WarehouseError(
+                    f"the catalog at {self.path} is damaged: version {version} in its log holds nothing, what can be read is "
+                    f"of version {written_as}; restore its folder from a backup, or delete the log files after version "
+                    f"{written_as}: what is missing is then taken up again from the views' own tables"
+                )
 
     def _at(self, version: int) -> DeltaTable:
         opened = self._opened

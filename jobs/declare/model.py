@@ -8,8 +8,10 @@ from typing import Final, TypeAlias
 
 #: The values of ``refresh.policy``.
 REFRESH_POLICIES: Final = ("auto", "incremental", "full")
-#: Properties of ours that a view may set; any other ``refresh.`` or ``dagster.`` key is taken for a typing error.
-VIEW_PROPERTIES: Final = ("refresh.policy", "dagster.group", "dagster.owners", "dagster.tags")
+#: The values of ``publish.on_change``: what a run does where somebody else has changed a view's published table.
+ON_CHANGE: Final = ("error", "restore")
+#: Properties of ours that a view may set; any other key that begins as one of them is taken for a typing error.
+VIEW_PROPERTIES: Final = ("refresh.policy", "publish.on_change", "dagster.group", "dagster.owners", "dagster.tags")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from dataclasses import replace
 from jobs.catalog.costs import Costs, EpochCost
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
 from jobs.epoch.inputs import EpochInputs
-from jobs.registry import restart
 
 
 def choose_anew(
     state: CatalogState, epoch: EpochEntry, names: Sequence[str], inputs_of: Callable[[ViewEntry], EpochInputs]
 ) -> tuple[CatalogState, EpochEntry]:
-    """Send views back to before their first epoch where that makes an epoch cheaper.
+    """Have views built again where that makes an epoch cheaper.
 
     Parameters
     ----------
@@ -27,7 +26,7 @@ def choose_anew(
     inputs_of : a view's inputs in the epoch. Nothing is read but the log of its sources.
     """
     for name in names:
-        view = state.views[name]
+        view = state.working.views[name]
         if not view.costs.changes or not _may_be_anew(state, view):
             continue
         inputs = inputs_of(view)
@@ -35,7 +34,7 @@ def choose_anew(
         reason = view.costs.cheaper_anew(inputs.changed_bytes, inputs.total_bytes())
         if reason is not None:
             known = replace(view, costs=view.costs.used(inputs.changed_bytes))
-            state = restart(state.with_view(known), [name])
+            state = state.with_rebuild(known.restarted())
             epoch = replace(epoch, anew={**epoch.anew, name: reason})
     return state, epoch
 

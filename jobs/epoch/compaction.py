@@ -1,7 +1,7 @@
 """When the state of a view is compacted, how far, and how many vnodes it has: the policy over :mod:`state_lib.compaction`.
 
-After an epoch, where it is cheap; by ``relstate compact``, whatever it costs. Neither writes the catalog: an epoch reads
-the newest version of its view's state that holds no later epoch (:func:`readable_version`), compacted or not. Vnode counts
+After an epoch, where it is cheap; by ``relstate compact``, large tables as well. Neither writes the catalog: an epoch reads
+the newest version of its view's state up to which there is nothing but compactions (:mod:`jobs.epoch.chain`). Vnode counts
 are in the catalog, and change with the commit that ends an epoch.
 """
 
@@ -116,16 +116,6 @@ def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogStat
         tuple(rewritten),
         time.perf_counter() - started,
     )
-
-
-def readable_version(files: StateFiles, view: ViewEntry, state_version: int | None) -> int | None:
-    """The newest version of a view's state that holds its last epoch and no later one: a compaction may have made it."""
-    if state_version is None or view.last_epoch is None:
-        return state_version
-    table = files.table.latest()
-    done = table.transaction_version(app_id(view))
-    is_current = done is not None and done < epoch_txn_version(view.last_epoch + 1)
-    return table.version() if is_current else state_version
 
 
 def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:

@@ -8,25 +8,30 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs import failpoints
-from jobs.catalog.entries import ViewEntry
+from jobs.catalog.entries import ViewEntry, ViewVersions
+from jobs.epoch.chain import Chain, EpochCommit, Recorded
 from jobs.epoch.published import OP, Published, append_changes, merge_changes
-from jobs.epoch.sessions import transaction
-from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
+from jobs.epoch.sessions import forget_table, transaction
+from jobs.epoch.view_epoch import StateCommit, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.delta_layout import LOG_PROPERTIES
-from state_lib.errors import EpochError
+from state_lib.errors import EpochError, StateError
+from state_lib.lake.address import table_reference
 from state_lib.lake.commit import create_plain_table, is_plain
+from state_lib.lake.folders import delete_folder, is_table
 from state_lib.lake.log import DeltaLog, rows_changed
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
@@ -35,28 +40,41 @@ from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
+#: What a run does where somebody else has changed the rows of a published table: ``error`` (the default) or ``restore``.
+ON_CHANGE: Final = "publish.on_change"
+
 #: A view up to this size is merged into by the driver; a larger one by Spark, which rewrites only rows and not files.
 _DRIVER_BYTES = 64 * 1024 * 1024
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
-    """Create the empty Delta table of a view, change data feed on."""
-    plan = plan_of(view)
+    """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
+    plan, layout = plan_of(view), view.layout
     properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
-    note = "identity of the row, not part of the view"
+    comments = {**layout.column_comments, VIEW_KEY: "identity of the row, not part of the view"}
     if written_by_driver(view):
-        fields = [T.StructField(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
-        schema = T.StructType([*fields, T.StructField(VIEW_KEY, T.BinaryType(), metadata={"comment": note})])
-        create_plain_table(path, schema, properties, comment=view.comment)
+        fields = [(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
+        schema = T.StructType(
+            [
+                T.StructField(name, data_type, metadata={"comment": comments[name]} if name in comments else None)
+                for name, data_type in [*fields, (VIEW_KEY, T.BinaryType())]
+            ]
+        )
+        create_plain_table(path, schema, properties, partition_by=layout.partitioned_by, comment=view.comment)
         return
-    columns = [f"{quoted(o.name)} {plan.field_named(o.column).data_type}" for o in plan.output]
-    columns.append(f"{quoted(VIEW_KEY)} BINARY COMMENT '{note}'")
+    types = [(o.name, plan.field_named(o.column).data_type) for o in plan.output]
+    columns = [
+        f"{quoted(name)} {ddl}" + (f" COMMENT {text_literal(comments[name])}" if name in comments else "")
+        for name, ddl in [*types, (VIEW_KEY, "BINARY")]
+    ]
     if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
         properties["delta.columnMapping.mode"] = "name"
     comment = f" COMMENT {text_literal(view.comment)}" if view.comment else ""
+    partitioned = f" PARTITIONED BY ({', '.join(map(quoted, layout.partitioned_by))})" if layout.partitioned_by else ""
+    clustered = f" CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})" if layout.cluster_by else ""
     session.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.`{path}` ({', '.join(columns)}) USING delta{comment} "
-        f"TBLPROPERTIES ({property_list(properties)})"
+        f"CREATE TABLE IF NOT EXISTS {table_reference(path)} ({', '.join(columns)}) USING delta"
+        f"{partitioned}{clustered}{comment} TBLPROPERTIES ({property_list(properties)})"
     )
 
 
@@ -64,23 +82,120 @@ def written_by_driver(view: ViewEntry) -> bool:
     """Whether the view's columns have names and types that can be written without Spark."""
     plan = plan_of(view)
     plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
-    return plain and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
+    return plain and not view.layout.cluster_by and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
 
-def published(table: OpenedTable, view: ViewEntry, epoch: int) -> Published | None:
-    """What an earlier try of this epoch has published already."""
-    done = table.transaction_version(app_id(view))
-    if done is None or done < epoch_txn_version(epoch):
-        return None
-    return Published(table.latest().version(), 0, 0)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The published table that a view's change set is to be applied to.
+
+    Parameters
+    ----------
+    known : its newest version that the catalog knows, upkeep since included; what is written is written on it.
+    is_new : the table is empty. Otherwise ``replaces`` says whether the rows of an earlier generation are to be replaced.
+    done : the version of the commit that an earlier try has made.
+    """
+
+    table: OpenedTable
+    chain: Chain
+    wanted: EpochCommit
+    known: int
+    is_new: bool = False
+    replaces: bool = False
+    done: int | None = None
+
+    @property
+    def app_id(self) -> str:
+        """The transaction application id of what is written."""
+        return f"relstate:{self.wanted.view}:{self.wanted.generation}"
+
+    @property
+    def txn_version(self) -> int:
+        """The transaction version of what is written."""
+        return epoch_txn_version(self.wanted.epoch, self.table.transaction_version(self.app_id))
+
+
+def published_chain(table: OpenedTable, name: str) -> Chain:
+    """The commits of a view's published table."""
+    return Chain(table, name, "published table")
+
+
+def target_of(
+    session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit, before: ViewVersions | None, *, first: bool
+) -> Target:
+    """Find the published table as the catalog knows it, or make it.
+
+    Parameters
+    ----------
+    before : what readers see of the view today, be it of an earlier generation; ``None`` where they see nothing.
+    first : this is the first epoch of its generation.
+
+    Raises
+    ------
+    StateError : the table is damaged, or somebody else changed its rows.
+    """
+    table = OpenedTable(path)
+    chain = published_chain(table, view.name)
+    recorded = Recorded(None if before is None else before.view_version, "" if before is None else before.published)
+    if not is_table(path):
+        if not first:
+            raise StateError(f"view {view.name}: its published table at {path} is gone; {chain.rebuild}")
+        return _made(session, path, view, wanted)
+    try:
+        since = chain.since(recorded)
+    except StateError:
+        if not first:
+            raise
+        since = None
+    done = None if since is None else since.made_by(wanted)
+    if since is not None and done is not None:
+        return Target(table, chain, wanted, since.known, done=done)
+    if first:
+        keeps_place = since is not None and recorded.version is not None and _has_layout(table, view)
+        # Readers of a view that is rebuilt go on until the one commit that replaces its rows. What nobody reads is removed.
+        return (
+            Target(table, chain, wanted, since.newest, replaces=True)
+            if since and keeps_place
+            else _made_again(session, path, view, wanted)
+        )
+    assert since is not None
+    if since.foreign is not None and view.properties.get(ON_CHANGE, "error") != "restore":
+        raise StateError(
+            f"view {view.name}: {chain.said(since)}; the rows of a view follow from its query. Put it back (RESTORE TABLE "
+            f"delta.`{path}` TO VERSION AS OF {recorded.version}), or let runs do so (TBLPROPERTIES ('{ON_CHANGE}' = "
+            f"'restore')), or {chain.rebuild}"
+        )
+    if not since.is_clean:
+        since = chain.take_back(since)
+    return Target(table, chain, wanted, since.known)
+
+
+def _made(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit) -> Target:
+    create_view_table(session, path, view)
+    table = OpenedTable(path)
+    return Target(table, published_chain(table, view.name), wanted, table.latest().version(), is_new=True)
+
+
+def _made_again(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit) -> Target:
+    """A table in the place of one that is of no use: of a view that was dropped, damaged, or laid out in another way."""
+    delete_folder(path)
+    forget_table(session, path)
+    return _made(session, path, view, wanted)
+
+
+def _has_layout(table: OpenedTable, view: ViewEntry) -> bool:
+    """Whether a table is partitioned as the view declares; tables with clusters, or without, are made again."""
+    metadata = table.latest().metadata()
+    is_clustered = "clustering" in (table.latest().protocol().writer_features or ())
+    same_partitions = tuple(metadata.partition_columns) == view.layout.partitioned_by
+    return same_partitions and not is_clustered and not view.layout.cluster_by
 
 
 def publish(
     session: SparkSession,
-    path: str,
+    target: Target,
     store: StateStore,
     view: ViewEntry,
-    epoch: int,
     commit: StateCommit,
     *,
     small: bool = False,
@@ -90,66 +205,69 @@ def publish(
     Parameters
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
-    path : the published table.
     store, commit : the state that holds the change set, and the commit that wrote it.
     small : the change set fits into the driver's memory many times over.
+
+    Raises
+    ------
+    EpochError : somebody else committed to the table meanwhile.
     """
-    table = OpenedTable(path)
-    done = published(table, view, epoch)
-    if done is not None:
-        return done
-    first = view.last_epoch is None
-    new_generation = first and view.generation > 0
-    if first:
-        create_view_table(session, path, view)
+    if target.done is not None:
+        return Published(target.done, 0, 0)
     failpoints.reached("before_publish")
-    only_inserts = first or plan_of(view).append_only
-    if small and not new_generation and written_by_driver(view) and (only_inserts or table.total_bytes() <= _DRIVER_BYTES):
+    table, epoch = target.table, target.wanted.epoch
+    only_inserts = target.is_new or target.replaces or plan_of(view).append_only
+    by_driver = small and not target.replaces and written_by_driver(view)
+    if by_driver and (only_inserts or table.total_bytes() <= _DRIVER_BYTES):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
         if rows is not None:
             apply = append_changes if only_inserts else merge_changes
-            return apply(table, rows, app_id(view), epoch_txn_version(epoch))
+            return apply(
+                table, rows, target.app_id, target.txn_version, target.wanted.to_json(), target.chain.expect(target.known)
+            )
     changes = _changes(store, view, epoch, commit.version)
-    mode = None if not only_inserts else "overwrite" if new_generation else "append"
-    return _publish_by_spark(session, table, changes, view, epoch, mode)
+    mode = None if not only_inserts else "overwrite" if target.replaces else "append"
+    return _publish_by_spark(session, target, changes, view, mode)
 
 
 def _publish_by_spark(
-    session: SparkSession, table: OpenedTable, changes: DataFrame, view: ViewEntry, epoch: int, mode: str | None
+    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, mode: str | None
 ) -> Published:
     """Apply changes of any size: nothing but insertions by appending them, others (``mode`` None) by MERGE."""
-    path, txn_version = table.path, epoch_txn_version(epoch)
-    version_before = table.latest().version()
-    try:
-        if mode is None:
-            _merge(session, path, changes, view, txn_version)
-        else:
-            writer = changes.drop(OP).write.format("delta").mode(mode)
-            if mode == "overwrite":
-                # A new generation replaces the rows of the old one, and may have other columns.
-                writer = writer.option("overwriteSchema", "true")
-            writer.option("txnAppId", app_id(view)).option("txnVersion", txn_version).save(path)
-    except PySparkException as error:
-        if "ConcurrentTransaction" in str(error):
-            raise EpochError(f"view {view.name}: another run published epoch {epoch} at the same time; run again") from error
-        raise
-    version = table.latest().version()
-    if table.transaction_version(app_id(view)) != txn_version:
-        raise EpochError(f"view {view.name}: epoch {epoch} was not recorded in the published table; run again")
-    inserted, deleted = rows_changed(DeltaLog(path).commit(version)) if version > version_before else (0, 0)
+    table, txn_version, metadata = target.table, target.txn_version, target.wanted.to_json()
+    target.chain.expect(target.known)(table.latest())
+    if mode is None:
+        _merge(session, table.path, changes, view, target.app_id, txn_version, metadata)
+    else:
+        writer = changes.drop(OP).write.format("delta").mode(mode).option("userMetadata", metadata)
+        if mode == "overwrite":
+            # A new generation replaces the rows of the old one, and may have other columns.
+            writer = writer.option("overwriteSchema", "true")
+        writer.option("txnAppId", target.app_id).option("txnVersion", txn_version).save(table.path)
+    # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
+    made = target.chain.after(target.known)
+    version = made.made_by(target.wanted)
+    if version is None:
+        if not made.is_clean:
+            target.chain.take_back(made)
+        problem = f"epoch {target.wanted.epoch} was not published, {target.chain.said(made)}"
+        raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
+    inserted, deleted = rows_changed(DeltaLog(table.path).commit(version))
     return Published(version, inserted, deleted)
 
 
-def _merge(session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, txn_version: int) -> None:
+def _merge(
+    session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, app: str, txn_version: int, metadata: str
+) -> None:
     changes.createOrReplaceTempView("_relstate_changes")
     names = [*(quoted(o.name) for o in plan_of(view).output), quoted(VIEW_KEY)]
     sets = ", ".join(f"v.{n} = c.{n}" for n in names)
     values = ", ".join(f"c.{n}" for n in names)
-    with transaction(session, app_id(view), txn_version):
+    with transaction(session, app, txn_version, metadata):
         session.sql(
-            f"MERGE INTO delta.`{path}` v USING _relstate_changes c ON v.{quoted(VIEW_KEY)} = c.{quoted(VIEW_KEY)} "
+            f"MERGE INTO {table_reference(path)} v USING _relstate_changes c ON v.{quoted(VIEW_KEY)} = c.{quoted(VIEW_KEY)} "
             f"WHEN MATCHED AND c.{OP} < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
             f"WHEN NOT MATCHED AND c.{OP} > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
         )

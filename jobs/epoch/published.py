@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from state_lib.constants import VIEW_KEY
-from state_lib.lake.commit import commit_once, committing, write_deltalake
+from state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from state_lib.lake.table import DeltaTable, OpenedTable
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
@@ -24,18 +24,22 @@ class Published:
     rows_deleted: int
 
 
-def append_changes(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+def append_changes(
+    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, metadata: str, check: Check
+) -> Published:
     """Append rows that are all new. ``changes``: the view's columns, ``_key`` and ``_op``."""
     rows = changes.drop_columns([OP])
 
     def write(newest: DeltaTable) -> dict[str, Any]:
-        write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version))
+        write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(table, app_id, txn_version, write)
+    return _committed(table, app_id, txn_version, write, check)
 
 
-def merge_changes(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int) -> Published:
+def merge_changes(
+    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, metadata: str, check: Check
+) -> Published:
     """Insert, replace and delete rows by their key. ``changes``: the view's columns, ``_key`` and ``_op``, one row a key."""
     changes = changes.set_column(changes.schema.get_field_index(OP), OP, changes[OP].cast(pa.int64()))
 
@@ -45,18 +49,18 @@ def merge_changes(table: OpenedTable, changes: pa.Table, app_id: str, txn_versio
             f"v.`{VIEW_KEY}` = c.`{VIEW_KEY}`",
             source_alias="c",
             target_alias="v",
-            commit_properties=committing(app_id, txn_version),
+            commit_properties=committing(app_id, txn_version, metadata),
         )
         merging = merging.when_matched_delete(f"c.`{OP}` < 0")
         merging = merging.when_matched_update_all(f"c.`{OP}` > 0", except_cols=[OP])
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(table, app_id, txn_version, write)
+    return _committed(table, app_id, txn_version, write, check)
 
 
-def _committed(table: OpenedTable, app_id: str, txn_version: int, write: Any) -> Published:
-    made = commit_once(table, app_id, txn_version, write)
+def _committed(table: OpenedTable, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
+    made = commit_once(table, app_id, txn_version, write, check)
     if made is None:
         return Published(table.latest().version(), 0, 0)
     version, metrics = made

@@ -19,6 +19,8 @@ class ViewReport:
     source_versions : pinned version of each source.
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
+    problem : why the view was left behind, and did not reach the epoch.
+    is_repair : the epoch was begun by an earlier run, which ended before it was complete.
     """
 
     view: str
@@ -35,11 +37,16 @@ class ViewReport:
     plan_text: str = ""
     skipped: bool = False
     advice: tuple[str, ...] = ()
+    problem: str | None = None
+    is_repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """A view compared with its query run in full: rows that one has more often than the other."""
+    """A view compared with its query run in full: rows that one has more often than the other.
+
+    ``problem`` is why they could not be compared; the view then counts as different.
+    """
 
     view: str
     equal: bool
@@ -47,3 +54,4 @@ class VerifyReport:
     unexpected_rows: int
     epoch: int
     seconds: float
+    problem: str | None = None

@@ -1,66 +1,49 @@
-"""The epoch runner: the only place that commits.
+"""The epoch runner: which views take part in an epoch, in which order, and what becomes of those that cannot.
 
 An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
-first, makes one state commit and publishes; it ends with a catalog commit that names what every view has come to. A run
-that dies at any point leaves an epoch that has begun and is not complete: the next run finishes that very epoch, with the
-same pins, from what is committed, before it begins one of its own.
+first, makes one state commit and publishes; it ends with a catalog commit that names what every view has come to
+(:mod:`jobs.epoch.protocol`). A view that cannot be computed is left behind, alone: the others complete the epoch.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from jobs import failpoints
-from jobs.catalog.costs import Costs
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
-from jobs.epoch.anew import choose_anew, costs_after
-from jobs.epoch.compaction import CompactReport, StateAfterEpoch, compact_view, readable_version, state_after_epoch
+from jobs.catalog.store import ConcurrentCatalogChange
+from jobs.epoch.anew import choose_anew
+from jobs.epoch.compaction import CompactReport, compact_view
+from jobs.epoch.explained import ends_the_run
 from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
-from jobs.epoch.publish import publish
-from jobs.epoch.published import Published
+from jobs.epoch.left_behind import LeftBehind
+from jobs.epoch.protocol import Reached, begun, completed, left_behind, solved, to_rebuild, waiting, with_dependents
 from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.sessions import Workload, session_for, shuffle_for_change
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
-from jobs.epoch.view_epoch import StateCommit, committed, compute_and_commit, mv_rows, plan_of
+from jobs.epoch.view_epoch import plan_of
+from jobs.epoch.view_run import Done, ViewRuns
 from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import run_lock
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
-from jobs.registry import restart
+from jobs.registry import Registry
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_source import Pin
-from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
-from state_lib.errors import DeclarationError, EpochError
-from state_lib.state_files import StateFiles
-from state_lib.state_store import FEW_ROWS, StateStore
-
-#: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
-SMALL_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A view brought to an epoch."""
-
-    report: ViewReport
-    versions: ViewVersions
-    state: StateAfterEpoch
-    costs: Costs
+from state_lib.errors import DeclarationError, RelstateError
 
 
 class EpochRunner:
@@ -79,63 +62,47 @@ class EpochRunner:
         self._warehouse = warehouse
         self._parallel_views = parallel_views
         self._clock = clock
-        self._sessions: dict[tuple[object, ...], SparkSession] = {}
+        self._runs = ViewRuns(spark, warehouse)
         self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
-
-    def _session(self, view: ViewEntry, workload: Workload) -> SparkSession:
-        """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
-
-        Each thread has its own: while a view is published, its session carries that commit's transaction id.
-        """
-        place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
-        if place not in self._sessions:
-            self._sessions[place] = session_for(
-                self._spark, view.settings, workload, self._warehouse.functions, is_local=self._warehouse.is_local
-            )
-        return self._sessions[place]
+        self._left = LeftBehind()
 
     def run(
         self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
     ) -> Iterator[ViewReport]:
-        """Run one epoch, yielding a report as each view is published.
+        """Run one epoch, yielding a report as each view is published, or left behind.
 
         Parameters
         ----------
         views : which views; all by default. A view whose upstream views are not among them goes to the newest epoch
             that all of those have reached.
-        full_refresh : views to rebuild from their sources; views over them are rebuilt as well.
+        full_refresh : views to plan again and rebuild from their sources; views over them are rebuilt as well.
 
         Raises
         ------
-        EpochError : another run holds the warehouse, or the epoch cannot be completed.
-        SourceError : a source cannot give its changes; raised before anything is written.
-        DeclarationError : the user's functions cannot be registered, or lack one that a view calls; raised before anything
-            is written.
+        EpochError : another run holds the warehouse; nothing was done.
+        RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
+            EpochError that names them all.
         """
         run_id = run_id or uuid.uuid4().hex
         if self._warehouse.functions is not None:
             self._warehouse.functions.load()
-        self._reads = SourceReads()
+        self._reads, self._left = SourceReads(), LeftBehind()
         self._checked_keys.clear()
         with run_lock(self._warehouse.lock_path, run_id):
-            # A view that is to be rebuilt is rebuilt in an unfinished epoch as well: what kept it from finishing may be it.
-            state = restart(self._warehouse.read(), full_refresh)
-            unfinished = state.running_epoch
-            if unfinished is not None:
-                if self._has_commits(state, unfinished):
-                    yield from self._finish(state, unfinished)
-                    state = self._warehouse.read()
-                else:
-                    # Nothing of it was committed: new pins are as good as the old ones, and may be readable.
-                    state = _forget(state, unfinished)
-            names = self._selected(state, views)
-            yield from self._new_epoch(state, names, run_id)
+            state = self._warehouse.read()
+            rebuilt = with_dependents(state, full_refresh)
+            if state.running_epoch is not None:
+                state = yield from self._settle(state, state.running_epoch, rebuilt)
+            state = to_rebuild(state, full_refresh)
+            yield from self._new_epoch(state, self._selected(state, views), run_id)
+            state = self._warehouse.read()
             if any(source.indexes for source in state.sources.values()):
-                refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads)
+                refresh_indexes(self._spark, self._warehouse, state, self._reads)
+        self._left.raise_if_any()
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
-        order = topological(state)
+        order = topological(state.working)
         if views is None:
             return order
         unknown = [v for v in views if v not in state.views]
@@ -143,83 +110,156 @@ class EpochRunner:
             raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {', '.join(order) or 'none'}")
         return [v for v in order if v in views]
 
-    def _has_commits(self, state: CatalogState, epoch: EpochEntry) -> bool:
-        return any(
-            committed(StateFiles(self._warehouse.state_path(state.views[v])), state.views[v], epoch.epoch) is not None
-            for v in epoch.views
-            if v in state.views
-        )
+    # -- an epoch that an earlier run left unfinished -------------------------------------------------------------
 
-    def pins(self, state: CatalogState) -> dict[str, Pin]:
-        """Look once at every source, all at the same time, without Spark."""
-        last = state.last_pins
-        used = sorted(state.sources)
-        if not used:
-            return {}
-        with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
-            found = pool.map(lambda name: self._reads.source(self._warehouse, state.sources[name]).pin(last.get(name)), used)
-            return dict(zip(used, found, strict=True))
+    def _settle(self, state: CatalogState, epoch: EpochEntry, but: Sequence[str]) -> Generator[ViewReport, None, CatalogState]:
+        """Publish what views have committed of an epoch that was not completed. What they had not, the next epoch computes."""
+        working, left = state.working, LeftBehind()
+        versions, reached = _versions_seen(working, epoch), dict[str, Reached]()
+        for name in topological(working):
+            view = working.views[name]
+            if name not in epoch.views or epoch.epoch in view.epochs or name in but:
+                continue
+            inputs = self._runs.inputs(working, view, epoch, self._reads, versions)
+            try:
+                done = self._runs.bring(working, view, epoch, inputs, state.versions_at(name), {}, only_committed=True)
+            except Exception as error:
+                # It takes part in the next epoch, which says what becomes of it.
+                self._stop_for(error)
+                left.failed(view, error, epoch.epoch, _identities(epoch.pins, view))
+                continue
+            if done is not None:
+                reached[name], versions[name] = done.reached, done.reached.versions
+                yield done.report
+        return self._warehouse.catalog.write(completed(state, epoch, reached, left.problems))
+
+    # -- an epoch -------------------------------------------------------------------------------------------------
 
     def _new_epoch(self, state: CatalogState, names: list[str], run_id: str) -> Iterator[ViewReport]:
-        pins = self.pins(state)
-        number = state.next_epoch
-        with_upstream = {v for v in names if not _outside_upstream(state, v, names)}
-        epoch = EpochEntry(number, pins, tuple(v for v in names if v in with_upstream), run_id, instant=read_clock(self._clock))
-        stale = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
-        # A view over views that change in this epoch takes part as well.
-        for view in epoch.views:
-            if view not in stale and any(up in stale for up in state.views[view].reads):
-                stale.append(view)
+        state = yield from self._planned(state, names)
+        working = state.working
+        pins, unpinned = self._pins(working)
+        with_upstream = [v for v in names if not _outside_upstream(working, v, names)]
+        epoch = EpochEntry(state.next_epoch, pins, (), run_id, instant=read_clock(self._clock))
+        able = yield from self._able(working, epoch, with_upstream, unpinned)
+        epoch = replace(epoch, views=tuple(able))
+        stale = _stale(working, epoch)
         if stale:
-            self._check_inputs(state, epoch)
-            state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state, view, epoch))
-            begun = self._warehouse.catalog.write(state.with_epoch(epoch))
+            state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
+            state = self._warehouse.catalog.write(begun(state, epoch))
             failpoints.reached("after_begin")
-            yield from self._finish(begun, epoch)
+            yield from self._finish(state, epoch)
         else:
-            for view in epoch.views:
+            self._remember(solved(state, able))
+            for view in able:
                 yield _skipped(state, state.views[view])
         # Views selected without all of their upstream views follow to an epoch that those have all reached.
         for view in names:
-            if view not in with_upstream:
+            if view not in with_upstream and view not in self._left:
                 yield from self._follow(self._warehouse.read(), view, run_id)
 
-    def _check_inputs(self, state: CatalogState, epoch: EpochEntry) -> None:
-        """Raise for whatever cannot be read, before the epoch begins."""
-        session = None
-        for name in epoch.views:
-            view = state.views[name]
-            if view.functions:
-                check_functions(view, self._session(view, Workload.FULL), self._warehouse.functions)
-            inputs = self._inputs(state, view, epoch)
-            found = inputs.check()
-            keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
-            if keyed:
-                session = session or self._session(view, Workload.FULL)
-                check_primary_keys(session, state, inputs, keyed, found, self._checked_keys)
+    def _planned(self, state: CatalogState, names: Sequence[str]) -> Generator[ViewReport, None, CatalogState]:
+        """Plan views again that are to be built, on their inputs as they are now."""
+        for name in names:
+            view = state.working.views[name]
+            if view.last_epoch is not None:
+                continue
+            try:
+                session = session_for(
+                    self._spark, view.settings, Workload.FULL, self._warehouse.functions, is_local=self._warehouse.is_local
+                )
+                state = Registry(session, self._warehouse).planned_again(state, view)
+            except Exception as error:
+                self._stop_for(error)
+                yield self._left.failed(view, error, None, {})
+        return state
 
-    def _inputs(
-        self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions] | None = None
-    ) -> EpochInputs:
-        return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=self._reads)
+    def pins(self, state: CatalogState) -> dict[str, Pin]:
+        """Look once at every source, all at the same time, without Spark."""
+        found, errors = self._pins(state)
+        for error in errors.values():
+            raise error
+        return found
+
+    def _pins(self, state: CatalogState) -> tuple[dict[str, Pin], dict[str, Exception]]:
+        """The pins of all sources that can be looked at, and the errors of the others."""
+        last, found, errors = state.last_pins, dict[str, Pin](), dict[str, Exception]()
+        used = sorted(state.sources)
+        if not used:
+            return found, errors
+
+        def pin(name: str) -> Pin | Exception:
+            try:
+                return self._reads.source(self._warehouse, state.sources[name]).pin(last.get(name))
+            except (RelstateError, OSError) as error:
+                return error
+
+        with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
+            for name, pinned in zip(used, pool.map(pin, used), strict=True):
+                if isinstance(pinned, Pin):
+                    found[name] = pinned
+                else:
+                    errors[name] = pinned
+        return found, errors
+
+    def _able(
+        self, state: CatalogState, epoch: EpochEntry, names: Sequence[str], unpinned: Mapping[str, Exception]
+    ) -> Generator[ViewReport, None, list[str]]:
+        """Leave views behind whose inputs cannot be read, before the epoch begins; returns the others."""
+        for name in names:
+            view = state.views[name]
+            if name in self._left:
+                continue
+            try:
+                for source in view.reads:
+                    if source in unpinned:
+                        raise unpinned[source]
+                self._check_inputs(state, view, epoch)
+            except Exception as error:
+                self._stop_for(error)
+                yield self._left.failed(view, error, None, _identities(epoch.pins, view))
+        for name, upstream in waiting(state, names, self._left.problems).items():
+            yield self._left.waits(state.views[name], upstream)
+        return [name for name in names if name not in self._left]
+
+    def _check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
+        """Raise for whatever a view cannot read."""
+        if view.functions:
+            check_functions(view, self._runs.session(view, Workload.FULL), self._warehouse.functions)
+        inputs = self._inputs(state, view, epoch)
+        found = inputs.check()
+        keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
+        if keyed:
+            session = self._runs.session(view, Workload.FULL)
+            check_primary_keys(session, state, inputs, keyed, found, self._checked_keys)
+
+    def _inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> EpochInputs:
+        return self._runs.inputs(state, view, epoch, self._reads)
 
     def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
-        view = state.views[name]
-        upstream = [state.views[n] for n in view.reads if n in state.views]
+        working = state.working
+        view = working.views[name]
+        upstream = [working.views[n] for n in view.reads if n in working.views]
         common = set.intersection(*(set(u.epochs) for u in upstream))
         reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
         if not reachable and view.last_epoch is None:
             # The views it reads have reached no epoch together: the first epoch of this one is their next.
-            yield from self._new_epoch(state, with_upstream_views(state, name), run_id)
+            yield from self._new_epoch(state, with_upstream_views(working, name), run_id)
             return
         if not reachable:
             yield _skipped(state, view)
             return
-        target = state.epochs[max(reachable)]
-        pins = {**target.pins, **self._late_pins(state, view, target)}
-        entry = replace(target, pins=pins, views=(name,), run_id=run_id, complete=False)
-        self._check_inputs(state, entry)
-        yield from self._finish(self._warehouse.catalog.write(state.with_epoch(entry)), entry)
+        target = working.epochs[max(reachable)]
+        try:
+            pins = {**target.pins, **self._late_pins(working, view, target)}
+            entry = replace(target, pins=pins, views=(name,), run_id=run_id, complete=False)
+            self._check_inputs(working, view, entry)
+        except Exception as error:
+            self._stop_for(error)
+            yield self._left.failed(view, error, target.epoch, _identities(target.pins, view))
+            self._remember(state)
+            return
+        yield from self._finish(self._warehouse.catalog.write(begun(state, entry)), entry)
 
     def _late_pins(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> dict[str, Pin]:
         """Pins for sources that were registered after an epoch began: no view at that epoch has read them yet.
@@ -236,156 +276,74 @@ class EpochRunner:
         return pins
 
     def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
-        """Bring every view of an epoch to it, whatever of that has been done before, and complete the epoch."""
-        if epoch.instant is None:
-            # It was begun by a version that pinned none. From here on it has one, whatever becomes of this run.
-            epoch = replace(epoch, instant=read_clock(self._clock))
-            state = self._warehouse.catalog.write(state.with_epoch(epoch))
-        versions: dict[str, ViewVersions] = dict(epoch.versions)
-        for name in state.views:
-            known = state.versions_at(name)
-            if known is not None and name not in epoch.views:
-                versions.setdefault(name, known)
-        entries: dict[str, ViewEntry] = {}
-        views = [state.views[n] for n in epoch.views if n in state.views and epoch.epoch not in state.views[n].epochs]
-        self._reads.shared = SharedReads.of(state, epoch, views)
-        for name, done in self._side_by_side(state, views, epoch, versions):
-            versions[name] = done.versions
-            view = state.views[name]
-            merged = {**view.merged_rows, **{str(table): rows for table, rows in done.state.merged_rows.items()}}
-            entries[name] = replace(view.reached(epoch.epoch), tables=done.state.tables, merged_rows=merged, costs=done.costs)
-            yield done.report
+        """Bring every view of an epoch to it that can be, and complete the epoch."""
+        working, reached = state.working, dict[str, Reached]()
+        versions = _versions_seen(working, epoch)
+        views = [working.views[n] for n in epoch.views if epoch.epoch not in working.views[n].epochs]
+        self._reads.shared = SharedReads.of(working, epoch, views)
+        for ended in self._side_by_side(state, working, views, epoch, versions):
+            if isinstance(ended, Done):
+                reached[ended.report.view] = ended.reached
+                yield ended.report
+            else:
+                yield ended
         self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
-        finished = replace(state, views={**state.views, **entries})
-        kept = {n: v for n, v in versions.items() if n in finished.views and epoch.epoch in finished.views[n].epochs}
-        completed = replace(epoch, versions=kept, complete=True, views=state.epochs.get(epoch.epoch, epoch).views)
-        self._warehouse.catalog.write(finished.with_epoch(completed))
+        self._warehouse.catalog.write(completed(state, epoch, reached, self._left.problems))
 
     def _side_by_side(
-        self, state: CatalogState, views: Sequence[ViewEntry], epoch: EpochEntry, versions: dict[str, ViewVersions]
-    ) -> Iterator[tuple[str, _Done]]:
-        """Run views as soon as those they read are done, several at a time: most of a small epoch is planning.
-
-        An error ends the epoch once the views that are under way have ended; the next run finishes it.
-        """
+        self,
+        state: CatalogState,
+        working: CatalogState,
+        views: Sequence[ViewEntry],
+        epoch: EpochEntry,
+        versions: dict[str, ViewVersions],
+    ) -> Iterator[Done | ViewReport]:
+        """Run views as soon as those they read are done, several at a time: most of a small epoch is planning."""
         pending = {view.name: view for view in views}
-        running: dict[Future[_Done], str] = {}
+        running: dict[Future[Done | None], str] = {}
         moved: dict[str, tuple[int, int]] = {}
-        failed: BaseException | None = None
         with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
-            while running or (pending and failed is None):
+            while running or pending:
+                for name, upstream_behind in waiting(working, list(pending), self._left.problems).items():
+                    yield self._left.waits(pending.pop(name), upstream_behind)
                 unfinished = {*pending, *running.values()}
                 for name, view in list(pending.items()):
-                    if failed is None and not unfinished & (set(view.reads) - {name}):
+                    if not unfinished & (set(view.reads) - {name}):
                         upstream = {n: moved[n] for n in view.reads if n in moved}
                         # Its jobs are of the job group, and in the pool, that the caller has set.
-                        compute = inheritable_thread_target(self._spark)(self._view)
-                        running[pool.submit(compute, state, view, epoch, dict(versions), upstream)] = name
+                        bring = inheritable_thread_target(self._spark)(self._runs.bring)
+                        inputs = self._runs.inputs(working, view, epoch, self._reads, dict(versions))
+                        seen = state.versions_at(name)
+                        running[pool.submit(bring, working, view, epoch, inputs, seen, upstream)] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)
                     error = future.exception()
-                    if error is not None:
-                        failed = failed or error
+                    if isinstance(error, Exception):
+                        self._stop_for(error)
+                        view = working.views[name]
+                        yield self._left.failed(view, error, epoch.epoch, _identities(epoch.pins, view))
                         continue
                     done = future.result()
-                    versions[name] = done.versions
+                    assert done is not None
+                    versions[name] = done.reached.versions
                     moved[name] = (done.report.rows_inserted, done.report.rows_deleted)
-                    yield name, done
-        if failed is not None:
-            raise failed
+                    yield done
 
-    def _view(
-        self,
-        state: CatalogState,
-        view: ViewEntry,
-        epoch: EpochEntry,
-        versions: Mapping[str, ViewVersions],
-        upstream: Mapping[str, tuple[int, int]],
-    ) -> _Done:
-        seconds: dict[str, float] = {}
-        started = time.perf_counter()
-        inputs = self._inputs(state, view, epoch, versions)
-        inputs.check()
-        # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
-        in_step = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
-        if view.last_epoch is not None:
-            inputs.rows_in.update(in_step)
-        files = StateFiles(self._warehouse.state_path(view))
-        workload = self._workload(view, inputs, files)
-        session = self._session(view, workload)
-        inputs.state_is_large = workload is Workload.LARGE
-        inputs.spark = session
-        most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
-        if workload is not Workload.FULL:
-            shuffle_for_change(session, inputs.changed_bytes, most_partitions)
-        before = None if view.last_epoch is None else state.versions_at(view.name)
-        seconds["plan"] = time.perf_counter() - started
-        started = time.perf_counter()
-        commit = committed(files, view, epoch.epoch)
-        is_repaired = commit is not None
-        if commit is None:
-            previous = readable_version(files, view, before.state_version if before else None)
-            commit = compute_and_commit(inputs, files, before, previous, most_partitions)
-        seconds["compute_and_commit"] = time.perf_counter() - started
-        started = time.perf_counter()
-        done = self._publish(session, view, epoch, files, commit, before, small=inputs.is_small)
-        seconds["publish"] = time.perf_counter() - started
-        # What it took another run to compute, or not to, tells nothing.
-        costs = view.costs if is_repaired or commit is None else costs_after(view, inputs, seconds)
-        started = time.perf_counter()
-        after = StateAfterEpoch(view.tables, {})
-        if commit is not None:
-            after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
-        seconds["compact"] = time.perf_counter() - started
-        state_version = commit.version if commit else (before.state_version if before else None)
-        view_version = done.version if done else (before.view_version if before else None)
-        report = ViewReport(
-            view=view.name,
-            epoch=epoch.epoch,
-            strategy="full" if view.name in epoch.anew else view.strategy,
-            reason=epoch.anew.get(view.name, view.reason),
-            rows_in=dict(inputs.rows_in),
-            rows_inserted=done.rows_inserted if done else 0,
-            rows_deleted=done.rows_deleted if done else 0,
-            state_rows_written=sum(commit.rows.values()) if commit else 0,
-            seconds=seconds,
-            source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
-            view_version=view_version,
-            plan_text=explain_plan(plan_of(view), view.tables),
-            skipped=commit is None,
-            advice=inputs.lookups.advice.lines(),
-        )
-        return _Done(report, ViewVersions(state_version, view_version), after, costs)
+    def _stop_for(self, error: Exception) -> None:
+        """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""
+        if isinstance(error, ConcurrentCatalogChange):
+            raise error
+        ended = ends_the_run(error)
+        if ended is not None:
+            raise ended from error
 
-    def _workload(self, view: ViewEntry, inputs: EpochInputs, files: StateFiles) -> Workload:
-        if view.strategy == "full":
-            return Workload.FULL
-        looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.lookups.in_place_bytes()
-        if inputs.changed_bytes + looked_up <= SMALL_BYTES:
-            return Workload.SMALL
-        return Workload.FULL if inputs.is_backfill else Workload.LARGE
-
-    def _publish(
-        self,
-        session: SparkSession,
-        view: ViewEntry,
-        epoch: EpochEntry,
-        files: StateFiles,
-        commit: StateCommit | None,
-        before: ViewVersions | None,
-        *,
-        small: bool,
-    ) -> Published | None:
-        first = before is None or before.view_version is None
-        if commit is None or (mv_rows(view, commit) == 0 and not first):
-            return None
-        # Much may have changed, and come to little.
-        small = small or mv_rows(view, commit) <= FEW_ROWS
-        store = StateStore(session, files, view.tables)
-        path = self._warehouse.view_path(view.name)
-        return publish(session, path, store, view, epoch.epoch, commit, small=small)
+    def _remember(self, state: CatalogState) -> None:
+        """Keep in the catalog why views were left behind, and what was planned, where that is news."""
+        after = left_behind(state, self._left.problems)
+        if after != self._warehouse.read():
+            self._warehouse.catalog.write(after)
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
@@ -394,7 +352,7 @@ class EpochRunner:
             for name in self._selected(state, views):
                 view = state.views[name]
                 if view.last_epoch is not None:
-                    yield compact_view(self._session(view, Workload.FULL), self._warehouse, state, view)
+                    yield compact_view(self._runs.session(view, Workload.FULL), self._warehouse, state, view)
 
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS
@@ -417,11 +375,7 @@ class EpochRunner:
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
         """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""
         state = self._warehouse.read()
-        return [
-            verify_view(self._spark, self._warehouse, state, state.views[name])
-            for name in self._selected(state, views)
-            if state.views[name].last_epoch is not None
-        ]
+        return [verify_view(self._spark, self._warehouse, state, state.views[name]) for name in self._selected(state, views)]
 
     def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
         """How long each view's query takes when run in full and written as a new Delta table, for comparison."""
@@ -437,6 +391,25 @@ def _outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -
     return [n for n in state.views[view].reads if n in state.views and n not in selected]
 
 
+def _versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersions]:
+    """What views have come to that do not take part in an epoch, or have reached it before."""
+    found = dict(epoch.versions)
+    for name in state.views:
+        known = state.versions_at(name)
+        if known is not None and name not in epoch.views:
+            found.setdefault(name, known)
+    return found
+
+
+def _stale(state: CatalogState, epoch: EpochEntry) -> list[str]:
+    """The views of an epoch that may change in it. A view over views that change takes part as well."""
+    found = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
+    for view in epoch.views:
+        if view not in found and any(up in found for up in state.views[view].reads):
+            found.append(view)
+    return found
+
+
 def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
     """Whether a view can differ from its last epoch: it has none, time or a source moved, or an upstream view did."""
     if view.last_epoch is None:
@@ -449,24 +422,18 @@ def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool
             last = state.views[name].last_epoch
             if last is not None and last > view.last_epoch:
                 return True
-        elif name not in since.pins or since.pins[name].version != epoch.pins[name].version:
+        elif name not in since.pins or since.pins[name].identity != epoch.pins[name].identity:
             return True
     return False
 
 
-def _forget(state: CatalogState, epoch: EpochEntry) -> CatalogState:
-    if any(epoch.epoch in view.epochs for view in state.views.values()):
-        # Views that reached it before stay where they are; only the one that was to follow did not come.
-        return state.with_epoch(replace(epoch, complete=True))
-    epochs = {n: e for n, e in state.epochs.items() if n != epoch.epoch}
-    # Its number is not used again: a dead run may still be writing under it.
-    return replace(state, epochs=epochs, next_epoch=max(state.next_epoch, epoch.epoch + 1))
+def _identities(pins: Mapping[str, Pin], view: ViewEntry) -> dict[str, str]:
+    return {name: pins[name].identity for name in view.reads if name in pins}
 
 
 def _skipped(state: CatalogState, view: ViewEntry) -> ViewReport:
     last = view.last_epoch
-    if last is None:
-        raise EpochError(f"view {view.name} waits for the views it reads: run those first, or run all")
+    assert last is not None
     pins = state.epochs[last].pins
     return ViewReport(
         view=view.name,

@@ -127,16 +127,31 @@ def shuffle_for_change(session: SparkSession, changed_bytes: int, most: str) -> 
 
 
 @contextmanager
-def transaction(session: SparkSession, app_id: str, version: int) -> Iterator[None]:
-    """Make the one Delta commit inside idempotent.
+def transaction(session: SparkSession, app_id: str, version: int, metadata: str) -> Iterator[None]:
+    """Make the one Delta commit inside idempotent, and let it say what it is (``metadata``).
 
     A MERGE takes its transaction id from the session only. Left set, a stale version would silently drop later writes,
     so it is unset whatever happens, and the session is used for nothing else.
     """
-    session.conf.set("spark.databricks.delta.write.txnAppId", app_id)
-    session.conf.set("spark.databricks.delta.write.txnVersion", str(version))
+    wanted = {
+        "spark.databricks.delta.write.txnAppId": app_id,
+        "spark.databricks.delta.write.txnVersion": str(version),
+        "spark.databricks.delta.commitInfo.userMetadata": metadata,
+    }
+    for key, value in wanted.items():
+        session.conf.set(key, value)
     try:
         yield
     finally:
-        session.conf.unset("spark.databricks.delta.write.txnAppId")
-        session.conf.unset("spark.databricks.delta.write.txnVersion")
+        for key in wanted:
+            session.conf.unset(key)
+
+
+def forget_table(session: SparkSession, path: str) -> None:
+    """Let Spark open a Delta table again that was deleted and made again: Delta keeps opened logs by their paths.
+
+    Spark Connect has no way to say so; there another version of the table is noticed, and another table is not.
+    """
+    jvm = getattr(session, "_jvm", None)
+    if jvm is not None:
+        jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(session._jsparkSession, jvm.org.apache.hadoop.fs.Path(path))

@@ -81,8 +81,9 @@ def vacuum(
         view = state.views[name]
         versions = [state.epochs[e].versions[name] for e in _retained(state, view, epochs)]
         state_path = warehouse.state_path(view)
+        kept = {state_path, *(warehouse.state_path(v) for v in state.rebuilds.values() if v.name == name)}
         done = [
-            _delete_other_generations(state_path),
+            (_delete_folders(warehouse.states_path(name), kept), _NOTHING),
             _vacuum_table(session, state_path, [v.state_version for v in versions], hours),
             _vacuum_table(session, warehouse.view_path(name), [v.view_version for v in versions], hours),
         ]
@@ -127,11 +128,6 @@ def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | Non
             hours = max(hours, math.ceil((time.time() - first) / _SECONDS_PER_HOUR))
     session.sql(f"VACUUM {table_reference(path)} RETAIN {hours} HOURS").collect()
     return before, _stored(path)
-
-
-def _delete_other_generations(state_path: str) -> _Vacuumed:
-    """Delete the state of before a full refresh, beside that of now: its epochs went with it."""
-    return _delete_folders(state_path.rsplit("/", 1)[0], {state_path}), _NOTHING
 
 
 def _delete_undeclared(indexes_path: str, declared: set[str]) -> _Vacuumed:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.epoch.explained import ends_the_run, explained
 from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.nearly_equal import unmatched
 from jobs.epoch.reports import VerifyReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.view_epoch import full_query, plan_of
@@ -23,9 +22,6 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import VIEW_KEY
 from state_lib.errors import EpochError
 
-#: Sums of floating-point numbers depend on the order of addition; rows that differ by no more than this are equal.
-RELATIVE_TOLERANCE = 1e-9
-_COMPARED_ROWS = 100_000
 #: Up to this many bytes of inputs a query is planned and run as a small epoch is.
 _FEW_BYTES = 4 * 1024 * 1024
 
@@ -38,8 +34,23 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     apart, any are right.
     """
     started = time.perf_counter()
-    if view.last_epoch is None:
-        raise EpochError(f"view {view.name} has no epoch to verify yet; run it first")
+    last = view.last_epoch
+    if last is None:
+        why = f": {view.problem.reason}" if view.problem else "; run it first"
+        return VerifyReport(view.name, False, 0, 0, 0, 0.0, f"it has no complete epoch{why}")
+    try:
+        missing, unexpected = _difference(spark, warehouse, state, view)
+    except Exception as error:
+        if ends_the_run(error) is not None:
+            raise
+        problem = f"it cannot be compared: {explained(view.name, last, error)}"
+        return VerifyReport(view.name, False, 0, 0, last, time.perf_counter() - started, problem)
+    return VerifyReport(view.name, missing == unexpected == 0, missing, unexpected, last, time.perf_counter() - started)
+
+
+def _difference(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> tuple[int, int]:
+    """Rows missing and unexpected in a view, as of the epoch it has reached."""
+    assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
     workload = Workload.SMALL if inputs.total_bytes() <= _FEW_BYTES else Workload.FULL
@@ -47,10 +58,7 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)
     names = [o.name for o in plan_of(view).output]
-    missing, unexpected = difference(expected, actual.toDF(*names))
-    return VerifyReport(
-        view.name, missing == unexpected == 0, missing, unexpected, view.last_epoch, time.perf_counter() - started
-    )
+    return difference(expected, actual.toDF(*names))
 
 
 def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> float:
@@ -107,32 +115,8 @@ def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
             F.coalesce(F.sum(F.greatest(-F.col("_n"), F.lit(0))), F.lit(0)).alias("unexpected"),
         ).collect()[0]
         return int(sums["missing"]), int(sums["unexpected"])
-    rows = differing.limit(_COMPARED_ROWS).collect()
-    return _match_nearly_equal([r for r in rows if r["_n"] > 0], [r for r in rows if r["_n"] < 0], names)
-
-
-def _match_nearly_equal(missing: list[Row], unexpected: list[Row], names: Sequence[str]) -> tuple[int, int]:
-    """Pair rows that are equal but for rounding, and count what is left over."""
-    left = [(row, int(row["_n"])) for row in missing]
-    right = {n: -int(row["_n"]) for n, row in enumerate(unexpected)}
-    remaining = 0
-    for row, count in left:
-        unmatched = count
-        for n, available in right.items():
-            if unmatched and available and all(_nearly(row[c], unexpected[n][c]) for c in names):
-                taken = min(unmatched, available)
-                unmatched -= taken
-                right[n] -= taken
-        remaining += unmatched
-    return remaining, sum(right.values())
-
-
-def _nearly(a: Any, b: Any) -> bool:
-    if isinstance(a, float) and isinstance(b, float):
-        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-12)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(_nearly(x, y) for x, y in zip(a, b, strict=True))
-    return bool(a == b)
+    held = differing.localCheckpoint()  # the queries are run once, however often their difference is looked at
+    return (0, 0) if held.isEmpty() else unmatched(held, names, "_n")
 
 
 def duplicate_keys(spark: SparkSession, warehouse: Warehouse, view: ViewEntry) -> int:

@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs import failpoints
-from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.entries import ViewEntry, ViewVersions
+from jobs.epoch.chain import Chain, EpochCommit, Since, is_compaction
+from jobs.epoch.explained import explained
 from jobs.epoch.inputs import EpochInputs
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
@@ -22,8 +24,8 @@ from jobs.planner.serialize import plan_to_dict
 from jobs.planner.state_tables import infer_state_tables
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.constants import TABLE_ID, WEIGHT
-from state_lib.errors import EpochError, RelstateError, SourceError, StateError
-from state_lib.lake.log import DeltaLog, commit_info, rows_by_partition
+from state_lib.errors import EpochError
+from state_lib.lake.log import DeltaLog, rows_by_partition
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable
@@ -47,9 +49,13 @@ def app_id(view: ViewEntry) -> str:
     return f"relstate:{view.name}:{view.generation}"
 
 
-def epoch_txn_version(epoch: int) -> int:
-    """Epochs take the even transaction versions; a compaction that read as of epoch e takes 2e + 1."""
-    return 2 * epoch
+def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
+    """Epochs take the even transaction versions; a compaction that read as of epoch e takes 2e + 1.
+
+    ``newest`` is the one that a table has: where a catalog was restored from a backup it may be of a later epoch, and Delta
+    skips what is not above it.
+    """
+    return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)
 
 
 def plan_of(view: ViewEntry) -> Materialize:
@@ -68,32 +74,33 @@ def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict
     return found
 
 
-def committed(files: StateFiles, view: ViewEntry, epoch: int) -> StateCommit | None:
-    """The state commit of an epoch, if it has been made."""
-    done = files.table.transaction_version(app_id(view))
-    if done is None or done < epoch_txn_version(epoch):
-        return None
-    log = DeltaLog(files.path)
-    for version in range(files.table.latest().version(), -1, -1):
-        actions = log.commit(version)
-        if _metadata(actions).get("epoch") == epoch:
-            return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()})
-    raise StateError(f"the state of view {view.name} has transactions up to epoch {epoch}, but no commit of that epoch")
+def state_chain(files: StateFiles, view: ViewEntry) -> Chain:
+    """The commits of a view's state."""
+    return Chain(files.table, view.name, "state", is_compaction(app_id(view)))
 
 
-def _metadata(actions: list[dict[str, object]]) -> dict[str, object]:
-    try:
-        found = json.loads(str(commit_info(actions).get("userMetadata") or "{}"))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCommit:
+    """What the state commit of a view at an epoch says of itself: the same for every try."""
+    base = before.digest if before is not None else ""
+    view, epoch = inputs.view, inputs.epoch
+    return EpochCommit(view.name, view.generation, epoch.epoch, epoch.run_id, _digest(inputs, base), base)
+
+
+def found_commit(files: StateFiles, version: int) -> StateCommit:
+    """A state commit that an earlier try has made."""
+    return StateCommit(version, _rows_by_table(files, version))
+
+
+def _rows_by_table(files: StateFiles, version: int) -> dict[int, int]:
+    return {int(k): n for k, n in rows_by_partition(DeltaLog(files.path).commit(version), TABLE_ID).items()}
 
 
 def compute_and_commit(
     inputs: EpochInputs,
     files: StateFiles,
     before: ViewVersions | None,
-    previous: int | None,
+    known: Since | None,
+    wanted: EpochCommit,
     most_partitions: str | None = None,
 ) -> StateCommit | None:
     """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
@@ -102,7 +109,8 @@ def compute_and_commit(
     ----------
     files : of the view's state.
     before : the versions that the view's last epoch came to.
-    previous : the version of the state to read: that of ``before``, or one that compaction has made of it.
+    known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
+    wanted : names the commit to be made.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
 
     Returns
@@ -117,9 +125,10 @@ def compute_and_commit(
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
     plan = plan_of(view)
     store = StateStore(spark, files, view.tables)
-    if inputs.is_backfill and not store.exists():
+    if known is None:
         store.create()
-    last = view.last_epoch
+    chain, previous = state_chain(files, view), None if inputs.is_backfill or known is None else known.known
+    base = 0 if known is None else known.known
     descs = tables_by_node(plan, view.tables)
     tables: dict[PlanNode, list[StateTable]] = {
         node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node] for node, of_node in descs.items()
@@ -142,8 +151,6 @@ def compute_and_commit(
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
     )
-    digest = _digest(view, inputs.epoch, last)
-    metadata = json.dumps({"relstate": 1, "view": view.name, "epoch": epoch, "run_id": inputs.epoch.run_id, "digest": digest})
     try:
         changes = compute_changes(context, plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
@@ -159,9 +166,13 @@ def compute_and_commit(
         if stored is not None and not stored.num_rows and not inputs.is_backfill:
             return None
         failpoints.reached("before_state_commit")
-        app, number = app_id(view), epoch_txn_version(epoch)
+        app, metadata = app_id(view), wanted.to_json()
+        number = epoch_txn_version(epoch, files.table.transaction_version(app))
+        chain.expect(base)(files.table.latest())
         if stored is not None:
-            version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata)
+            version = store.append_computed(
+                epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=chain.expect(base)
+            )
         else:
             tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
             version = store.append(
@@ -174,25 +185,26 @@ def compute_and_commit(
                 spread=not inputs.is_small,
                 computed=computed,
             )
+            # Spark's blind appends do not conflict: what came in between is seen only now.
+            made = chain.after(base)
+            if made.made_by(wanted) != version:
+                chain.take_back(made)
+                raise EpochError(f"view {view.name}: {chain.said(made)} at the same time; nothing was lost, run again")
     except PySparkException as error:
-        raise _explained(view, epoch, error) from error
+        raise explained(view.name, epoch, error) from error
     failpoints.reached("after_state_commit")
-    actions = DeltaLog(files.path).commit(version)
-    written = _metadata(actions)
-    if written.get("epoch") != epoch or written.get("digest") != digest:
-        raise StateError(
-            f"epoch {epoch} of view {view.name} was committed by another run with other data (run {written.get('run_id')}); "
-            "run again"
-        )
-    return StateCommit(version, {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()}, stored)
+    return StateCommit(version, _rows_by_table(files, version), stored)
 
 
-def _digest(view: ViewEntry, epoch: EpochEntry, last: int | None) -> str:
-    """Names the change set by what determines it: plan, tables, pinned versions and instant, and the epoch it starts from."""
+def _digest(inputs: EpochInputs, base: str) -> str:
+    """Names the change set by all that determines it: plan, tables, inputs as pinned, instant, and the commit it builds on."""
+    view, epoch = inputs.view, inputs.epoch
     pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
+    upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
     instant = None if epoch.instant is None else epoch.instant.isoformat()
-    text = json.dumps([plan_to_dict(view.plan), [t.table_id for t in view.tables], pins, instant, last], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    tables = [t.table_id for t in view.tables]
+    told = [view.generation, plan_to_dict(view.plan), tables, pins, upstream, instant, view.last_epoch, base]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions | None) -> DataFrame | None:
@@ -224,22 +236,6 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(plan_of(inputs.view))):
         return session.sql(inputs.view.query)
     return query_at(session, inputs.view.query, instant)
-
-
-def _explained(view: ViewEntry, epoch: int, error: PySparkException) -> RelstateError:
-    text = str(error)
-    where = f"view {view.name}, epoch {epoch}"
-    if "ConcurrentTransaction" in type(error).__name__ or "ConcurrentTransactionException" in text:
-        return EpochError(f"{where}: another run committed this epoch at the same time; nothing was lost, run again")
-    if "USER_RAISED_EXCEPTION" in text:
-        message = text.split("[USER_RAISED_EXCEPTION]", 1)[-1].splitlines()[0].strip()
-        return StateError(f"{where}: {message.split(' SQLSTATE')[0]}; nothing was written")
-    if "DELTA_FILE_NOT_FOUND" in text or "FAILED_READ_FILE.FILE_NOT_EXIST" in text:
-        return SourceError(
-            f"{where}: a file that holds the changes is gone (vacuumed away); nothing was written; rebuild with --full-refresh"
-        )
-    line = next((part for part in text.splitlines() if part.strip()), type(error).__name__)
-    return EpochError(f"{where}: Spark could not compute the change set: {line}; nothing was written")
 
 
 def mv_rows(view: ViewEntry, commit: StateCommit) -> int:

@@ -6,10 +6,12 @@ temporary view over its published table, as of the last complete epoch and witho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +32,8 @@ from jobs.declare import (
     parse_statement,
     split_statements,
 )
-from jobs.epoch.reports import ViewReport
+from jobs.epoch.explained import explained
+from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.verify import published_rows
 from jobs.epoch.view_epoch import plan_of
@@ -41,6 +44,7 @@ from jobs.script.strategy import strategy_line
 from jobs.sync import declare_source
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError
+from state_lib.lake.folders import is_table
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.
@@ -167,15 +171,10 @@ class ScriptSession:
     def _verify(self, verify: VerifyStatement, number: int) -> Result:
         reports = self._runner.verify(list(verify.views) or None)
         rows = [(r.view, r.equal, r.missing_rows, r.unexpected_rows, r.epoch) for r in reports]
-        different = [r.view for r in reports if not r.equal]
+        different = [r for r in reports if not r.equal]
         result = Result(number, ("view", "equal", "missing_rows", "unexpected_rows", "epoch"), list(rows), is_query=True)
         if different:
-            raise VerificationFailed(
-                f"{', '.join(different)} differ from a full recompute: "
-                + "; ".join(
-                    f"{r.view} misses {r.missing_rows}, has {r.unexpected_rows} too many" for r in reports if not r.equal
-                )
-            )
+            raise VerificationFailed("; ".join(map(_difference, different)))
         return result
 
     # -- explain --------------------------------------------------------------------------------------------------
@@ -199,7 +198,7 @@ class ScriptSession:
         state = self._state()
         if other.keyword in _CHANGES_SOURCES:
             self._refuse_writes_to_views(state, other)
-        self._register(state)
+        self._register(state, other.text)
         frame = self._spark.sql(other.text)
         if not other.is_query and not frame.columns:
             return Result(number)
@@ -215,21 +214,38 @@ class ScriptSession:
             if name.lower() == target:
                 raise DeclarationError(f"{name} is a view: its rows follow from its query; change its sources instead")
 
-    def _register(self, state: CatalogState) -> None:
-        """Make sources and views known to the session under their plain names."""
+    def _register(self, state: CatalogState, statement: str) -> None:
+        """Make sources and views known to the session under their plain names.
+
+        Raises
+        ------
+        RelstateError : a view that the statement names cannot be read.
+        """
         for source in state.sources.values():
-            if self._tables.get(source.name) != source.path:
+            if not is_table(source.path):
+                # Spark would make an empty table there.
+                self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
+                self._tables.pop(source.name, None)
+            elif self._tables.get(source.name) != source.path:
                 self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
                 self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION '{source.path}'")
                 self._tables[source.name] = source.path
         if self._known is not None and self._known.version == state.version:
             return
+        is_complete = True
         for view in state.views.values():
-            if state.versions_at(view.name) is not None:
+            if state.versions_at(view.name) is None:
+                continue
+            try:
                 self._frame(state, view.name).createOrReplaceTempView(view.name)
+            except (PySparkException, Py4JJavaError) as error:
+                self._spark.catalog.dropTempView(view.name)
+                if re.search(rf"(?i)\b{re.escape(view.name)}\b", statement):
+                    raise explained(view.name, None, error) from error
+                is_complete = False
         for plain in state.plain_views.values():
             self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
-        self._known = state
+        self._known = state if is_complete else None
 
     def _frame(self, state: CatalogState, name: str) -> DataFrame:
         return published_rows(self._spark, self._warehouse, state, state.views[name])
@@ -241,6 +257,15 @@ class ScriptSession:
     def _exists(state: CatalogState, name: str) -> bool:
         taken = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
         return name.lower() in taken
+
+
+def _difference(report: VerifyReport) -> str:
+    if report.problem is not None:
+        return f"{report.view} is not verified: {report.problem}"
+    return (
+        f"{report.view} differs from a full recompute: it misses {report.missing_rows} rows, and has "
+        f"{report.unexpected_rows} too many"
+    )
 
 
 class VerificationFailed(RelstateError):

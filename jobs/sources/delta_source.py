@@ -46,6 +46,11 @@ class Pin:
     schema_json: str
     serial_base_ms: int = 0
 
+    @property
+    def identity(self) -> str:
+        """Names the commit that is pinned."""
+        return f"{self.table_uuid}@{self.version}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the catalog."""
         return {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from jobs.spark.class_archive import archive_options
 from jobs.spark.jars import delta_jars
 from jobs.spark.java import Java, find_java, spark_java_home
+from jobs.spark.logs import LogSettings
 from state_lib.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
@@ -33,20 +34,23 @@ class SparkSettings:
         A Spark master (``local[*]``, ``local[2]``, ``spark://…``, ``yarn``, ``k8s://…``) or the address of a Spark
         Connect server (``sc://host:port``). By default ``$RELSTATE_MASTER``, else ``local[*]``.
     driver_memory
-        Heap of the driver, as Spark writes sizes. Ignored by Spark Connect.
+        Heap of the driver, as Spark writes sizes; by default ``$RELSTATE_DRIVER_MEMORY``, else 2g. Ignored by Spark Connect.
     shuffle_partitions
         Partitions of a shuffle; by default twice the cores of a local master, and a cluster's own setting elsewhere.
     app_name
         Name that Spark shows for the application.
     conf
         Further Spark settings; they win over the ones made here.
+    logs
+        How much of Spark's log reaches the terminal, and the file that it goes to.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RELSTATE_MASTER") or "local[*]")
-    driver_memory: str = "2g"
+    driver_memory: str = field(default_factory=lambda: os.environ.get("RELSTATE_DRIVER_MEMORY") or "2g")
     shuffle_partitions: int | None = None
     app_name: str = "relstate"
     conf: Mapping[str, str] = field(default_factory=dict)
+    logs: LogSettings | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -106,6 +110,8 @@ def _start(settings: SparkSettings) -> SparkSession:
     if running is not None:
         # Joined as it is: asking the builder for it would set this call's settings on a session that others use.
         return running
+    if settings.logs is not None:
+        settings.logs.apply_to_python()
     java = find_java()
     java_home = spark_java_home(java)
     scratch = Path(tempfile.gettempdir()) / f"relstate-{os.getuid() if hasattr(os, 'getuid') else 0}"
@@ -126,7 +132,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": _java_options(java),
+        "spark.driver.extraJavaOptions": _java_options(java, settings.logs or LogSettings()),
         **session_conf(settings),
     }
     if settings.is_local:
@@ -166,9 +172,12 @@ def _connect(settings: SparkSettings) -> SparkSession:
     return session
 
 
-def _java_options(java: Java) -> str:
+def _java_options(java: Java, logs: LogSettings) -> str:
     log4j = os.environ.get("RELSTATE_LOG4J") or str(Path(__file__).with_name("log4j2.properties"))
-    return f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()} {archive_options(java)}".rstrip()
+    options = [f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()}", *logs.java_options()]
+    # Spark splits them at blanks, but for quoted ones.
+    quoted = [f'"{option}"' if " " in option else option for option in options]
+    return f"{' '.join(quoted)} {archive_options(java)}".rstrip()
 
 
 @contextmanager

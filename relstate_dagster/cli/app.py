@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
+from jobs.spark.logs import LEVELS
 from relstate_dagster.settings import Location
+from state_lib.errors import DeclarationError
+
+
+class Interrupted(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
+class _Verbs(TyperGroup):
+    """Leaves Ctrl-C to :func:`relstate_dagster.cli.entry.main`: typer prints Aborted, and ends with 1."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
+
 
 app = typer.Typer(
     name="relstate",
+    cls=_Verbs,
     help="Materialized views in Spark SQL, maintained incrementally.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -22,6 +43,9 @@ app = typer.Typer(
 console = Console(stderr=True)
 output = Console()
 
+#: What of Spark's log reaches the terminal; set by ``--log-level``, which stands before the verb.
+LOG_LEVEL: Final = "RELSTATE_LOG_LEVEL"
+
 ProjectOption: TypeAlias = Annotated[
     Path | None, typer.Option("--project", help="Folder of .sql files; by default $RELSTATE_PROJECT, else the demo.")
 ]
@@ -29,6 +53,30 @@ WarehouseOption: TypeAlias = Annotated[
     str | None, typer.Option("--warehouse", help="Folder of the warehouse; by default $RELSTATE_WAREHOUSE.")
 ]
 ViewsArgument: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Views; all by default.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        output.print(f"relstate {importlib.metadata.version('relstate-dagster')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    log_level: Annotated[
+        str,
+        typer.Option(
+            "--log-level",
+            envvar=LOG_LEVEL,
+            help=f"What of Spark's log reaches the terminal: {', '.join(LEVELS)}. Its errors are in _relstate/logs as well.",
+        ),
+    ] = LEVELS[0],
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    """Materialized views in Spark SQL, maintained incrementally."""
+    if log_level not in LEVELS:
+        raise DeclarationError(f"--log-level {log_level}: there are {', '.join(LEVELS)}")
+    os.environ[LOG_LEVEL] = log_level
 
 
 def location(project: Path | None, warehouse: str | None) -> Location:

@@ -12,7 +12,8 @@ from relstate_dagster.cli.start import open_project, start_spark
 @app.command()
 def compact(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
     """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
-    _, _, runner = open_project(location(project, warehouse), start_spark())
+    where = location(project, warehouse)
+    _, _, runner = open_project(where, start_spark(where))
     table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")
     with console.status("compacting"):
         for done in runner.compact(list(views or []) or None):

@@ -14,11 +14,14 @@ def verify(views: ViewsArgument = None, warehouse: WarehouseOption = None) -> No
     """Compare views with a full recompute, both ways; exit with 1 on any difference."""
     from jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
-    spark = start_spark()
     where = location(None, warehouse)
+    spark = start_spark(where)
     runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
     with console.status("running every query in full"):
         reports = runner.verify(list(views or []) or None)
-    output.print(verify_table(reports))
+    output.print(verify_table(reports, output.width))
+    for report in reports:
+        if report.problem is not None:
+            output.print(f"{report.view}: {report.problem}", highlight=False, markup=False, soft_wrap=True)
     if any(not r.equal for r in reports):
         raise typer.Exit(1)

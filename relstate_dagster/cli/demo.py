@@ -29,7 +29,7 @@ def demo(
     from jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
-    spark = start_spark()
+    spark = start_spark(where)
     project = load_project(where.project)
     player = FlightPlayer(spark, f"{where.warehouse}/sources", project.sources)
     if not player.is_loaded():
@@ -52,7 +52,7 @@ def demo(
         _epoch(runner, project, compare=True)
     with console.status("running every query in full, to compare"):
         reports = runner.verify()
-    output.print(verify_table(reports))
+    output.print(verify_table(reports, output.width))
     if any(not r.equal for r in reports):
         raise typer.Exit(1)
     output.print(f"[green]all {len(reports)} views equal their queries run in full[/]")
@@ -76,7 +76,7 @@ def _epoch(runner: EpochRunner, project: Project, *, compare: bool) -> None:
     if compare:
         with console.status("the same by full recompute, for comparison"):
             full = runner.full_recompute_seconds([r.view for r in reports if not r.skipped])
-    output.print(epoch_table(reports, full))
+    output.print(epoch_table(reports, output.width, full))
     if full:
         output.print(
             f"{incremental:.1f} s incrementally, {sum(full.values()):.1f} s by full recompute and write, one after the other"

@@ -14,6 +14,7 @@ from relstate_dagster.cli import (  # noqa: F401
     compare,
     demo,
     doctor,
+    drop,
     explain,
     init,
     prepare,
@@ -23,8 +24,11 @@ from relstate_dagster.cli import (  # noqa: F401
     status,
     vacuum,
 )
-from relstate_dagster.cli.app import app, console
+from relstate_dagster.cli.app import Interrupted, app, console
 from state_lib.errors import RelstateError
+
+#: The code of a process that Ctrl-C has ended, as shells have it.
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -34,6 +38,9 @@ def main() -> None:
     except RelstateError as error:
         console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
+    except Interrupted:
+        console.print("interrupted: what was committed stays, and the next run goes on from there", highlight=False)
+        sys.exit(_INTERRUPTED)
 
 
 def console_script() -> NoReturn:

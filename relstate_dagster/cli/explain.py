@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
+from relstate_dagster.cli.tables import wrapped_plan
 from state_lib.errors import DeclarationError
 
 
@@ -18,4 +19,7 @@ def explain(view: str, warehouse: WarehouseOption = None) -> None:
     if entry is None or entry.plan is None:
         raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(state.views)) or 'none'}")
     output.print(strategy_line(entry), highlight=False, markup=False)
-    output.print(explain_plan(entry.plan, entry.tables), highlight=False, markup=False, soft_wrap=True)
+    text = explain_plan(entry.plan, entry.tables)
+    # A terminal's lines are wrapped below where they began; a file gets them as they are.
+    shown = wrapped_plan(text, output.width) if output.is_terminal else text
+    output.print(shown, highlight=False, markup=False, soft_wrap=True)

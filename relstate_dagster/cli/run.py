@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
-from relstate_dagster.cli.tables import advised, epoch_table, recomputed
+from relstate_dagster.cli.tables import epoch_table, remarks
+from state_lib.errors import RelstateError
+
+if TYPE_CHECKING:
+    from jobs.api import Warehouse
+    from jobs.declare import Project
+
+_ALL: Final = "--all"
 
 
 @app.command()
@@ -17,20 +24,55 @@ def run(
     project: ProjectOption = None,
     warehouse: WarehouseOption = None,
     full_refresh: Annotated[
-        list[str] | None, typer.Option("--full-refresh", help="Rebuild this view and those over it; may be repeated.")
+        list[str] | None,
+        typer.Option("--full-refresh", help="Rebuild this view and those over it; may be repeated. --full-refresh --all: all."),
     ] = None,
+    every: Annotated[bool, typer.Option(_ALL, help="With --full-refresh: every view.", hidden=True)] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
-    spark = start_spark()
-    declared, _, runner = open_project(location(project, warehouse), spark)
+    where = location(project, warehouse)
+    declared, home, runner = open_project(where, start_spark(where))
+    _undeclared(home, declared, drop=prune)
     names = list(views or []) or [view.name for view in declared.views]
+    rebuilt = list(full_refresh or [])
+    if every or _ALL in rebuilt:
+        rebuilt = [view.name for view in declared.views]
     reports = []
+    failed: RelstateError | None = None
     # They are built after the last view is published, which can take minutes.
     then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
     with console.status("running the epoch") as status:
-        for report in runner.run(names, full_refresh=full_refresh or ()):
-            reports.append(report)
-            status.update(f"{report.view} done, {len(reports)} of {len(names)}{then if len(reports) == len(names) else ''}")
-    output.print(epoch_table(reports))
-    for line in (*recomputed(reports), *advised(reports)):
-        output.print(line, highlight=False, markup=False)
+        try:
+            for report in runner.run(names, full_refresh=rebuilt):
+                reports.append(report)
+                done = len({r.view for r in reports if not r.is_repair})
+                status.update(f"{report.view} done, {done} of {len(names)}{then if done == len(names) else ''}")
+        except RelstateError as error:
+            failed = error
+    if failed is not None and not any(r.problem for r in reports):
+        raise failed
+    output.print(epoch_table(reports, output.width))
+    for line in remarks(reports):
+        output.print(line, highlight=False, markup=False, soft_wrap=True)
+    if failed is not None:
+        raise typer.Exit(1)
+
+
+def _undeclared(home: Warehouse, project: Project, *, drop: bool) -> None:
+    """Name the views of the warehouse that the project does not declare any more, or drop them."""
+    from jobs.api import Registry  # noqa: PLC0415 - imports PySpark
+    from jobs.relations import topological  # noqa: PLC0415 - as above
+    from jobs.spark import create_session  # noqa: PLC0415 - as above
+
+    declared = {view.name for view in project.views}
+    state = home.read()
+    left = [name for name in reversed(topological(state)) if name not in declared]
+    if left and not drop:
+        console.print(
+            f"no file declares {', '.join(left)} any more: not run. Drop with relstate run --prune, or relstate drop NAME",
+            highlight=False,
+        )
+    for name in left if drop else ():
+        Registry(create_session(), home).drop(name, "view")
+        console.print(f"dropped {name}, which no file declares any more", highlight=False)

@@ -46,8 +46,8 @@ def sql(
     from jobs.script import ScriptSession  # noqa: PLC0415
 
     script = text if text is not None else Path(str(file)).read_text(encoding="utf-8")
-    spark = start_spark()
     where = location(None, warehouse)
+    spark = start_spark(where)
     session = ScriptSession(spark, Warehouse(where.warehouse, where.functions), on_report=_tell)
     failed = False
     for result in session.run(script, str(file) if file else None):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.declare import Project, load_project
 from jobs.spark import SparkSettings, create_session
-from relstate_dagster.cli.app import console
+from jobs.spark.logs import LEVELS, LogSettings
+from relstate_dagster.cli.app import LOG_LEVEL, console
 from relstate_dagster.settings import Location
 
 if TYPE_CHECKING:
@@ -15,10 +18,18 @@ if TYPE_CHECKING:
     from jobs.api import EpochRunner, Warehouse
 
 
-def start_spark() -> SparkSession:
-    """The session of this process."""
+def start_spark(where: Location | None = None) -> SparkSession:
+    """The session of this process; its log goes to a file of the warehouse, if that lies on this machine."""
     with console.status("starting Spark"):
-        return create_session(SparkSettings())
+        return create_session(SparkSettings(logs=log_settings(where)))
+
+
+def log_settings(where: Location | None) -> LogSettings:
+    """Where Spark's log goes, and what of it reaches the terminal."""
+    level = os.environ.get(LOG_LEVEL, LEVELS[0])
+    if where is None or "://" in where.warehouse:
+        return LogSettings(level)
+    return LogSettings(level, Path(where.warehouse) / "_relstate" / "logs" / "spark.log")
 
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:

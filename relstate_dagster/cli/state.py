@@ -22,7 +22,8 @@ def state(
     """List the state tables of a view; with a table id, show its merged rows as of the last epoch."""
     from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
-    home = Warehouse(location(None, warehouse).warehouse)
+    where = location(None, warehouse)
+    home = Warehouse(where.warehouse)
     catalog = home.read()
     entry = catalog.views.get(view)
     if entry is None:
@@ -43,7 +44,7 @@ def state(
     from state_lib.state_files import StateFiles  # noqa: PLC0415 - imports PySpark
     from state_lib.state_store import StateStore  # noqa: PLC0415 - as above
 
-    store = StateStore(start_spark(), StateFiles(home.state_path(entry)), entry.tables)
+    store = StateStore(start_spark(where), StateFiles(home.state_path(entry)), entry.tables)
     frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
     rows = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():

@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
+from jobs.declare import load_project
+from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.tables import Shown, fitted
 
 if TYPE_CHECKING:
     from jobs.api import Warehouse
-    from jobs.catalog.entries import SourceEntry
+    from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
 
 
 @app.command()
-def status(warehouse: WarehouseOption = None) -> None:
+def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> None:
     """List views with their epoch, strategy and versions, and sources with how far they are ahead."""
     from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
-    home = Warehouse(location(None, warehouse).warehouse)
+    where = location(project, warehouse)
+    home = Warehouse(where.warehouse)
     state = home.read()
-    views = Table("view", "strategy", "epoch", "view version", "state version", "reads", header_style="bold")
+    remarks: list[str] = []
+    rows = []
     for view in state.views.values():
-        versions = state.versions_at(view.name)
-        shown = (
-            [str(v) if v is not None else "" for v in (versions.view_version, versions.state_version)] if versions else ["", ""]
-        )
-        views.add_row(view.name, view.strategy, str(view.last_epoch or "not yet run"), *shown, ", ".join(view.reads))
-    sources = Table("source", "key", "indexes", "pinned", "newest", "path", header_style="bold")
-    pins = state.last_pins
-    for source in state.sources.values():
-        pin = pins.get(source.name)
-        newest = home.source(source).log.latest_version(pin.version if pin else None)
-        key = ", ".join(source.primary_key) or ("append-only" if source.append_only else "none")
-        indexes = ", ".join(_index(home, source, column) for column in source.indexes)
-        sources.add_row(source.name, key, indexes, str(pin.version) if pin else "", str(newest), source.path)
-    output.print(views)
-    output.print(sources)
+        found = list(_remarks(home, state, view))
+        remarks += [f"{view.name}: {remark}" for remark in found]
+        rows.append(_view(state, view, is_well=not found))
+    columns = [
+        Shown("view"),
+        Shown("epoch", is_number=True),
+        Shown("is"),
+        Shown("strategy", 3),
+        Shown("version", 2, is_number=True),
+        Shown("state version", 4, is_number=True),
+        Shown("reads", 5),
+    ]
+    output.print(fitted(columns, rows, output.width))
+    columns = [
+        Shown("source"),
+        Shown("pinned", is_number=True),
+        Shown("newest", is_number=True),
+        Shown("key", 1),
+        Shown("indexes", 2),
+        Shown("path", 3),
+    ]
+    output.print(fitted(columns, [_source(home, state, source) for source in state.sources.values()], output.width))
     running = state.running_epoch
     if running is not None:
-        console.print(f"epoch {running.epoch} has begun and is not complete (run {running.run_id}); the next run finishes it")
+        remarks.append(f"epoch {running.epoch} has begun and is not complete (run {running.run_id}); the next run finishes it")
+    if project is not None or "RELSTATE_PROJECT" in os.environ:
+        declared = {view.name for view in load_project(where.project).views}
+        remarks += [
+            f"{name}: no file declares it any more; drop it with relstate drop {name}"
+            for name in state.views
+            if name not in declared
+        ]
+    for remark in remarks:
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+
+
+def _view(state: CatalogState, view: ViewEntry, *, is_well: bool) -> list[str]:
+    versions = state.versions_at(view.name)
+    shown = [str(v) if v is not None else "" for v in (versions.view_version, versions.state_version)] if versions else ["", ""]
+    condition = "up" if is_well else "[red]see below[/]"
+    return [view.name, str(view.last_epoch or "none"), condition, view.strategy, *shown, ", ".join(view.reads)]
+
+
+def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
+    """What is not as it should be with a view."""
+    from jobs.epoch.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
+
+    if view.last_epoch is None and view.problem is None:
+        yield "not built yet: relstate run"
+    if view.problem is not None:
+        at = "" if view.problem.epoch is None else f" at epoch {view.problem.epoch}"
+        yield f"left behind{at}: {view.problem.reason}"
+    if view.name in state.rebuilds:
+        yield "is rebuilt by the next run; until then it is as before"
+    yield from problems_of_tables(home, state, view)
+
+
+def _source(home: Warehouse, state: CatalogState, source: SourceEntry) -> list[str]:
+    from state_lib.errors import SourceError  # noqa: PLC0415 - as above
+
+    pin = state.last_pins.get(source.name)
+    try:
+        newest = str(home.source(source).log.latest_version(pin.version if pin else None))
+    except SourceError:
+        newest = "[red]gone[/]"
+    key = ", ".join(source.primary_key) or ("append-only" if source.append_only else "none")
+    indexes = ", ".join(_index(home, source, column) for column in source.indexes)
+    return [source.name, str(pin.version) if pin else "", newest, key, indexes, source.path]
 
 
 def _index(home: Warehouse, source: SourceEntry, column: str) -> str:

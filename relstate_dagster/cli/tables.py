@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from rich.markup import render
 from rich.table import Table
 
 from jobs.epoch.reports import VerifyReport, ViewReport
+
+_PADDING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column of a table: its heading, and how soon it is left out where the terminal is narrow (never at 0)."""
+
+    name: str
+    left_out: int = 0
+    is_number: bool = False
+
+
+def fitted(columns: Sequence[Shown], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """A table in which no cell is cut: where it is too wide, columns are left out, and at last lines are wrapped."""
+    places = list(range(len(columns)))
+    widths = [max(len(c.name), *(_width(row[n]) for row in rows), 0) if rows else len(c.name) for n, c in enumerate(columns)]
+    while sum(widths[n] + _PADDING for n in places) + 1 > width:
+        least = max(places, key=lambda n: columns[n].left_out)
+        if columns[least].left_out == 0:
+            break
+        places.remove(least)
+    table = Table(header_style="bold")
+    for n in places:
+        # Names are what people copy: they are never broken in two.
+        table.add_column(columns[n].name, justify="right" if columns[n].is_number else "left", no_wrap=n == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*(row[n] for n in places))
+    return table
+
+
+def _width(cell: str) -> int:
+    return max((len(line) for line in render(cell).plain.split("\n")), default=0)
+
+
+def wrapped_plan(text: str, width: int) -> str:
+    """A plan with lines that fit, what is continued indented below where it began."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = re.match(r"[\s│├└─]*", line)
+        depth = len(indent.group()) if indent else 0
+        lines += textwrap.wrap(
+            line, max(width, depth + 30), subsequent_indent=" " * (depth + 4), break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines)
 
 
 def changes_in(report: ViewReport) -> str:
@@ -14,21 +63,42 @@ def changes_in(report: ViewReport) -> str:
     return ", ".join(f"{name} +{plus:,} −{minus:,}" for name, (plus, minus) in report.rows_in.items() if plus or minus)
 
 
-def epoch_table(reports: Iterable[ViewReport], full_seconds: dict[str, float] | None = None) -> Table:
+def epoch_table(reports: Sequence[ViewReport], width: int, full_seconds: dict[str, float] | None = None) -> Table:
     """One line a view: rows in and out, seconds, and what a full recompute took where that was measured."""
-    table = Table(title_justify="left", header_style="bold")
-    for name in ("view", "epoch", "rows in", "rows out", "seconds"):
-        table.add_column(name, justify="left" if name in ("view", "rows in") else "right")
+    columns = [
+        Shown("view"),
+        Shown("epoch", 1, is_number=True),
+        Shown("rows in", 2),
+        Shown("rows out"),
+        Shown("seconds", is_number=True),
+    ]
     if full_seconds is not None:
-        table.add_column("full recompute", justify="right")
+        columns.append(Shown("in full", is_number=True))
+    rows = []
     for report in reports:
         out = "unchanged" if report.skipped else f"+{report.rows_inserted:,} −{report.rows_deleted:,}"
+        if report.problem is not None:
+            out = "[red]left behind[/]"
         rows_in = changes_in(report) or ("backfill" if report.rows_inserted and not report.rows_in else "")
-        line = [report.view, str(report.epoch), rows_in, out, f"{sum(report.seconds.values()):.2f}"]
+        name = f"{report.view} (repaired)" if report.is_repair else report.view
+        row = [name, str(report.epoch or ""), rows_in, out, f"{sum(report.seconds.values()):.2f}"]
         if full_seconds is not None:
-            line.append(f"{full_seconds[report.view]:.2f}" if report.view in full_seconds else "")
-        table.add_row(*line)
-    return table
+            row.append(f"{full_seconds[report.view]:.2f}" if report.view in full_seconds else "")
+        rows.append(row)
+    return fitted(columns, rows, width)
+
+
+def remarks(reports: Sequence[ViewReport]) -> list[str]:
+    """What is to be said of an epoch besides its table, a line each."""
+    lines = []
+    repaired = [r for r in reports if r.is_repair]
+    if repaired:
+        epochs = ", ".join(sorted({str(r.epoch) for r in repaired}))
+        lines.append(
+            f"(repaired): a run that ended early had committed epoch {epochs} of {len(repaired)} view(s); published first"
+        )
+    lines += [f"{r.view} was left behind at epoch {r.epoch}: {r.problem}" for r in reports if r.problem is not None]
+    return [*lines, *recomputed(reports), *advised(reports)]
 
 
 def recomputed(reports: Iterable[ViewReport]) -> list[str]:
@@ -41,12 +111,24 @@ def advised(reports: Iterable[ViewReport]) -> list[str]:
     return [f"{report.view}: {line}" for report in reports for line in report.advice]
 
 
-def verify_table(reports: Iterable[VerifyReport]) -> Table:
+def verify_table(reports: Sequence[VerifyReport], width: int) -> Table:
     """One line a view: equal to its full recompute or not, and by how many rows."""
-    table = Table(header_style="bold")
-    for name in ("view", "epoch", "equals its query run in full", "missing", "unexpected", "seconds"):
-        table.add_column(name, justify="left" if name in ("view",) else "right")
-    for r in reports:
-        verdict = "[green]yes[/]" if r.equal else "[red]NO[/]"
-        table.add_row(r.view, str(r.epoch), verdict, str(r.missing_rows), str(r.unexpected_rows), f"{r.seconds:.2f}")
-    return table
+    columns = [
+        Shown("view"),
+        Shown("epoch", 1, is_number=True),
+        Shown("equals its query", is_number=True),
+        Shown("missing", is_number=True),
+        Shown("unexpected", is_number=True),
+        Shown("seconds", 2, is_number=True),
+    ]
+    rows = [
+        [
+            r.view,
+            str(r.epoch or ""),
+            "[green]yes[/]" if r.equal else "[red]NO[/]",
+            *(["", ""] if r.problem else [str(r.missing_rows), str(r.unexpected_rows)]),
+            f"{r.seconds:.2f}",
+        ]
+        for r in reports
+    ]
+    return fitted(columns, rows, width)

@@ -26,7 +26,8 @@ def vacuum(
     ] = RETAINED_HOURS,
 ) -> None:
     """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
-    _, _, runner = open_project(location(project, warehouse), start_spark())
+    where = location(project, warehouse)
+    _, _, runner = open_project(where, start_spark(where))
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
     with console.status("deleting old files"):
         for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):

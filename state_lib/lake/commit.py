@@ -8,7 +8,7 @@ Arrow table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -19,6 +19,7 @@ from state_lib.errors import EpochError
 from state_lib.lake.table import OpenedTable
 
 __all__ = [
+    "Check",
     "CommitFailedError",
     "CommitProperties",
     "append_rows",
@@ -91,14 +92,23 @@ def committing(app_id: str, version: int, metadata: str | None = None) -> Commit
     )
 
 
+#: Raises where a version of a table is not the one that a writer takes it for.
+Check: TypeAlias = Callable[[DeltaTable], None]
+
+
 def commit_once(
-    opened: OpenedTable, app_id: str, txn_version: int, write: Callable[[DeltaTable], dict[str, Any] | None]
+    opened: OpenedTable,
+    app_id: str,
+    txn_version: int,
+    write: Callable[[DeltaTable], dict[str, Any] | None],
+    check: Check | None = None,
 ) -> tuple[int, dict[str, Any]] | None:
     """Make one commit, unless the application has committed this transaction version or a later one.
 
     Parameters
     ----------
     write : writes and commits on exactly the version it is given, or raises ``CommitFailedError``.
+    check : called before each try.
 
     Returns
     -------
@@ -114,6 +124,8 @@ def commit_once(
         done = table.transaction_version(app_id)
         if done is not None and done >= txn_version:
             return None
+        if check is not None:
+            check(table)
         expected = table.version() + 1
         try:
             return expected, write(table) or {}
@@ -122,11 +134,13 @@ def commit_once(
     raise EpochError(f"{opened.path}: {_TRIES} tries to commit met a commit by others each; nothing was written, run again")
 
 
-def append_rows(opened: OpenedTable, rows: pa.Table, *, app_id: str, txn_version: int, metadata: str) -> int | None:
+def append_rows(
+    opened: OpenedTable, rows: pa.Table, *, app_id: str, txn_version: int, metadata: str, check: Check | None = None
+) -> int | None:
     """Append rows in one commit; its version, or ``None`` where the transaction was there before."""
 
     def write(table: DeltaTable) -> None:
         write_deltalake(table, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
 
-    made = commit_once(opened, app_id, txn_version, write)
+    made = commit_once(opened, app_id, txn_version, write, check)
     return None if made is None else made[0]

@@ -52,6 +52,7 @@ def epoch(script: Script, spark: SparkSession) -> dict[str, ViewReport]:
 
 def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, before: Path, tmp_path: Path) -> None:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
+    generation = script.warehouse.read().views["leaf"].generation
     first = epoch(script, spark)
     assert {name: report.strategy for name, report in first.items()} == {
         "leaf": "full",
@@ -63,7 +64,8 @@ def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, befo
     assert reason.startswith("computed anew because past epochs say that")
     assert "of changes take 90.0 s" in reason
     view = script.warehouse.read().views["leaf"]
-    assert (view.strategy, view.generation, len(view.epochs)) == ("incremental", 1, 1)
+    assert (view.strategy, len(view.epochs)) == ("incremental", 1)
+    assert view.generation != generation
     anew = view.costs.anew
     assert anew is not None
     assert anew != _CHEAP

@@ -18,7 +18,7 @@ _TABLES = "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t VALUES 
 
 
 def _files(folder: str) -> set[str]:
-    return {str(p) for p in Path(folder).rglob("*") if "run.lock" not in p.name}
+    return {str(p) for p in Path(folder).rglob("*") if "run.lock" not in p.name and "/_relstate/catalog/" not in str(p)}
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_warehouse_of_a_newer_format(script: Script) -> None:
     script.run(_TABLES)
     from dataclasses import replace
 
-    script.warehouse.catalog.write(replace(script.warehouse.read(), format_version=2))
-    with pytest.raises(WarehouseError, match="format version 2"):
+    script.warehouse.catalog.write(replace(script.warehouse.read(), format_version=99))
+    with pytest.raises(WarehouseError, match="format version 99"):
         raise script.error("REFRESH")
 
 

@@ -53,6 +53,19 @@ def undisturbed(spark: SparkSession, before_the_crash: Path, tmp_path_factory: p
     return {name: script.rows(query) for name, query in _VIEWS.items()}
 
 
+def in_process(statements: str, folder: Path, failpoint: str) -> subprocess.CompletedProcess[str]:
+    """Statements in a process of their own, which a failpoint kills."""
+    code = "from relstate_dagster.cli import console_script; console_script()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "sql", "--warehouse", str(folder), "-e", statements],
+        env={**os.environ, "PYTHONPATH": str(Path.cwd()), VARIABLE: failpoint},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
 def run_in_process(folder: Path, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), **({VARIABLE: failpoint} if failpoint else {})}
     return subprocess.run(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-import jobs.epoch.runner
-from jobs.catalog.store import CatalogStore
+import jobs.epoch.view_run
 from jobs.epoch.runner import EpochRunner
 from tests.epoch.scripts import Script
 
@@ -113,7 +111,7 @@ def test_recovery_keeps_the_instant_of_the_epoch(timed: Script, clock: SetClock,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(jobs.epoch.runner, "publish", publish)
+        patched.setattr(jobs.epoch.view_run, "publish", publish)
         with pytest.raises(KeyboardInterrupt):
             timed.run("REFRESH VIEW latest, groups, stamped")
     running = timed.warehouse.read().running_epoch
@@ -127,14 +125,3 @@ def test_recovery_keeps_the_instant_of_the_epoch(timed: Script, clock: SetClock,
     assert state.epochs[running.epoch].instant == begun
     assert timed.rows("SELECT DISTINCT at FROM stamped") == [(begun.replace(tzinfo=None),)]
     timed.verify()
-
-
-def test_a_catalog_of_before_there_were_instants(timed: Script, clock: SetClock) -> None:
-    catalog: CatalogStore = timed.warehouse.catalog
-    state = catalog.read()
-    catalog.write(replace(state, epochs={n: replace(e, instant=None) for n, e in state.epochs.items()}))
-    assert all(e.instant is None for e in catalog.read().epochs.values())
-    # A view that follows to such an epoch gives it the instant it lacks.
-    timed.run("CREATE MATERIALIZED VIEW over AS SELECT k FROM latest WHERE k < 2 OR g > 0")
-    timed.run("REFRESH VIEW stamped, plain, over")
-    assert all(r.equal for r in timed.session._runner.verify(["stamped", "plain", "over"]))

@@ -1,0 +1,271 @@
+"""The chain of a table that only epochs write: which of its commits are known, and what came after them.
+
+A view's state table and its published table are built up by epochs, each commit on the one before. The catalog has recorded
+the last one: its Delta version and a digest, which the commit holds itself (``userMetadata``). Before an epoch builds on a
+table, the commits since are looked at:
+
+===============  ======================================================================================================
+commit           what becomes of it
+===============  ======================================================================================================
+upkeep           changes no rows (OPTIMIZE, VACUUM, properties) or is a compaction of ours: passed over
+of this epoch    an earlier try of the epoch made it: taken as done, if its digest is the one that the epoch would write
+of another       a run wrote it that the catalog does not know (any more): taken back
+foreign          somebody else changed rows: refused, or put right where the view's properties ask for it
+===============  ======================================================================================================
+
+Where the recorded commit itself is not there, the table is damaged or was replaced, and the view has to be rebuilt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from state_lib.errors import EpochError, SourceError, StateError
+from state_lib.lake.log import Action, DeltaLog, commit_info, files_of
+from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCommit:
+    """What a commit of an epoch says of itself.
+
+    Parameters
+    ----------
+    digest : names all that determines what was written; ``base`` is that of the commit it was built on, empty for the first.
+    """
+
+    view: str
+    generation: str
+    epoch: int
+    run_id: str
+    digest: str
+    base: str
+
+    def to_json(self) -> str:
+        """As it is in the commit's ``userMetadata``."""
+        return json.dumps({"relstate": 2, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def of(cls, actions: list[Action]) -> EpochCommit | None:
+        """What :meth:`to_json` wrote; ``None`` in a commit of anybody else."""
+        try:
+            found = json.loads(str(commit_info(actions).get("userMetadata") or "{}"))
+        except ValueError:
+            return None
+        if not isinstance(found, dict) or found.pop("relstate", None) != 2:
+            return None
+        return cls(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The commit of a table that the catalog has recorded: its version and its digest; ``None`` before the first."""
+
+    version: int | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit by somebody else that changed rows or columns."""
+
+    version: int
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} at version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What came after a known commit.
+
+    Parameters
+    ----------
+    known : the newest version up to which there is nothing but upkeep.
+    newest : the newest version of the table.
+    epochs : commits of epochs, with their versions.
+    foreign : the first commit of somebody else that changed rows or columns.
+    """
+
+    known: int
+    newest: int
+    epochs: tuple[tuple[int, EpochCommit], ...] = ()
+    foreign: ForeignCommit | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing has changed rows or columns."""
+        return not self.epochs and self.foreign is None
+
+    def made_by(self, wanted: EpochCommit) -> int | None:
+        """The version of the commit that an earlier try of this epoch made, if it is the only one that changed anything."""
+        if self.foreign is not None or len(self.epochs) != 1:
+            return None
+        version, found = self.epochs[0]
+        return version if replace(found, run_id=wanted.run_id) == wanted else None
+
+    def __str__(self) -> str:
+        if self.foreign is not None:
+            return f"somebody else changed it ({self.foreign})"
+        return ", ".join(f"run {made.run_id} committed epoch {made.epoch} at version {v}" for v, made in self.epochs)
+
+
+class Chain:
+    """The commits of one table of a view.
+
+    Parameters
+    ----------
+    name : the view.
+    what : how messages name the table: ``state`` or ``published table``.
+    is_maintenance : tells the commits of our own that rewrite rows without changing them.
+    """
+
+    def __init__(
+        self, table: OpenedTable, name: str, what: str, is_maintenance: Callable[[list[Action]], bool] = lambda _: False
+    ) -> None:
+        self._table = table
+        self._name = name
+        self._what = what
+        self._is_maintenance = is_maintenance
+        self._log = DeltaLog(table.path)
+
+    @property
+    def rebuild(self) -> str:
+        """What to do where the table is of no use any more."""
+        return f"rebuild it with relstate run --full-refresh {self._name}"
+
+    def since(self, recorded: Recorded) -> Since:
+        """What came after the commit that the catalog has recorded.
+
+        Raises
+        ------
+        StateError : the recorded commit is not in the table: it is damaged or was replaced.
+        """
+        if recorded.version is None:
+            return self.after(-1)
+        self._check(recorded, recorded.version)
+        return self.after(recorded.version)
+
+    def after(self, version: int) -> Since:
+        """What came after a version of the table.
+
+        A RESTORE to a known version undoes what came between, whoever made it.
+        """
+        newest = self._opened().version()
+        first, known = version, version
+        epochs: list[tuple[int, EpochCommit]] = []
+        foreign: ForeignCommit | None = None
+        for number in range(version + 1, newest + 1):
+            actions = self._commit(number)
+            made = EpochCommit.of(actions)
+            if made is not None:
+                epochs.append((number, made))
+            elif first <= _restored_version(actions) <= known:
+                epochs, foreign, known = [], None, number
+            elif not (self._is_upkeep(actions, version) or self._is_maintenance(actions)):
+                foreign = foreign or ForeignCommit(number, str(commit_info(actions).get("operation", "a commit")))
+            elif not epochs and foreign is None:
+                known = number
+        return Since(known, newest, tuple(epochs), foreign)
+
+    def expect(self, known: int) -> Callable[[DeltaTable], None]:
+        """A check that a commit is about to be made on a known version; EpochError where somebody was faster."""
+
+        def check(_: DeltaTable) -> None:
+            since = self.after(known)
+            if not since.is_clean:
+                raise EpochError(f"view {self._name}: {self.said(since)} at the same time; nothing was lost, run again")
+
+        return check
+
+    def said(self, since: Since) -> str:
+        """What came after a known commit, as part of a message."""
+        return f"its {self._what} at {self._table.path} is not as the catalog knows it: {since}"
+
+    def take_back(self, since: Since) -> Since:
+        """Undo all that came after the known commits, by a commit that restores them.
+
+        Raises
+        ------
+        StateError : their files are gone.
+        """
+        try:
+            self._table.latest().restore(since.known)
+        except DeltaError as error:
+            raise StateError(
+                f"view {self._name}: {self.said(since)}, and version {since.known} cannot be restored "
+                f"({first_line(error)}); {self.rebuild}"
+            ) from error
+        return self.after(since.known)
+
+    def _opened(self) -> DeltaTable:
+        try:
+            return self._table.latest()
+        except (DeltaError, OSError) as error:
+            raise StateError(
+                f"view {self._name}: its {self._what} at {self._table.path} cannot be opened ({first_line(error)}); "
+                f"{self.rebuild}"
+            ) from error
+
+    def _check(self, recorded: Recorded, version: int) -> None:
+        newest = self._opened().version()
+        if newest < version:
+            raise self._damaged(f"ends at version {newest}, before version {version} that its last epoch wrote")
+        try:
+            made = EpochCommit.of(self._log.commit(version))
+        except SourceError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise self._damaged(f"is damaged: version {version} in its log is empty or cut off") from error
+            # Delta deletes the commits that a checkpoint covers, after 30 days by default.
+            return
+        if made is None or made.digest != recorded.digest:
+            raise self._damaged(f"has another commit at version {version} than its last epoch wrote")
+
+    def _damaged(self, problem: str) -> StateError:
+        return StateError(
+            f"view {self._name}: its {self._what} at {self._table.path} {problem}; restore it from a backup, or {self.rebuild}"
+        )
+
+    def _commit(self, version: int) -> list[Action]:
+        try:
+            return self._log.commit(version)
+        except SourceError as error:
+            raise self._damaged(f"is damaged: version {version} in its log cannot be read") from error
+
+    def _is_upkeep(self, actions: list[Action], known: int) -> bool:
+        """Whether a commit leaves rows and columns as they are: OPTIMIZE, VACUUM, properties, creation."""
+        if any(files_of(actions)):
+            return False
+        schemas = [a["metaData"]["schemaString"] for a in actions if "metaData" in a]
+        if not schemas or known < 0:
+            return True
+        return _columns(schemas[-1]) == _columns(self._table.at(known).schema().to_json())
+
+
+def is_compaction(app_id: str) -> Callable[[list[Action]], bool]:
+    """Whether a commit is a compaction of a view's state: its transaction versions are odd."""
+
+    def check(actions: list[Action]) -> bool:
+        transactions = [a["txn"] for a in actions if "txn" in a]
+        return any(txn["appId"] == app_id and int(txn["version"]) % 2 == 1 for txn in transactions)
+
+    return check
+
+
+def _restored_version(actions: list[Action]) -> int:
+    """The version that a RESTORE went back to; -2 for any other commit."""
+    told = commit_info(actions)
+    version = (told.get("operationParameters") or {}).get("version")
+    return int(version) if told.get("operation") == "RESTORE" and version is not None else -2
+
+
+def _columns(schema_json: str) -> list[tuple[str, str]]:
+    return [(f["name"], json.dumps(f["type"], sort_keys=True)) for f in json.loads(schema_json)["fields"]]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__

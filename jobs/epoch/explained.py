@@ -1,0 +1,73 @@
+"""Errors of Spark, Java and files inside an epoch, as one line that says what, where and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from jobs.epoch.chain import first_line
+from state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError
+from state_lib.lake.table import DeltaError
+
+#: What Spark puts around the reason: its class names and error codes at the ends.
+_BEFORE: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
+_AFTER: Final = re.compile(r"(?: ?SQLSTATE: \w+)+$")
+_GONE: Final = ("DELTA_FILE_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "No such file")
+
+
+def explained(view: str, epoch: int | None, error: BaseException) -> RelstateError:
+    """The error of a view that could not be computed, as one of this project's own.
+
+    Parameters
+    ----------
+    epoch : the one that the view could not reach, if it was begun.
+    """
+    if isinstance(error, RelstateError):
+        return error
+    return _of_spark_or_files(view, f"view {view}" if epoch is None else f"view {view}, epoch {epoch}", error)
+
+
+def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateError:
+    text = str(error)
+    if "ConcurrentTransaction" in type(error).__name__ or "ConcurrentTransactionException" in text:
+        return EpochError(f"{where}: another run committed this epoch at the same time; nothing was lost, run again")
+    if "USER_RAISED_EXCEPTION" in text:
+        return StateError(f"{where}: {_AFTER.sub('', _reason(text.split('[USER_RAISED_EXCEPTION]', 1)[-1]))}")
+    if any(word in text for word in _GONE):
+        return SourceError(
+            f"{where}: a file that it reads is gone, probably vacuumed away ({_reason(text)}); "
+            f"rebuild it with relstate run --full-refresh {view}"
+        )
+    if isinstance(error, PySparkException | Py4JJavaError):
+        return EpochError(f"{where}: Spark could not compute it: {_reason(text)}")
+    if isinstance(error, DeltaError | OSError):
+        return StateError(
+            f"{where}: a table or file cannot be read: {first_line(error)}; if it is of this view's own state, rebuild it with "
+            f"relstate run --full-refresh {view}"
+        )
+    return EpochError(f"{where}: {type(error).__name__}: {first_line(error)}")
+
+
+def ends_the_run(error: BaseException) -> RelstateError | None:
+    """Whether nothing else can be computed after an error either: Spark itself is gone."""
+    lost = isinstance(error, Py4JNetworkError | ConnectionError)
+    lost = lost or (isinstance(error, Py4JError) and "SparkContext" in str(error) and "stopped" in str(error))
+    if not lost and "Cannot call methods on a stopped SparkContext" not in str(error):
+        return None
+    return EnvironmentProblem(
+        f"Spark has ended in the middle of an epoch ({first_line(error)}): look into its log, raise the driver's memory "
+        "(RELSTATE_DRIVER_MEMORY) if it ran out; the next run repairs what was left"
+    )
+
+
+def _reason(text: str) -> str:
+    """The line of a Spark error that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    own = next((line for line in lines if not line.startswith("An error occurred while calling")), "an error without a text")
+    # A task's own reason stands behind the job's: "Job aborted due to stage failure".
+    chosen = caused[-1] if caused and "Job aborted" in own else own.removeprefix(": ")
+    return _AFTER.sub("", _BEFORE.sub("", chosen)).strip()

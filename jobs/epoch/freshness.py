@@ -1,0 +1,56 @@
+"""Which views are behind their sources: compared with what is published, by the logs alone, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.relations import topological
+from jobs.warehouse import Warehouse
+
+
+def views_behind(warehouse: Warehouse, names: Iterable[str]) -> dict[str, str]:
+    """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
+
+    A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again.
+
+    Raises
+    ------
+    SourceError : a source cannot be looked at.
+    """
+    state, wanted = warehouse.read(), set(names)
+    found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
+    newest = _newest(warehouse, state, [state.views[n] for n in wanted if n in state.views])
+    for name in topological(state.working):
+        reason = _behind(state, state.views[name], newest, found) if name in wanted else None
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def _newest(warehouse: Warehouse, state: CatalogState, views: Iterable[ViewEntry]) -> dict[str, str]:
+    """What the sources of some views are at now."""
+    last = state.last_pins
+    sources = {name for view in views for name in view.reads if name in state.sources}
+    return {name: warehouse.source(state.sources[name]).pin(last.get(name)).identity for name in sources}
+
+
+def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind: dict[str, str]) -> str | None:
+    if view.problem is not None and view.problem.pins:
+        pinned = dict(view.problem.pins)
+    elif view.last_epoch is None:
+        return "is not built yet"
+    elif view.name in state.rebuilds:
+        return "is to be rebuilt"
+    else:
+        pinned = {name: pin.identity for name, pin in state.epochs[view.last_epoch].pins.items()}
+    moved = [name for name in view.reads if name in newest and pinned.get(name) != newest[name]]
+    if moved:
+        return f"has not read {', '.join(f'{name} {newest[name]}' for name in moved)}"
+    for name in view.reads:
+        if name in behind:
+            return f"reads {name}, which {behind[name]}"
+        reached = state.views[name].last_epoch if name in state.views else None
+        if view.problem is None and (reached or 0) > (view.last_epoch or 0):
+            return f"has not read epoch {reached} of {name}"
+    return None

@@ -1,0 +1,224 @@
+"""One view brought to one epoch: computed and committed, published, its state kept small; each once, however often tried."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.epoch.anew import costs_after
+from jobs.epoch.chain import EpochCommit, Recorded, Since
+from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
+from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.protocol import Reached
+from jobs.epoch.publish import publish, target_of
+from jobs.epoch.published import Published
+from jobs.epoch.reports import ViewReport
+from jobs.epoch.sessions import Workload, session_for, shuffle_for_change
+from jobs.epoch.shared_reads import SourceReads
+from jobs.epoch.view_epoch import (
+    StateCommit,
+    compute_and_commit,
+    found_commit,
+    mv_rows,
+    plan_of,
+    state_chain,
+    state_commit_of,
+)
+from jobs.planner.explain import explain_plan
+from jobs.spark.session import SHUFFLE_PARTITIONS
+from jobs.warehouse import Warehouse
+from state_lib.errors import StateError
+from state_lib.lake.folders import is_table
+from state_lib.state_files import StateFiles
+from state_lib.state_store import FEW_ROWS, StateStore
+
+#: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
+SMALL_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A view that has come to an epoch."""
+
+    report: ViewReport
+    reached: Reached
+
+
+class ViewRuns:
+    """Brings single views to an epoch, in sessions that are kept.
+
+    Parameters
+    ----------
+    spark : any session with Delta; work is done in sessions of its own on the same Spark.
+    """
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._sessions: dict[tuple[object, ...], SparkSession] = {}
+
+    def session(self, view: ViewEntry, workload: Workload) -> SparkSession:
+        """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
+
+        Each thread has its own: while a view is published, its session carries that commit's transaction id.
+        """
+        place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
+        if place not in self._sessions:
+            self._sessions[place] = session_for(
+                self._spark, view.settings, workload, self._warehouse.functions, is_local=self._warehouse.is_local
+            )
+        return self._sessions[place]
+
+    def inputs(
+        self,
+        state: CatalogState,
+        view: ViewEntry,
+        epoch: EpochEntry,
+        reads: SourceReads,
+        versions: Mapping[str, ViewVersions] | None = None,
+    ) -> EpochInputs:
+        """What a view reads in an epoch."""
+        return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=reads)
+
+    def bring(
+        self,
+        state: CatalogState,
+        view: ViewEntry,
+        epoch: EpochEntry,
+        inputs: EpochInputs,
+        seen: ViewVersions | None,
+        upstream: Mapping[str, tuple[int, int]],
+        *,
+        only_committed: bool = False,
+    ) -> Done | None:
+        """Bring a view to an epoch.
+
+        Parameters
+        ----------
+        state : the catalog as a run sees it.
+        seen : what readers see of the view, be it of the generation before.
+        upstream : rows that upstream views have inserted and deleted in this epoch.
+        only_committed : finish what an earlier try has committed; ``None`` where it has not come that far.
+        """
+        seconds: dict[str, float] = {}
+        started = time.perf_counter()
+        files = StateFiles(self._warehouse.state_path(view))
+        before = None if view.last_epoch is None else state.versions_at(view.name)
+        wanted = state_commit_of(inputs, before)
+        known, made = _state_so_far(files, view, before, wanted)
+        if only_committed and made is None:
+            return None
+        if made is None:  # what is committed is published, whether or not its sources can still be read
+            inputs.check()
+        # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
+        if view.last_epoch is not None:
+            inputs.rows_in.update({n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch})
+        workload = _workload(view, inputs, files, is_committed=made is not None)
+        session = self.session(view, workload)
+        inputs.state_is_large = workload is Workload.LARGE
+        inputs.spark = session
+        most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
+        if workload is not Workload.FULL:
+            shuffle_for_change(session, inputs.changed_bytes, most_partitions)
+        seconds["plan"] = time.perf_counter() - started
+        started = time.perf_counter()
+        commit = made or compute_and_commit(inputs, files, before, known, wanted, most_partitions)
+        seconds["compute_and_commit"] = time.perf_counter() - started
+        started = time.perf_counter()
+        done = self._publish(session, view, inputs, files, commit, seen, wanted)
+        seconds["publish"] = time.perf_counter() - started
+        # What it took another run to compute, or not to, says nothing.
+        costs = view.costs if made is not None or commit is None else costs_after(view, inputs, seconds)
+        started = time.perf_counter()
+        after = StateAfterEpoch(view.tables, {})
+        if commit is not None:
+            after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
+        seconds["compact"] = time.perf_counter() - started
+        versions = _versions(before, commit, done, wanted.digest)
+        report = ViewReport(
+            view=view.name,
+            epoch=epoch.epoch,
+            strategy="full" if view.name in epoch.anew else view.strategy,
+            reason=epoch.anew.get(view.name, view.reason),
+            rows_in=dict(inputs.rows_in),
+            rows_inserted=done.rows_inserted if done else 0,
+            rows_deleted=done.rows_deleted if done else 0,
+            state_rows_written=sum(commit.rows.values()) if commit else 0,
+            seconds=seconds,
+            source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
+            view_version=versions.view_version,
+            plan_text=explain_plan(plan_of(view), view.tables),
+            skipped=commit is None,
+            advice=inputs.lookups.advice.lines(),
+            is_repair=only_committed,
+        )
+        merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
+        entry = replace(view.reached(epoch.epoch), tables=after.tables, merged_rows=merged, costs=costs)
+        return Done(report, Reached(entry, versions))
+
+    def _publish(
+        self,
+        session: SparkSession,
+        view: ViewEntry,
+        inputs: EpochInputs,
+        files: StateFiles,
+        commit: StateCommit | None,
+        seen: ViewVersions | None,
+        wanted: EpochCommit,
+    ) -> Published | None:
+        first = view.last_epoch is None
+        if commit is None or (mv_rows(view, commit) == 0 and not first):
+            return None
+        # Much may have changed, and come to little.
+        small = inputs.is_small or mv_rows(view, commit) <= FEW_ROWS
+        wanted = replace(wanted, base="" if seen is None else seen.published)
+        path = self._warehouse.view_path(view.name)
+        target = target_of(session, path, view, wanted, seen, first=first)
+        return publish(session, target, StateStore(session, files, view.tables), view, commit, small=small)
+
+
+def _state_so_far(
+    files: StateFiles, view: ViewEntry, before: ViewVersions | None, wanted: EpochCommit
+) -> tuple[Since | None, StateCommit | None]:
+    """The state that the epoch builds on (``None``: there is none yet), and the commit that an earlier try has made.
+
+    Raises
+    ------
+    StateError : the state is damaged, or somebody else changed it.
+    """
+    if before is None and not is_table(files.path):
+        return None, None
+    chain = state_chain(files, view)
+    recorded = Recorded(None if before is None else before.state_version, "" if before is None else before.digest)
+    since = chain.since(recorded)
+    made = since.made_by(wanted)
+    if made is not None:
+        return since, found_commit(files, made)
+    if since.foreign is not None:
+        raise StateError(f"view {view.name}: {chain.said(since)}; {chain.rebuild}")
+    return (since if since.is_clean else chain.take_back(since)), None
+
+
+def _workload(view: ViewEntry, inputs: EpochInputs, files: StateFiles, *, is_committed: bool) -> Workload:
+    if view.strategy == "full":
+        return Workload.FULL
+    if is_committed:
+        return Workload.SMALL if files.total_bytes() <= SMALL_BYTES else Workload.LARGE
+    looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.lookups.in_place_bytes()
+    if inputs.changed_bytes + looked_up <= SMALL_BYTES:
+        return Workload.SMALL
+    return Workload.FULL if inputs.is_backfill else Workload.LARGE
+
+
+def _versions(before: ViewVersions | None, commit: StateCommit | None, done: Published | None, digest: str) -> ViewVersions:
+    """What a view has come to; where an epoch wrote or published nothing, that is what it came to before."""
+    held = before or ViewVersions(None, None)
+    if commit is None:
+        return held
+    published = (done.version, digest) if done is not None else (held.view_version, held.published)
+    return ViewVersions(commit.version, published[0], digest, published[1])

@@ -1,0 +1,57 @@
+"""Where the logs of Spark and PySpark go: to a file, and to the terminal only as far as somebody asks for it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: As the command line takes them, quietest first, and as log4j and Python call them.
+LEVELS: Final = ("off", "error", "warn", "info", "debug")
+_OF_PYTHON: Final = {
+    "off": logging.CRITICAL + 10,
+    "error": logging.ERROR,
+    "warn": logging.WARNING,
+    "info": logging.INFO,
+    "debug": logging.DEBUG,
+}
+#: PySpark logs each failed statement with its plan and stack, as JSON of several kilobytes.
+_OF_PYSPARK: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How much is logged where.
+
+    Parameters
+    ----------
+    console : what reaches the terminal, one of :data:`LEVELS`.
+    file : where errors, and whatever the terminal gets, are written; ``None`` for a file in the temporary folder.
+    """
+
+    console: str = "error"
+    file: Path | None = None
+
+    def java_options(self) -> list[str]:
+        """Options of the JVM that the log4j configuration beside this module reads."""
+        # The root has to let through what any appender wants.
+        root = self.console if LEVELS.index(self.console) > LEVELS.index("error") else "error"
+        options = [f"-Drelstate.log.console={self.console}", f"-Drelstate.log.root={root}"]
+        if self.file is not None:
+            options.append(f"-Drelstate.log.file={self.file}")
+        return options
+
+    def apply_to_python(self) -> None:
+        """Let PySpark's own loggers write where Spark does."""
+        handlers: list[logging.Handler] = []
+        if self.console != "off":
+            console = logging.StreamHandler()
+            console.setLevel(_OF_PYTHON[self.console])
+            handlers.append(console)
+        if self.file is not None:
+            handlers.append(logging.FileHandler(self.file, delay=True, encoding="utf-8"))
+        for name in _OF_PYSPARK:
+            logger = logging.getLogger(name)
+            logger.handlers = list(handlers) or [logging.NullHandler()]
+            logger.propagate = False
