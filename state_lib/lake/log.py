@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from state_lib.errors import SourceError
 from state_lib.lake.address import filesystem_of, table_reference
-from state_lib.lake.table import OpenedTable
+from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
 
 Action = dict[str, Any]
 
