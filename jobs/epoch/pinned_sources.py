@@ -108,6 +108,10 @@ class PinnedSources:
         since = self.since
         return () if since is None else added_columns(self.pin_of(since, name).schema_json, self.pin(name).schema_json)
 
+    def reads_all_columns(self, name: str) -> bool:
+        """Whether the view reads all columns that a source had when it was planned, as one with ``*`` does."""
+        return (self._planned(name) or {}).keys() - {ROW_ID} == (self._columns_read(name) or set()) - {ROW_ID}
+
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
         """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
         rows, planned = self.source(name).snapshot(session, self.pin(name)), self._planned(name)

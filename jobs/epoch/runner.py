@@ -355,7 +355,7 @@ class EpochRunner:
             view_version=view_version,
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
-            advice=inputs.lookups.advice.lines(),
+            advice=inputs.lookups.advice_lines(),
         )
         return _Done(report, ViewVersions(state_version, view_version), after, costs)
 

@@ -47,6 +47,19 @@ class SourceLookups:
         assert self.pinned.view.plan is not None
         return used_columns(self.pinned.view.plan)
 
+    def advice_lines(self) -> tuple[str, ...]:
+        """What an epoch says of the view's sources: new columns that it does not have yet, and indexes that would help."""
+        view, catalog = self.pinned.view, self.pinned.catalog
+        selected = [n for n in view.reads if n in catalog.sources and "*" in view.query and self.pinned.reads_all_columns(n)]
+        added = {name: self.pinned.new_columns(name) for name in selected}
+        new = [
+            f"source {name} has new columns ({', '.join(columns)}): where view {view.name} selects *, it has them once it is "
+            f"rebuilt with --full-refresh {view.name}"
+            for name, columns in added.items()
+            if columns
+        ]
+        return (*new, *self.advice.lines())
+
     def rows(self, spark: SparkSession, name: str, within: Within | None) -> DataFrame:
         """The rows of a source and ``_weight``; those within some values at least, and all without any."""
         place = None if within is None else self._sought_in(name, within)
