@@ -64,7 +64,7 @@ def _refresh(
     source, contents = reads.source(warehouse, entry), index.contents
     found: ChangeRange | None = None
     if contents is not None and contents.serves(pin, columns):
-        if contents.version == pin.version:
+        if contents.pin.is_same(pin):
             return
         with suppress(SourceError):  # or what has changed since cannot be read any more
             found = reads.range(source, contents.pin, pin, append_only=lambda: False)

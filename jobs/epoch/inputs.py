@@ -122,18 +122,19 @@ class EpochInputs:
         columns = scanned_columns(self.view)[name]
         with_row_id = ROW_ID in columns
         if since is None:
-            return source.all_rows(self.spark, until, with_row_id=with_row_id)
+            return self.sources.as_planned(name, source.all_rows(self.spark, until, with_row_id=with_row_id))
         before = self.sources.pin_of(since, name)
-        if before.version == until.version:
+        if before.is_same(until):
             return None
         found = self.sources.range(name, before)
-        return self.reads.shared.changes(
+        changes = self.reads.shared.changes(
             self.spark,
             ReadKey(name, before.version, until.version, with_row_id),
             found.changed_bytes,
             columns,
             lambda: source.changes(self.spark, before, until, found, with_row_id=with_row_id),
         )
+        return None if changes is None else self.sources.as_planned(name, changes)
 
     def rows_now(self, name: str, within: Within | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
@@ -160,7 +161,7 @@ class EpochInputs:
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
         """A relation as of this epoch, with the columns that a query sees."""
         if not self._is_view(name):
-            return self.sources.source(name).snapshot(session, self.sources.pin(name))
+            return self.sources.snapshot(name, session)
         upstream, versions = self.catalog.views[name], self.versions.get(name)
         assert upstream.plan is not None
         if versions is None or versions.view_version is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from typing import Final, TypeAlias
@@ -10,18 +11,30 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from jobs.catalog.entries import CatalogState
 from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
-from jobs.sources.snapshot_files import snapshot_files
+from jobs.sources.file_layout import struct_of
+from jobs.sources.key_files import (
+    SEARCHED_ROWS,
+    KeyProblem,
+    are_compared_by_arrow,
+    changed_keys,
+    files_with,
+    new_keys,
+    problem_with_new,
+)
+from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.sources.whole_keys import keys_in_order
-from state_lib.collected import collected
+from state_lib.collected import collected, frame_of
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
+from state_lib.lake.statistics import row_count
+from state_lib.within import Within
 
 #: The driver checks the keys of a source where it holds no more of them at once: 16 bytes each, for a key of two numbers.
 _KEYS_HELD: Final = 16_000_000
@@ -52,15 +65,13 @@ def check_primary_keys(
         until = inputs.epoch.pins[name]
         before = _known_until(state, name, until) if since is None else since.pins.get(name)
         place = (name, until.version, None if before is None else before.version)
-        if place in checked or (before is not None and before.version == until.version):
+        if place in checked or (before is not None and before.is_same(until)):
             continue
         changed = found.get(name)
         if changed is None and before is not None and before.version < until.version:
             changed = inputs.sources.changed_since(name, before)
         source = inputs.sources.source(name)
         if before is not None and changed is not None:
-            if changed.rows_inserted == 0 and changed.rows_deleted > 0:
-                continue
             problem = _problem_in_changes(session, inputs, source, before, until, changed)
         else:
             problem = _problem_in_all(session, source, until)
@@ -76,9 +87,11 @@ def _problem_in_changes(
     session: SparkSession, inputs: EpochInputs, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
 ) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
-    if changed.files is not None and not changed.files:
-        return None
-    keys = _changed_keys(session, source, before, until, changed) if changed.changed_bytes <= SMALL_CHANGE_BYTES else None
+    if changed.files is not None and all(file.weight < 0 for file in changed.files):
+        return None  # rows were only deleted
+    schema = struct_of(until.schema_json)
+    is_small = changed.changed_bytes <= SMALL_CHANGE_BYTES and are_compared_by_arrow(schema, source.key)
+    keys = _changed_keys(session, source, before, until, changed) if is_small else None
     if keys is not None:
         new = new_keys(keys, source.key)
         if isinstance(new, KeyProblem):
@@ -87,7 +100,7 @@ def _problem_in_changes(
             return None
         held = inputs.lookups.files(source.name).before(changed) or snapshot_files(source, before.version)
         if held.are_rows:
-            return problem_with_new(new, source.key, held)
+            return _problem_with_new(session, new, source.key, schema, held)
     changes = source.changes(session, before, until, changed, with_row_id=False)
     if changes is None:
         return None
@@ -96,6 +109,27 @@ def _problem_in_changes(
     same = [F.col(f"now.{k}").eqNullSafe(F.col(f"new.{k}")) for k in key]
     rows = source.snapshot(session, until).select(*key).alias("now")
     return _first_problem(rows.join(F.broadcast(came_in.alias("new")), reduce(and_, same), "left_semi"), source.key)
+
+
+def _problem_with_new(
+    session: SparkSession, new: pa.Table, key: Sequence[str], schema: T.StructType, held: SnapshotFiles
+) -> KeyProblem | None:
+    """The first of some new keys that a source had already. Where much has to be read, Spark looks for them."""
+    files = files_with(new, key, held)
+    rows = row_count(files)
+    if rows is not None and rows <= SEARCHED_ROWS:
+        return problem_with_new(new, key, replace(held, files=files))
+    columns = columns_of(key)
+    keys = F.broadcast(frame_of(session, new, T.StructType([T.StructField(name, schema[name].dataType) for name in key])))
+    there = held.read(session, _narrowest(new, key, held)).select(*columns)
+    found = there.join(keys, list(key), "left_semi").select(*columns).limit(1).collect()
+    return KeyProblem({name: found[0][name] for name in key}, 2) if found else None
+
+
+def _narrowest(new: pa.Table, key: Sequence[str], held: SnapshotFiles) -> Within | None:
+    """The values of the key column by which fewest rows are read."""
+    known = [Within.of(column, new[column], null_safe=False) for column in key]
+    return min((within for within in known if within is not None), key=held.rows_read, default=None)
 
 
 def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange) -> pa.Table | None:
@@ -110,7 +144,8 @@ def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = snapshot_files(source, pin.version)
-    keys = keys_in_order(source.path, found.files, source.key) if found.have(source.key) else None
+    by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)
+    keys = keys_in_order(source.path, found.files, source.key) if by_driver else None
     if keys is not None and keys.most_rows <= _KEYS_HELD:
         return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
 from jobs.epoch.shared_reads import SourceReads
-from jobs.planner.nodes import Scan, walk
+from jobs.planner.nodes import Scan, quoted, walk
+from jobs.planner.used_columns import used_columns
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from jobs.sources.file_layout import struct_of
+from jobs.sources.schema_changes import added_columns, changed_columns
 from jobs.warehouse import Warehouse
+from state_lib.constants import ROW_ID
 from state_lib.errors import EpochError, SourceError
 
 
@@ -77,9 +84,17 @@ class PinnedSources:
 
         Raises
         ------
-        SourceError : that cannot be read, or not any more.
+        SourceError : that cannot be read, or not any more, or a column that the view reads has become another one.
         """
-        return self.reads.range(self.source(name), since, self.pin(name), append_only=lambda: self._reads_append_only(name))
+        source, until = self.source(name), self.pin(name)
+        found = self.reads.range(source, since, until, append_only=lambda: self._reads_append_only(name))
+        changed = changed_columns(since.schema_json, until.schema_json, self._columns_read(name))
+        if changed:
+            raise SourceError(
+                f"source {name} ({source.path}) changed its schema between versions {since.version} and {until.version}, and "
+                f"view {self.view.name} reads it: {', '.join(changed)}; rebuild the view with --full-refresh"
+            )
+        return found
 
     def changed_since(self, name: str, since: Pin) -> ChangeRange | None:
         """As :meth:`range`; ``None`` where that cannot be read."""
@@ -87,6 +102,43 @@ class PinnedSources:
             return self.range(name, since)
         except SourceError:
             return None
+
+    def new_columns(self, name: str) -> tuple[str, ...]:
+        """The columns of a source that came new since the view's last epoch."""
+        since = self.since
+        return () if since is None else added_columns(self.pin_of(since, name).schema_json, self.pin(name).schema_json)
+
+    def reads_all_columns(self, name: str) -> bool:
+        """Whether the view reads all columns that a source had when it was planned, as one with ``*`` does."""
+        return (self._planned(name) or {}).keys() - {ROW_ID} == (self._columns_read(name) or set()) - {ROW_ID}
+
+    def snapshot(self, name: str, session: SparkSession) -> DataFrame:
+        """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
+        rows, planned = self.source(name).snapshot(session, self.pin(name)), self._planned(name)
+        there = struct_of(self.pin(name).schema_json).names
+        wanted = [column for column in there if planned is None or column in planned]
+        return rows if wanted == there else rows.select(*map(quoted, wanted))
+
+    def as_planned(self, name: str, rows: DataFrame) -> DataFrame:
+        """Rows of a source with all columns that the view was planned with, also those that were dropped since."""
+        planned = self._planned(name) or {}
+        dropped = planned.keys() - {ROW_ID, *struct_of(self.pin(name).schema_json).names}
+        if not dropped:
+            return rows
+        # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.
+        unread = F.raise_error(F.lit(f"source {name} has no column {', '.join(sorted(dropped))} any more"))
+        return rows.select("*", *(unread.cast(planned[column]).alias(column) for column in sorted(dropped)))
+
+    def _planned(self, name: str) -> dict[str, str] | None:
+        """The columns of a source that the view was planned with, and their types; ``None`` where the plan does not say."""
+        assert self.view.plan is not None
+        scans = [n for n in walk(self.view.plan) if isinstance(n, Scan) and n.relation == name]
+        return {f.name: f.data_type for scan in scans for f in scan.columns} or None
+
+    def _columns_read(self, name: str) -> set[str] | None:
+        """At least the columns of a source that the view reads; ``None`` where the plan does not say."""
+        assert self.view.plan is not None
+        return used_columns(self.view.plan).get(name)
 
     def _reads_append_only(self, name: str) -> bool:
         assert self.view.plan is not None

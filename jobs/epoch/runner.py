@@ -422,7 +422,7 @@ def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool
             last = state.views[name].last_epoch
             if last is not None and last > view.last_epoch:
                 return True
-        elif name not in since.pins or since.pins[name].identity != epoch.pins[name].identity:
+        elif name not in since.pins or not since.pins[name].is_same(epoch.pins[name]):
             return True
     return False
 

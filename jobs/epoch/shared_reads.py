@@ -103,12 +103,12 @@ class SourceReads:
 
     Parameters
     ----------
-    ranges : what was found to have changed in a source between two versions.
+    ranges : what was found to have changed in a source between two pins.
     files : the files of sources at the versions of the epoch.
     shared : the changes that several views read.
     """
 
-    ranges: dict[tuple[str, int, int], ChangeRange] = field(default_factory=dict)
+    ranges: dict[tuple[str, Pin, Pin], ChangeRange] = field(default_factory=dict)
     files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
     _sources: dict[str, DeltaSource] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class SourceReads:
 
     def range(self, source: DeltaSource, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
         """As :meth:`jobs.sources.delta_source.DeltaSource.check_range`, once."""
-        place = (source.name, since.version, until.version)
+        place = (source.name, since, until)
         if place not in self.ranges:
             self.ranges[place] = source.check_range(since, until, append_only=append_only())
         return self.ranges[place]

@@ -47,17 +47,31 @@ class SourceLookups:
         assert self.pinned.view.plan is not None
         return used_columns(self.pinned.view.plan)
 
+    def advice_lines(self) -> tuple[str, ...]:
+        """What an epoch says of the view's sources: new columns that it does not have yet, and indexes that would help."""
+        view, catalog = self.pinned.view, self.pinned.catalog
+        selected = [n for n in view.reads if n in catalog.sources and "*" in view.query and self.pinned.reads_all_columns(n)]
+        added = {name: self.pinned.new_columns(name) for name in selected}
+        new = [
+            f"source {name} has new columns ({', '.join(columns)}): where view {view.name} selects *, it has them once it is "
+            f"rebuilt with --full-refresh {view.name}"
+            for name, columns in added.items()
+            if columns
+        ]
+        return (*new, *self.advice.lines())
+
     def rows(self, spark: SparkSession, name: str, within: Within | None) -> DataFrame:
         """The rows of a source and ``_weight``; those within some values at least, and all without any."""
         place = None if within is None else self._sought_in(name, within)
         if within is not None and isinstance(place, SourceIndex):
-            return self._indexed(spark, name, place, within)
+            return self.pinned.as_planned(name, self._indexed(spark, name, place, within))
         own = self.files(name)
         if not own.are_rows:
-            return self.pinned.source(name).all_rows(spark, self.pinned.pin(name), with_row_id=False)
+            rows = self.pinned.source(name).all_rows(spark, self.pinned.pin(name), with_row_id=False)
+            return self.pinned.as_planned(name, rows)
         if within is not None:
             self._advise(name, own, within)
-        return _weighted(own.read(spark, within))
+        return self.pinned.as_planned(name, _weighted(own.read(spark, within)))
 
     def had_none(self, name: str, within: Within) -> bool:
         """Whether no row that a source had as of the view's last epoch is within some values, as far as the log tells."""
@@ -82,7 +96,7 @@ class SourceLookups:
         if not self.row_count(name):
             return None
         some = self.files(name).sample(_SAMPLE_ROWS)
-        return _weighted(some.read(spark, None)), row_count(some.files) or 0
+        return self.pinned.as_planned(name, _weighted(some.read(spark, None))), row_count(some.files) or 0
 
     def files(self, name: str) -> SnapshotFiles:
         """The files of a source as of this epoch, listed once in a run."""

@@ -154,7 +154,7 @@ class ViewRuns:
             view_version=versions.view_version,
             plan_text=explain_plan(plan_of(view), view.tables),
             skipped=commit is None,
-            advice=inputs.lookups.advice.lines(),
+            advice=inputs.lookups.advice_lines(),
             is_repair=only_committed,
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}

@@ -6,7 +6,6 @@ It is worked out from the log, so reading the same range again gives the same id
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +20,12 @@ from jobs.planner.nodes import quoted
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
+from jobs.sources.row_counts import RowCounts
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.errors import SourceError
-from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, rows_changed, table_facts
+from state_lib.lake.address import full_path, is_absolute
+from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
+from state_lib.lake.parquet import footer_rows
 from state_lib.lake.statistics import data_files
 from state_lib.lake.table import DeltaError, OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
@@ -36,20 +38,31 @@ _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A source as of one version: what an epoch reads.
+    """A source as of one commit: what an epoch reads.
 
-    ``serial_base_ms`` is the first millisecond of the Serial ids that this epoch may hand out (keyless sources).
+    Parameters
+    ----------
+    serial_base_ms : the first millisecond of the Serial ids that this epoch may hand out (keyless sources).
+    fingerprint : of the commit of this version (:meth:`state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
+        name a commit: a table can be deleted and written again, or put back from a copy. Empty where it is not known.
     """
 
     version: int
     table_uuid: str
     schema_json: str
     serial_base_ms: int = 0
+    fingerprint: str = ""
+
+    def is_same(self, other: Pin) -> bool:
+        """Whether both name the same commit."""
+        if (self.version, self.table_uuid) != (other.version, other.table_uuid):
+            return False
+        return self.fingerprint == other.fingerprint or not (self.fingerprint and other.fingerprint)
 
     @property
     def identity(self) -> str:
         """Names the commit that is pinned."""
-        return f"{self.table_uuid}@{self.version}"
+        return f"{self.table_uuid}@{self.version}#{self.fingerprint[:12]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the catalog."""
@@ -58,12 +71,19 @@ class Pin:
             "table_uuid": self.table_uuid,
             "schema": self.schema_json,
             "serial_base_ms": self.serial_base_ms,
+            "fingerprint": self.fingerprint,
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Pin:
         """The pin that :meth:`to_dict` wrote."""
-        return cls(values["version"], values["table_uuid"], values["schema"], values.get("serial_base_ms", 0))
+        return cls(
+            values["version"],
+            values["table_uuid"],
+            values["schema"],
+            values.get("serial_base_ms", 0),
+            values.get("fingerprint", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,7 @@ class DeltaSource:
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)
         self._deleted: dict[int, DeletedRows | None] = {}
+        self._checked: set[tuple[int, str]] = set()
 
     def facts(self, version: int | None = None) -> TableFacts:
         """What the table says of itself."""
@@ -106,7 +127,7 @@ class DeltaSource:
 
     def pin(self, previous: Pin | None) -> Pin:
         """Pin the newest version; the same pin again where nothing was committed since, without opening the table."""
-        if previous is not None and self.log.latest_version(previous.version) == previous.version:
+        if previous is not None and self._is_there(previous) and not self.log.has(previous.version + 1):
             return previous
         facts = self.facts()
         base = 0
@@ -114,49 +135,77 @@ class DeltaSource:
             # A keyless source only appends, or gets no ids: an epoch before had at most the rows that are there now.
             last = None if previous is None else previous.serial_base_ms
             base = next_base_ms(time.time_ns() // 1_000_000, last, self._rows_at(facts.version))
-        return Pin(facts.version, facts.table_uuid, facts.schema_json, base)
+        fingerprint = self.log.fingerprint(facts.version) or ""
+        self._checked.add((facts.version, fingerprint))
+        return Pin(facts.version, facts.table_uuid, facts.schema_json, base, fingerprint)
+
+    def _is_there(self, pin: Pin) -> bool:
+        """Whether the log has the commit that a pin names, and not another one of this version."""
+        found = self.log.fingerprint(pin.version)
+        if found is None:
+            return False
+        if pin.fingerprint and found == pin.fingerprint:
+            self._checked.add((pin.version, found))
+        return found == pin.fingerprint if pin.fingerprint else self.facts().table_uuid == pin.table_uuid
+
+    def _check_is_there(self, pin: Pin) -> None:
+        """Raise where another commit has the version of a pin. A commit that was cleaned up cannot be compared."""
+        if not pin.fingerprint or (pin.version, pin.fingerprint) in self._checked:
+            return
+        if self.log.fingerprint(pin.version) not in (None, pin.fingerprint):
+            raise SourceError(
+                f"source {self.name} ({self.path}): version {pin.version} is another commit than it was: the table was "
+                f"replaced, or put back from a copy and then changed; {_REBUILD}"
+            )
+        self._checked.add((pin.version, pin.fingerprint))
 
     def _rows_at(self, version: int) -> int:
-        return sum(max(count, 0) for _, count in self._files_at(version))
+        return sum(count for _, count in self._files_at(version))
 
     def _files_at(self, version: int) -> list[tuple[str, int]]:
         """Data files of a version with their row counts, in the order of their paths."""
-        return [(file.path, file.rows) for file in data_files(self.table.at(version))]
+        return self._counted([(file.path, file.rows) for file in data_files(self.table.at(version))])
+
+    def _counted(self, files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Files with their row counts, from their footers where the log does not have them (-1)."""
+        read = iter(footer_rows([full_path(self.path, path) for path, rows in files if rows < 0]))
+        return [(path, next(read) if rows < 0 else rows) for path, rows in files]
 
     def check_range(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
         """Check, before anything is read, that the changes between two pins can be had, and say how large they are.
 
         Raises
         ------
-        SourceError : the table was replaced or went back, its schema changed, a commit or a file of the range is gone,
-            or rows changed that no change feed recorded.
+        SourceError : the table was replaced or went back, a commit or a file of the range is gone, or rows changed that no
+            change feed recorded.
         """
         where = f"source {self.name} ({self.path})"
         if since.table_uuid != until.table_uuid or until.version < since.version:
             raise SourceError(f"{where} is another table than at version {since.version}: it was replaced; {_REBUILD}")
-        if json.loads(since.schema_json) != json.loads(until.schema_json):
-            raise SourceError(
-                f"{where} changed its schema between versions {since.version} and {until.version}: "
-                f"{_schema_difference(since.schema_json, until.schema_json)}; {_REBUILD}"
-            )
+        for pin in (since, until):
+            self._check_is_there(pin)
         facts = self.facts(until.version)
+        counts = RowCounts(self.table.path, lambda: {f.path: f.rows for f in data_files(self.table.at(since.version))})
         inserted = deleted = changed_bytes = 0
         appended: list[tuple[str, int]] = []
         marking_commits = 0
-        files: list[str] = []
+        gone: list[str] = []
         only_appends = True
         layout = FileLayout.of(self.table.path, facts)
         changed: list[ChangeFile] | None = None if layout is None else []
         for version in range(since.version + 1, until.version + 1):
             actions = self.log.commit(version)
-            plus, minus = rows_changed(actions)
-            inserted, deleted = inserted + plus, deleted + minus
             recorded, adds, removes = files_of(actions)
             if removes or recorded:
                 only_appends = False
                 self._check_recorded(actions, version, facts, append_only=append_only)
             read = recorded or [*adds, *removes]
-            files += [f["path"] for f in read if "://" not in f["path"] and not f["path"].startswith("file:")]
+            missing = self._fill_in_sizes(read)
+            gone += missing
+            if gone:
+                continue
+            plus, minus = counts.changed(actions)
+            inserted, deleted = inserted + plus, deleted + minus
             vectors = partial(self._vectors, version) if marking_commits < _MARKING_COMMITS else lambda: None
             of_commit = None if layout is None else change_files(layout, actions, vectors)
             if of_commit is None:
@@ -165,8 +214,7 @@ class DeltaSource:
                 changed_bytes += sum(f.bytes for f in of_commit)
                 marking_commits += any(f.positions is not None for f in of_commit)
             changed = None if changed is None or of_commit is None else [*changed, *of_commit]
-            appended += [(a["path"], int(json.loads(a.get("stats") or "{}").get("numRecords", -1))) for a in adds]
-        gone = self.log.missing_files(files)
+            appended += [(a["path"], rows if (rows := logged_rows(a)) is not None else -1) for a in adds]
         if gone:
             raise SourceError(
                 f"{where}: {len(gone)} files with the changes between versions {since.version} and {until.version} are "
@@ -177,6 +225,17 @@ class DeltaSource:
         return ChangeRange(
             inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed, read_as_files
         )
+
+    def _fill_in_sizes(self, files: list[Action]) -> list[str]:
+        """Set the sizes that a commit left out; which of the files are gone."""
+        own = [f for f in files if not is_absolute(f["path"])]
+        gone = []
+        for file, size in zip(own, self.log.file_sizes([f["path"] for f in own]), strict=True):
+            if size is None:
+                gone.append(file["path"])
+            elif file.get("size") is None:
+                file["size"] = size
+        return gone
 
     def _check_recorded(self, actions: list[Action], version: int, facts: TableFacts, *, append_only: bool) -> None:
         """Raise where a commit updated or deleted rows, and it is not recorded which, or must not be."""
@@ -211,11 +270,18 @@ class DeltaSource:
         return FileLayout.of(self.table.path, self.facts(version))
 
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
-        """The table as of a pin, without weights and hidden columns."""
+        """The table as of a pin, without weights and hidden columns.
+
+        Raises
+        ------
+        SourceError : another commit has that version now.
+        """
+        self._check_is_there(pin)
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
     def all_rows(self, spark: SparkSession, pin: Pin, *, with_row_id: bool) -> DataFrame:
         """Every row as of a pin, as an insertion."""
+        self._check_is_there(pin)
         if with_row_id:
             return self._read_files(spark, pin, self._files_at(pin.version), with_row_id=True)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
@@ -250,7 +316,8 @@ class DeltaSource:
         return feed.select(*columns, weight.alias(WEIGHT))
 
     def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, *, with_row_id: bool) -> DataFrame:
-        return self._read_files(spark, until, list(found.appended), with_row_id=with_row_id)
+        files = self._counted(found.appended) if with_row_id else found.appended
+        return self._read_files(spark, until, files, with_row_id=with_row_id)
 
     def _read_files(self, spark: SparkSession, pin: Pin, files: Sequence[tuple[str, int]], *, with_row_id: bool) -> DataFrame:
         """Rows of some data files as insertions, read as Parquet: only there does a row know its place in its file.
@@ -271,28 +338,27 @@ class DeltaSource:
         columns = [quoted(name) for name in schema.names]
         if not with_row_id:
             return rows.select(*columns, weight)
-        return rows.select(*columns, _row_id(files, pin.serial_base_ms).alias(ROW_ID), weight)
+        return rows.select(*columns, _row_id(self.path, files, pin.serial_base_ms).alias(ROW_ID), weight)
 
 
-def _row_id(files: Sequence[tuple[str, int]], base_ms: int) -> Column:
+def _row_id(table: str, files: Sequence[tuple[str, int]], base_ms: int) -> Column:
     """The Serial id of a row: the rows of earlier files, plus its position in its own file."""
+    if not files:
+        return F.lit(None).cast("bigint")
+    names = [file_name(path) for path, _ in files]
+    where = F.col("_metadata.file_name")
+    if len(set(names)) < len(names):  # a converted table may have a file of the same name in each folder
+        names, where = [full_path(table, path) for path, _ in files], _path_of_file()
     first: list[Column] = []
     ordinal = 0
-    for path, rows in files:
-        if rows < 0:
-            raise SourceError(f"{path} has no row count in the log; write it with statistics on, or declare a PRIMARY KEY")
-        first += [F.lit(file_name(path)), F.lit(ordinal).cast("bigint")]
+    for name, (_, rows) in zip(names, files, strict=True):
+        first += [F.lit(name), F.lit(ordinal).cast("bigint")]
         ordinal += rows
-    if not first:
-        return F.lit(None).cast("bigint")
-    offset = F.element_at(F.create_map(*first), F.col("_metadata.file_name"))
+    offset = F.element_at(F.create_map(*first), where)
     return row_id_of_ordinal(base_ms, offset + F.col("_metadata.row_index"))
 
 
-def _schema_difference(before: str, after: str) -> str:
-    old = {f["name"]: f for f in json.loads(before)["fields"]}
-    new = {f["name"]: f for f in json.loads(after)["fields"]}
-    parts = [f"added {name}" for name in new if name not in old]
-    parts += [f"dropped {name}" for name in old if name not in new]
-    parts += [f"changed {name}" for name in old if name in new and old[name] != new[name]]
-    return ", ".join(parts) or "only its metadata differ"
+def _path_of_file() -> Column:
+    """The path of a row's file: Spark has it as an address, escaped but for plus signs."""
+    plain = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(plain, "^file:/+", "/")

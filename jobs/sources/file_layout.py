@@ -2,7 +2,7 @@
 
 A file's columns are mostly the table's. Partition columns are not in the files, though, but told by the folders in which
 these lie, and a table with mapped columns calls them by other names there. What a layout does not cover, Delta reads:
-columns mapped by id, types that were widened, partition columns that Spark may read from a folder in another way than Delta
+columns mapped by id, partition columns that Spark may read from a folder in another way than Delta
 from its log (timestamps, decimals and floating-point numbers), and folders that do not tell them.
 """
 
@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
+from state_lib.lake.address import full_path, is_absolute
 from state_lib.lake.log import TableFacts
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
@@ -59,16 +60,15 @@ class FileLayout:
     def of(cls, table: str, facts: TableFacts) -> FileLayout | None:
         """The layout of a table as of the version of some facts; ``None`` where only Delta can read it."""
         schema = struct_of(facts.schema_json)
-        widened = facts.properties.get("delta.enableTypeWidening", "false").lower() == "true"
         untold = any(schema[name].dataType.simpleString() not in _PARTITION_TYPES for name in facts.partition_columns)
-        if facts.column_mapping not in ("none", "name") or widened or untold:
+        if facts.column_mapping not in ("none", "name") or untold:
             return None
         return cls(table, schema, facts.partition_columns, facts.column_mapping == "name")
 
     @cached_property
     def physical(self) -> dict[str, str]:
         """The name that each column has in the files, those of partition columns in the log."""
-        return {field.name: _physical_name(field) if self.is_mapped else field.name for field in self.schema.fields}
+        return {field.name: physical_name(field) if self.is_mapped else field.name for field in self.schema.fields}
 
     @property
     def is_plain(self) -> bool:
@@ -85,7 +85,7 @@ class FileLayout:
         """
         if not self.partitioned_by:
             return True
-        if _is_absolute(path):
+        if is_absolute(path):
             return False
         *folders, _ = unquote(path).removeprefix(_CHANGES).split("/")
         told = [f"{name}={_text(partition.get(self.physical[name]))}" for name in self.partitioned_by]
@@ -129,18 +129,9 @@ def struct_of(schema_json: str) -> T.StructType:
     return T.StructType.fromJson(json.loads(schema_json))
 
 
-def full_path(table: str, path: str) -> str:
-    """A file of a table, where it lies."""
-    return unquote(path) if _is_absolute(path) else f"{table}/{unquote(path)}"
-
-
 def file_name(path: str) -> str:
     """What Spark's ``_metadata.file_name`` is for the rows of a file."""
     return unquote(path.rsplit("/", 1)[-1])
-
-
-def _is_absolute(path: str) -> bool:
-    return "://" in path or path.startswith("file:")
 
 
 def _text(value: Any) -> str:
@@ -149,12 +140,13 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _physical_name(field: T.StructField) -> str:
+def physical_name(field: T.StructField) -> str:
+    """The name that a column has in the files of a table with mapped columns; else its own."""
     return str(field.metadata.get(_PHYSICAL_NAME, field.name))
 
 
 def _physical(field: T.StructField) -> T.StructField:
-    return T.StructField(_physical_name(field), _physical_type(field.dataType), field.nullable)
+    return T.StructField(physical_name(field), _physical_type(field.dataType), field.nullable)
 
 
 @overload
@@ -178,6 +170,6 @@ def _physical_type(data_type: T.DataType) -> T.DataType:
 
 def _as_declared(field: T.StructField) -> Column:
     """A column by the name that the table has for it, and so the fields of its structs, which Spark casts in their order."""
-    stored = F.col(quoted(_physical_name(field)))
+    stored = F.col(quoted(physical_name(field)))
     named = stored if _physical_type(field.dataType) == field.dataType else stored.cast(field.dataType)
     return named.alias(field.name)

@@ -2,7 +2,7 @@
 
 Delta does not enforce a primary key, and a job over a whole source to check a few new rows would cost as much as a
 recompute. So the new keys are compared with each other, and with the keys in the files that can hold them by their
-statistics, as long as those have no more rows than the driver reads in a moment.
+statistics, as long as those have no more rows than the driver reads in a moment; else Spark looks there.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as T
 
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
-from jobs.sources.file_layout import FileLayout, full_path
+from jobs.sources.file_layout import FileLayout
 from jobs.sources.snapshot_files import SnapshotFiles
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
+from state_lib.lake.address import full_path
 from state_lib.lake.parquet import FileMetaData, opened_parquet
 from state_lib.lake.statistics import DataFile
 
-#: Files with more rows than this together are not searched for a new key; `relstate verify` looks at all of them.
+#: Files with more rows than this together are searched for new keys by Spark.
 SEARCHED_ROWS: Final = 1_000_000
 _COUNT: Final = f"{WEIGHT}_sum"
+_COMPARED: Final = (
+    T.IntegralType,
+    T.DecimalType,
+    T.StringType,
+    T.BinaryType,
+    T.BooleanType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,8 @@ class KeyProblem:
 
 def changed_keys(layout: FileLayout, files: Sequence[ChangeFile], key: Sequence[str]) -> pa.Table:
     """The keys that some files' changes have, and their weights."""
-    return pa.concat_tables([_changed_keys(layout, file, key) for file in files])
+    # Files from before a type was widened have the narrower one.
+    return pa.concat_tables([_changed_keys(layout, file, key) for file in files], promote_options="permissive")
 
 
 def _changed_keys(layout: FileLayout, file: ChangeFile, key: Sequence[str]) -> pa.Table:
@@ -72,27 +85,29 @@ def new_keys(changes: pa.Table, key: Sequence[str]) -> pa.Table | KeyProblem:
     return net.filter(pc.equal(net[_COUNT], 1)).select(list(key))
 
 
+def files_with(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> tuple[DataFile, ...]:
+    """The files of a table that can have some of these keys, as far as their statistics tell."""
+    bounds = {column: tuple(pc.min_max(new[column]).as_py().values()) for column in key}
+    return tuple(file for file in before.files if all(_may_have(file, column, *bounds[column]) for column in key))
+
+
 def problem_with_new(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> KeyProblem | None:
     """The first of some new keys that the rows of a table had already."""
-    there = _search(new, key, before)
-    return None if there is None else _problem(there, key, 2)
-
-
-def _search(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> pa.Table | None:
-    """The first of some keys that a table has already."""
     layout = before.layout
     if layout is None:
         raise SourceError("the keys of this table can only be read by Delta")
-    bounds = {column: tuple(pc.min_max(new[column]).as_py().values()) for column in key}
-    found = [file for file in before.files if all(_may_have(file, column, *bounds[column]) for column in key)]
-    if sum(file.rows for file in found) > SEARCHED_ROWS:
-        return None
-    for file in found:
+    for file in before.files:
         held = before.deleted.without(file.path, _keys_of(layout, file.path, key, file.partition)).cast(new.schema)
         there = new.join(held, keys=list(key), join_type="left semi", use_threads=False)
         if there.num_rows:
-            return there
+            return _problem(there, key, 2)
     return None
+
+
+def are_compared_by_arrow(schema: T.StructType, key: Sequence[str]) -> bool:
+    """Whether Arrow finds just those keys equal that Spark does: not NaN and -0.0, nor texts with a collation."""
+    types = [schema[column].dataType for column in key]
+    return all(isinstance(t, _COMPARED) and (not isinstance(t, T.StringType) or t == T.StringType()) for t in types)
 
 
 def _may_have(file: DataFile, column: str, lowest: Any, highest: Any) -> bool:

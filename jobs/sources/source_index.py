@@ -54,7 +54,7 @@ class IndexContents:
 
     Parameters
     ----------
-    table_uuid, version, schema : of the source: which table, as of when, and its columns at that time.
+    table_uuid, version, schema, fingerprint : of the source: which table, as of which commit, and its columns at that time.
     columns : those of the source that the index has, its own first.
     rows, appended : rows that it was built with (those marked as deleted are counted), and rows of changes since.
     """
@@ -65,11 +65,12 @@ class IndexContents:
     columns: tuple[str, ...]
     rows: int = 0
     appended: int = 0
+    fingerprint: str = ""
 
     @property
     def pin(self) -> Pin:
         """The source as the index has it."""
-        return Pin(self.version, self.table_uuid, self.schema)
+        return Pin(self.version, self.table_uuid, self.schema, fingerprint=self.fingerprint)
 
     def serves(self, until: Pin, columns: Iterable[str]) -> bool:
         """Whether rows of some columns as of a pin are those of the index and of the changes since."""
@@ -162,14 +163,15 @@ class SourceIndex:
         files = data_files(source.table.at(pin.version))
         rows = _as_stored(source.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint")), wanted)
         total = row_count(files)
-        contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, rows.count() if total is None else total)
+        count = rows.count() if total is None else total
+        contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, count, 0, pin.fingerprint)
         by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // _FILE_BYTES, _stored(0))
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
     def append(self, changes: DataFrame | None, until: Pin) -> None:
         """Bring the index from the version it has to a pin, by the change set between both."""
         table, before = self._there
-        after = replace(before, version=until.version)
+        after = replace(before, version=until.version, fingerprint=until.fingerprint)
         if changes is None:
             self._commit(table, pa.schema(table.schema().to_arrow()).empty_table(), after)
             return

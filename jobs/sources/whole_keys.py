@@ -19,8 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.sources.file_layout import full_path
 from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
+from state_lib.lake.address import full_path
 from state_lib.lake.parquet import FileMetaData, opened_parquet
 from state_lib.lake.statistics import DataFile
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyarrow import fs
 
@@ -28,3 +29,13 @@ def table_reference(path: str) -> str:
     if "`" in path:
         raise StateError(f"a path with a backtick cannot be named in SQL: {path}")
     return f"delta.`{path}`"
+
+
+def full_path(table: str, path: str) -> str:
+    """A file of a table, by its path as the log has it, where it lies."""
+    return unquote(path) if is_absolute(path) else f"{table}/{unquote(path)}"
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path in a log is an address and not one within the table."""
+    return "://" in path or path.startswith("file:")

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+import deltalake
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
 
 from state_lib.errors import EpochError
-from state_lib.lake.table import OpenedTable
+from state_lib.lake.table import DeltaTable, OpenedTable, exact_statistics
 
 __all__ = [
     "Check",
@@ -61,6 +62,19 @@ def is_plain(data_type: T.DataType) -> bool:
     if isinstance(data_type, T.MapType):
         return is_plain(data_type.keyType) and is_plain(data_type.valueType)
     return isinstance(data_type, _PLAIN)
+
+
+def write_deltalake(table_or_path: DeltaTable | str, rows: pa.Table, **options: Any) -> None:
+    """As delta-rs writes, with statistics that readers can trust."""
+    properties = exact_statistics(Schema.from_arrow(rows.schema))
+    deltalake.write_deltalake(table_or_path, _in_own_buffers(rows), writer_properties=properties, **options)
+
+
+def _in_own_buffers(rows: pa.Table) -> pa.Table:
+    """The same rows, none of them a slice of other rows: of some nested structs delta-rs aborts the process."""
+    nested = [column for column in rows.columns if pa.types.is_nested(column.type)]
+    is_slice = any(chunk.offset for column in nested for chunk in column.chunks)
+    return rows.take(pa.array(range(rows.num_rows), pa.int64())) if is_slice else rows
 
 
 def create_plain_table(

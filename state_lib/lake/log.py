@@ -1,26 +1,28 @@
 """Reads the commits of a Delta table from its log, without Spark.
 
 Used to look at sources (which version is newest), to check what a range of versions did before any of it is read, and
-to learn rows and bytes written from a commit that has just been made. Data is never read here.
+to learn rows and bytes written from a commit that has just been made. Of data files only footers are read, and only those
+that the log has no row count of.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from state_lib.errors import SourceError
-from state_lib.lake.address import filesystem_of, table_reference
-from state_lib.lake.table import OpenedTable
+from state_lib.lake.address import filesystem_of, full_path, table_reference
+from state_lib.lake.parquet import footer_rows
+from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
 
 Action = dict[str, Any]
 
@@ -91,41 +93,84 @@ class DeltaLog:
 
     def latest_version(self, at_least: int | None = None) -> int:
         """The newest version; from a known one on, by looking for the commits that would follow it."""
-        if at_least is None or not self._exists([self._commit_path(at_least)])[0]:
+        if at_least is None or not self.has(at_least):
             return table_facts(OpenedTable(self.path)).version
         version = at_least
-        while self._exists([self._commit_path(version + 1)])[0]:
+        while self.has(version + 1):
             version += 1
         return version
 
-    def _exists(self, paths: list[str]) -> list[bool]:
-        return [i.type is not fs.FileType.NotFound for i in self._filesystem[0].get_file_info(paths)]
+    def has(self, version: int) -> bool:
+        """Whether the log has the commit of a version: it may be cleaned up, or not be there yet."""
+        return self._sizes([self._commit_path(version)])[0] is not None
 
-    def commit(self, version: int) -> list[Action]:
+    def fingerprint(self, version: int) -> str | None:
+        """Names the commit of a version by its content; ``None`` where the log does not have it any more.
+
+        Files have names of their own in each commit, so no two commits are alike, also not those of the same version in two
+        copies of a table.
+        """
+        content = self._content(version)
+        return None if content is None else _fingerprint(content)
+
+    def commit(self, version: int) -> Commit:
         """The actions of one commit.
 
         Raises
         ------
         SourceError : the commit is no longer in the log, or is not readable.
         """
-        try:
-            with self._filesystem[0].open_input_stream(self._commit_path(version)) as stream:
-                text = stream.read().decode()
-        except FileNotFoundError as error:
+        content = self._content(version)
+        if content is None:
             raise SourceError(
                 f"version {version} is no longer in the log of {self.path} (log retention passed): its changes cannot "
                 "be read any more; rebuild the views that read it with --full-refresh, and run more often or raise "
                 "delta.logRetentionDuration"
+            )
+        try:
+            # Lines end with a line feed and nothing else: texts have U+2028 and the like as they are.
+            actions = [json.loads(line) for line in content.split(b"\n") if line.strip()]
+        except ValueError as error:
+            raise SourceError(
+                f"version {version} in the log of {self.path} is no JSON ({error}): the log is damaged, restore it"
             ) from error
-        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
         if not actions:
             raise SourceError(f"version {version} in the log of {self.path} is empty: the log is damaged, restore it")
-        return actions
+        return Commit(self.path, _fingerprint(content), actions)
 
-    def missing_files(self, paths: list[str]) -> list[str]:
-        """Which of these files, relative to the table and as the log has them, are gone."""
-        full = [f"{self._filesystem[1]}/{unquote(path)}" for path in paths]
-        return [path for path, there in zip(paths, self._exists(full), strict=True) if not there]
+    def _content(self, version: int) -> bytes | None:
+        try:
+            with self._filesystem[0].open_input_stream(self._commit_path(version)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def file_sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """The sizes of some files, relative to the table and as the log has them; ``None`` for each that is gone."""
+        return self._sizes([f"{self._filesystem[1]}/{unquote(path)}" for path in paths])
+
+    def _sizes(self, paths: Sequence[str]) -> list[int | None]:
+        found = self._filesystem[0].get_file_info(list(paths))
+        return [None if info.type is fs.FileType.NotFound else int(info.size or 0) for info in found]
+
+
+class Commit(list[Action]):
+    """The actions of one commit.
+
+    Parameters
+    ----------
+    table : where the table lies.
+    fingerprint : as :meth:`DeltaLog.fingerprint`.
+    """
+
+    def __init__(self, table: str, fingerprint: str, actions: Iterable[Action]) -> None:
+        super().__init__(actions)
+        self.table = table
+        self.fingerprint = fingerprint
+
+
+def _fingerprint(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def commit_info(actions: list[Action]) -> Action:
@@ -141,20 +186,34 @@ def files_of(actions: list[Action]) -> tuple[list[Action], list[Action], list[Ac
     return recorded, adds, removes
 
 
-def rows_by_partition(actions: list[Action], column: str) -> dict[str, int]:
-    """Rows added by a commit, by the value of a partition column, from the statistics of its files."""
+def logged_rows(action: Action) -> int | None:
+    """The rows of a file that a commit added, those marked as deleted included; ``None`` where its writer left that out."""
+    rows = json.loads(action.get("stats") or "{}").get("numRecords")
+    return None if rows is None else int(rows)
+
+
+def marked_rows(action: Action) -> int:
+    """The rows of a file that are marked as deleted."""
+    return int((action.get("deletionVector") or {}).get("cardinality", 0))
+
+
+def rows_by_partition(actions: Commit, column: str) -> dict[str, int]:
+    """Rows added by a commit, by the value of a partition column: from the log, else from the files' footers."""
+    adds = [action["add"] for action in actions if "add" in action]
+    unknown = [add["path"] for add in adds if logged_rows(add) is None]
+    read = dict(zip(unknown, footer_rows([full_path(actions.table, path) for path in unknown]), strict=True))
     rows: dict[str, int] = {}
-    for action in actions:
-        add = action.get("add")
-        if add is None:
-            continue
-        value = add["partitionValues"].get(column)
-        rows[value] = rows.get(value, 0) + int(json.loads(add.get("stats") or "{}").get("numRecords", 0))
+    for add in adds:
+        value, logged = add["partitionValues"].get(column), logged_rows(add)
+        rows[value] = rows.get(value, 0) + (read[add["path"]] if logged is None else logged)
     return rows
 
 
 def rows_changed(actions: list[Action]) -> tuple[int, int]:
-    """Rows inserted and deleted by a commit, from its operation metrics (an update counts as both)."""
+    """Rows inserted and deleted by a commit that Spark has made, from its operation metrics (an update counts as both).
+
+    For reports only: other writers leave metrics out, or call them otherwise.
+    """
     metrics = commit_info(actions).get("operationMetrics", {})
 
     def metric(name: str) -> int:
@@ -171,14 +230,14 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class HistoryEntry:
     """One commit: its version and what its writer said of it."""
 
     version: int
     user_metadata: str | None
 
 
-def latest_commits(spark: SparkSession, path: str, limit: int | None = None) -> list[Commit]:
+def latest_commits(spark: SparkSession, path: str, limit: int | None = None) -> list[HistoryEntry]:
     """The newest commits of a table, newest first.
 
     Notes
@@ -189,6 +248,6 @@ def latest_commits(spark: SparkSession, path: str, limit: int | None = None) -> 
     local = path.removeprefix("file://").removeprefix("file:")
     if "://" not in local and (Path(local) / "_delta_log").is_dir():
         history = DeltaTable(local).history(limit)
-        return [Commit(int(entry["version"]), entry.get("userMetadata")) for entry in history]
+        return [HistoryEntry(int(entry["version"]), entry.get("userMetadata")) for entry in history]
     frame = spark.sql(f"DESCRIBE HISTORY {table_reference(path)}" + (f" LIMIT {limit}" if limit else ""))
-    return [Commit(row["version"], row["userMetadata"]) for row in frame.select("version", "userMetadata").collect()]
+    return [HistoryEntry(row["version"], row["userMetadata"]) for row in frame.select("version", "userMetadata").collect()]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
+
+from state_lib.lake.table import EXACT_DIGITS, DeltaTable
 
 _FACTS: Final = ("path", "size_bytes", "num_records")
-_PARTITION: Final = "partition."
+#: Powers of ten up to this one are doubles, so that a double of a decimal with this scale is rounded once.
+_EXACT_SCALE: Final = 22
+_WIDE: Final = Context(prec=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +39,66 @@ class DataFile:
 
 
 class _Bounds:
-    """The statistics of one kind of all files: a column's become Python values when the first file is asked for it.
+    """The bounds of one kind of all files: a column's become Python values when the first file is asked for it.
 
     An epoch asks for one or two of a table's columns, and a table of many columns may have thousands of files.
+
+    Parameters
+    ----------
+    stored : bounds from the log, by the columns' names there.
+    partitions : the partition values, which bound themselves.
+    is_upper : which bounds these are.
     """
 
-    def __init__(self, actions: pa.Table, kind: str, names: Mapping[str, str]) -> None:
-        self._columns: dict[str, pa.ChunkedArray] = {}
-        for prefix in (f"{kind}.", _PARTITION):
-            stored = [name for name in actions.column_names if name.startswith(prefix)]
-            for column in stored:
-                name = column.removeprefix(prefix)
-                self._columns[names.get(name, name)] = actions.column(column)
-        self._values: dict[str, list[Any]] = {}
+    def __init__(
+        self,
+        stored: Mapping[str, pa.ChunkedArray],
+        partitions: Mapping[str, list[Any]],
+        names: Mapping[str, str],
+        *,
+        is_upper: bool,
+    ) -> None:
+        self._columns = {names.get(name, name): column for name, column in stored.items() if _has_bounds(column.type)}
+        self._values = {names.get(name, name): values for name, values in partitions.items()}
+        self._is_upper = is_upper
 
     def names(self) -> Iterable[str]:
-        return self._columns
+        return dict.fromkeys((*self._columns, *self._values))
 
     def of(self, column: str) -> list[Any]:
         values = self._values.get(column)
         if values is None:
-            values = self._values[column] = self._columns[column].to_pylist()
+            values = self._values[column] = _trusted(self._columns[column], is_upper=self._is_upper)
         return values
+
+
+def _has_bounds(data_type: pa.DataType) -> bool:
+    """Whether bounds of a type can be trusted: those of floating-point numbers may leave out NaN, the greatest to Spark."""
+    return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type) or pa.types.is_boolean(data_type))
+
+
+def _trusted(bounds: pa.ChunkedArray, *, is_upper: bool) -> list[Any]:
+    """Bounds as Python values, ``None`` where they are not known for sure, whoever wrote them."""
+    data_type = bounds.type
+    try:
+        values: list[Any] = bounds.to_pylist()
+    except (OverflowError, ValueError):  # dates and timestamps that Python does not have
+        return [None] * len(bounds)
+    if pa.types.is_decimal(data_type):
+        return [value if _is_exact(value, data_type.scale) else None for value in values]
+    if is_upper and pa.types.is_timestamp(data_type):
+        # Logs have milliseconds, cut off.
+        return [None if value is None else _end_of_millisecond(value) for value in values]
+    return values
+
+
+def _is_exact(value: Decimal | None, scale: int) -> bool:
+    """Whether a double holds a decimal, which is how delta-rs writes it: other bounds can be less, or more, than the value."""
+    return value is not None and 0 <= scale <= _EXACT_SCALE and abs(value.scaleb(scale, _WIDE)) < 10**EXACT_DIGITS
+
+
+def _end_of_millisecond(value: dt.datetime) -> dt.datetime:
+    return value.replace(microsecond=value.microsecond // 1000 * 1000 + 999)
 
 
 class _FileBounds(Mapping[str, Any]):
@@ -86,17 +129,24 @@ def data_files(table: DeltaTable, names: Mapping[str, str] | None = None) -> tup
     ----------
     names : what columns are called whose statistics have another name in the log.
     """
-    actions = pa.table(table.get_add_actions(flatten=True))
-    lower, upper = (_Bounds(actions, kind, names or {}) for kind in ("min", "max"))
-    partitions = {
-        n.removeprefix(_PARTITION): actions.column(n).to_pylist() for n in actions.column_names if n.startswith(_PARTITION)
-    }
+    actions = pa.table(table.get_add_actions())
+    partitions = {name: column.to_pylist() for name, column in _fields(actions, "partition").items()}
+    lower, upper = (_Bounds(_fields(actions, kind), partitions, names or {}, is_upper=kind == "max") for kind in ("min", "max"))
     found = []
     for place, (path, size, rows) in enumerate(zip(*(actions.column(name).to_pylist() for name in _FACTS), strict=True)):
         partition = {name: values[place] for name, values in partitions.items()}
         bounds = _FileBounds(lower, place), _FileBounds(upper, place)
         found.append(DataFile(path, size, -1 if rows is None else int(rows), partition, *bounds))
     return tuple(sorted(found, key=lambda f: f.path))
+
+
+def _fields(actions: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
+    """What some files have of each column; nothing where none of them has anything."""
+    if struct not in actions.column_names:
+        return {}
+    column = actions.column(struct)
+    names = [field.name for field in column.type]
+    return dict(zip(names, column.flatten(), strict=True))
 
 
 def row_count(files: Iterable[DataFile]) -> int | None:

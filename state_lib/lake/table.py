@@ -1,4 +1,4 @@
-"""One Delta table, opened once.
+"""One Delta table, opened once; and what every commit of delta-rs on it does.
 
 To open a Delta table is to read its newest checkpoint and every commit since, 5 to 10 ms, and an epoch asks the same few
 tables for many things. What is open is brought up to date instead, which takes 1 ms.
@@ -6,10 +6,72 @@ tables for many things. What is open is brought up to date instead, which takes 
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from typing import Any, Final
 
-__all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError"]
+import deltalake
+from deltalake import ColumnProperties, Schema, WriterProperties
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.table import TableMerger, TableOptimizer
+
+__all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError", "exact_statistics"]
+
+#: Types whose bounds delta-rs logs right (those of timestamps are cut to milliseconds, which readers allow for).
+_EXACT: Final = frozenset({"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"})
+_FLOATING: Final = frozenset({"float", "double"})
+#: delta-rs takes bounds of decimals through doubles, which hold so many digits.
+EXACT_DIGITS: Final = 15
+
+
+def exact_statistics(schema: Schema, **compression: Any) -> WriterProperties:
+    """Properties of a write that leaves out the statistics that would be wrong.
+
+    delta-rs takes the statistics of the log from the footers of the files. Of long decimals it makes doubles or 64 bit
+    integers, of floating-point numbers the footers leave out NaN, which to Spark is the greatest. Every reader of the table
+    would skip files, row groups and pages for them that have the rows. Fields of structs cannot be chosen one by one.
+    """
+    columns = {f.name: ColumnProperties(statistics_enabled="PAGE") for f in schema.fields if _is_exact(f.type)}
+    for field in schema.fields:
+        if _name(field.type) in _FLOATING:
+            # By a dictionary Spark skips a row group with -0.0 where 0.0 is asked for, though it takes them for equal.
+            columns[field.name] = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
+    return WriterProperties(
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties=columns,
+        **(compression or {"compression": "SNAPPY"}),
+    )
+
+
+def _is_exact(data_type: Any) -> bool:
+    name = _name(data_type)
+    if name.startswith("decimal("):
+        return int(name.removeprefix("decimal(").split(",")[0]) <= EXACT_DIGITS
+    return name in _EXACT
+
+
+def _name(data_type: Any) -> str:
+    """The name of a type; empty where it is nested."""
+    return str(getattr(data_type, "type", ""))
+
+
+class _Optimizer(TableOptimizer):
+    def compact(self, *args: Any, **options: Any) -> dict[str, Any]:
+        schema = self.table.schema()
+        # As delta-rs compresses what it compacts by itself.
+        properties = exact_statistics(schema, compression="ZSTD", compression_level=4)
+        return super().compact(*args, **{"writer_properties": properties, **options})
+
+
+class DeltaTable(deltalake.DeltaTable):
+    """A Delta table as delta-rs opens it; what is written to it has statistics that readers can trust."""
+
+    def merge(self, *args: Any, **options: Any) -> TableMerger:
+        """As delta-rs merges."""
+        return super().merge(*args, **{"writer_properties": exact_statistics(self.schema()), **options})
+
+    @property
+    def optimize(self) -> TableOptimizer:
+        """As delta-rs optimizes."""
+        return _Optimizer(self)
 
 
 class OpenedTable:
