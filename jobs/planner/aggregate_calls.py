@@ -9,6 +9,7 @@ from jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
 from jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
 from jobs.planner.input_columns import InputColumns
 from jobs.planner.nodes import AggCall, Field, NamedExpr, quoted
+from jobs.planner.sessions import MergedSessions
 from jobs.planner.trees import class_name, items
 from state_lib.errors import PlanError
 
@@ -47,6 +48,14 @@ class AggregateCalls:
         means = [quoted(self._computed(self.means, "_mean", mean)) for mean in parts.means(columns)]
         result = Argument(parts.result(columns, means), type_ddl(function.dataType()))
         return self._computed(self.results, "_result", result)
+
+    def session(self, merged: MergedSessions, session: Any) -> str:
+        """The column of a session window, made of the group's start and the latest end of its rows."""
+        column = self._inputs.computed(quoted(merged.end), merged.data_type)
+        output = Field(f"_agg_{len(self.calls)}", merged.data_type, True)
+        end = self._added(AggCall("max", (column,), False, f"max({quoted(column)})", output, (merged.data_type,)))
+        text = f"named_struct('start', {quoted(merged.start)}, 'end', {quoted(end)})"
+        return self._computed(self.results, "_result", Argument(text, type_ddl(session.dataType())))
 
     def _computed(self, of_kind: list[NamedExpr], kind: str, wanted: Argument) -> str:
         if wanted.sql not in self._by_text:
@@ -115,12 +124,12 @@ class AggregateCalls:
             # Each group has one row for each value of the pivot column: PIVOT has grouped by it before.
             pivot, value = function.pivotColumn(), function.valueColumn()
             columns = [self._inputs.column(pivot, "_pivot"), self._inputs.column(value, "_value")]
-            literals = [self._write.literal(v, pivot.dataType()) for v in items(function.pivotColumnValues())]
+            literals = self._write.element_texts(function.pivotColumnValues(), pivot.dataType())
             picked = [f"first({quoted(columns[1])}, true) FILTER (WHERE {quoted(columns[0])} <=> {v})" for v in literals]
             sql = f"array({', '.join(picked)})"
         else:
-            renamed, columns = self._inputs.call_over_columns(call, self._catalyst)
-            sql = str(renamed.sql())
+            over_columns, columns = self._inputs.call_over_columns(call, self._catalyst)
+            sql = self._write.sql(over_columns, self._inputs.attribute_names)
         types = tuple(self._inputs.type_of(c) for c in columns)
         return AggCall(name, tuple(columns), bool(call.isDistinct()), sql, result, types)
 

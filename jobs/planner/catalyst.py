@@ -20,7 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from jobs.functions import UserFunctions, not_registered
 from jobs.planner.between import with_bounds
 from jobs.planner.relations import Relation
-from jobs.planner.trees import Trees, items
+from jobs.planner.trees import Trees, class_name, items
 from state_lib.errors import PlanError
 
 _RELATION = "relstate.relation"
@@ -53,6 +53,7 @@ _REWRITE = (
     _PULL_UP,
     _OPTIMIZER + "RewriteLateralSubquery",
 )
+_FOLD = (_OPTIMIZER + "ReplaceExpressions", _OPTIMIZER + "ConstantFolding")
 _MOST_REWRITES = 20
 _FINISH = (
     # (a AND b) OR (a AND c) hides the equality a of a join.
@@ -166,6 +167,36 @@ class Catalyst:
         if name.endswith(".InlineCTE"):
             return inline_cte(self.jvm)
         return self.companion(name)
+
+    def executed(self, plan: Any) -> Any:
+        """A JVM plan analysed; nothing is run."""
+        state = self.session._jsparkSession.sessionState()
+        return state.executePlan(plan, getattr(state, "executePlan$default$2")()).analyzed()
+
+    def applied(self, text: str, argument: Any) -> Any:
+        """The analysed expression that a text stands for, whose only column ``x`` is the argument."""
+        plans = self.jvm.org.apache.spark.sql.catalyst.plans.logical
+        x = self.trees.alias(argument, "x").toAttribute()
+        none = self.jvm.scala.Option.apply(None)
+        relation = plans.LocalRelation(self.trees.seq([x]), self.trees.seq([]), False, none)
+        parsed = self.session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+        analysed = self.executed(plans.Project(self.trees.seq([self.trees.alias(parsed, "_")]), relation))
+
+        def with_argument(expression: Any) -> Any:
+            if class_name(expression) == "AttributeReference":
+                return argument
+            return self.trees.with_children(expression, with_argument)
+
+        return with_argument(analysed.projectList().apply(0).child())
+
+    def folded(self, expression: Any) -> Any:
+        """A constant expression as a literal; another one, or one that has an error for a value, as an expression."""
+        if not self.trees.contains(expression, "RUNTIME_REPLACEABLE"):
+            return self.companion(_OPTIMIZER + "ConstantFolding").constantFolding(expression, False)
+        plans = self.jvm.org.apache.spark.sql.catalyst.plans.logical
+        alone = plans.Project(self.trees.seq([self.trees.alias(expression, "_")]), plans.OneRowRelation())
+        folded = self._apply(_FOLD, alone).projectList().apply(0)
+        return folded.child() if class_name(folded) == "Alias" else folded
 
     def may_read_time(self, tree: Any) -> bool:
         """Whether Spark has marked a plan or expression as having a current time function, or one like it."""

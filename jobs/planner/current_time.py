@@ -43,6 +43,11 @@ def reads_current_time(session: SparkSession, analysed: Any) -> bool:
     return _AtInstant(session, _SOME_INSTANT).plan(analysed) is not analysed
 
 
+def expression_at(session: SparkSession, expression: Any, instant: datetime) -> Any:
+    """An analysed expression whose current time functions are literals of an instant."""
+    return _AtInstant(session, instant).expression(expression)
+
+
 class _AtInstant:
     """Rewrites trees; what holds no current time function is returned as it is, the very object."""
 
@@ -55,15 +60,15 @@ class _AtInstant:
     def plan(self, plan: Any) -> Any:
         if not plan.containsPattern(self._marked):
             return plan
-        return self._trees.with_expressions(self._trees.with_children(plan, self.plan), self._expression)
+        return self._trees.with_expressions(self._trees.with_children(plan, self.plan), self.expression)
 
-    def _expression(self, expression: Any) -> Any:
+    def expression(self, expression: Any) -> Any:
         if not expression.containsPattern(self._marked):
             return expression
         value = self._value(expression, class_name(expression))
         if value is not None:
             return value
-        return self._trees.with_subquery(self._trees.with_children(expression, self._expression), self.plan)
+        return self._trees.with_subquery(self._trees.with_children(expression, self.expression), self.plan)
 
     def _value(self, expression: Any, kind: str) -> Any | None:
         """The literal that a current time function is at the instant, as Spark's own rule computes it."""

@@ -12,6 +12,7 @@ Some expressions do not write their own text rightly, and are written here:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -21,6 +22,7 @@ from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.nodes import NOW, quoted
 from jobs.planner.trees import class_name, items
 from state_lib.errors import PlanError
+from state_lib.literals import text_literal
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(
@@ -36,11 +38,48 @@ _TIME_DEPENDENT = frozenset(
 )
 #: Expressions that name their replacement, because they have no SQL text of their own.
 _REPLACED = frozenset({"Extract"})
+#: Parts of times and intervals that no function of their own stands for.
+_DATE_PARTS = {
+    "SecondWithFraction": "SECOND",
+    "SecondsOfTimeWithFraction": "SECOND",
+    **{
+        f"Extract{kind}{part}": part.removesuffix("s").upper()
+        for kind in ("Interval", "ANSIInterval")
+        for part in ("Years", "Months", "Days", "Hours", "Minutes", "Seconds")
+    },
+}
+#: Expressions whose own text says less than they do, or asks what stands in them for its type: of STRUCT the fields have the
+#: names that columns had before they were renamed, of LIKE the ESCAPE is missing.
+_OWN_TEXTS = frozenset({"Like", "ILike", "Collate", "GetStructField", "VariantGet", "CreateNamedStruct", "RaiseError"})
+#: What arithmetic is called that gives NULL for what is an error otherwise; its own text is that of the other.
+_TRY = {
+    "Add": "try_add",
+    "Subtract": "try_subtract",
+    "Multiply": "try_multiply",
+    "Divide": "try_divide",
+    "Remainder": "try_mod",
+}
+#: Functions from and to text formats, whose schema and options are no children of theirs.
+_FORMATS = frozenset({"JsonToStructs", "CsvToStructs", "XmlToStructs", "StructsToJson", "StructsToCsv", "StructsToXml"})
 #: Expressions whose text is made of the arguments they were analysed with, and not of their children.
 _KEEPS_ARGUMENTS = "org.apache.spark.sql.catalyst.expressions.InheritAnalysisRules"
-_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "bigint"})
-_LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
+_CLASS_TAG = "scala.reflect.ClassTag"
+#: Calls that ignore NULLs unless they are asked not to; all others with that choice take NULLs for values.
+_IGNORE_BY_DEFAULT = frozenset({"CollectList", "CollectSet"})
 
+
+#: Expressions that have the value of their child, and only say more of it.
+_SAME_VALUE = frozenset({"Alias", "KnownNullable", "KnownNotNull"})
+#: Conversions of times to microseconds and back without a text of their own, which time windows are computed with.
+_PRECISE_CONVERSIONS = {
+    ("timestamp", "bigint"): "unix_micros(x)",
+    ("bigint", "timestamp"): "timestamp_micros(x)",
+    ("timestamp_ntz", "bigint"): "unix_micros(CAST(concat(CAST(x AS STRING), 'Z') AS TIMESTAMP))",
+    ("bigint", "timestamp_ntz"): "timestampadd(MICROSECOND, x, TIMESTAMP_NTZ '1970-01-01 00:00:00')",
+}
+_NO_COLUMNS: Mapping[int, str] = {}
+#: Functions that Spark takes for deterministic, though they draw a random vector for each value.
+_RANDOM = frozenset({"AesEncrypt"})
 
 #: Current time functions as SQL text over the instant of the epoch.
 _AT_INSTANT = {
@@ -68,8 +107,28 @@ class NotIncremental(PlanError):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text and the expression that it was written from.
+
+    Parameters
+    ----------
+    text : SQL over columns.
+    expression : Catalyst's, over attributes.
+    names : the column of each attribute, by its id.
+    """
+
+    text: str
+    expression: Any
+    names: Mapping[int, str]
+
+
 class ExpressionWriter:
     """Writes expressions as SQL text.
+
+    Attributes
+    ----------
+    written : all texts so far, for :mod:`jobs.planner.round_trip`.
 
     Parameters
     ----------
@@ -80,15 +139,30 @@ class ExpressionWriter:
     def __init__(self, catalyst: Catalyst, *, with_time: bool = False) -> None:
         self._catalyst = catalyst
         self._with_time = with_time
+        self.written: list[Written] = []
 
     def sql(self, expression: Any, names: Mapping[int, str]) -> str:
         """SQL text of an expression; ``names`` maps expression ids to the child's column names."""
+        text = self._sql(expression, names)
+        if class_name(expression) != "AttributeReference":
+            self.note(text, expression, names)
+        return text
+
+    def note(self, text: str, expression: Any, names: Mapping[int, str]) -> None:
+        """Keep a text with what it was written from."""
+        self.written.append(Written(text, expression, names))
+
+    def _sql(self, expression: Any, names: Mapping[int, str]) -> str:
         if class_name(expression) == "AttributeReference":
             return quoted(_name(expression, names))
+        if class_name(expression) == "AggregateExpression" and class_name(expression.aggregateFunction()) == "Mode":
+            return self._mode(expression, names)
         texts: dict[str, str] = {}
         text = str(self._rename(expression, names, texts).sql())
         for column, written in texts.items():
             text = text.replace(column, written)
+        if class_name(expression) == "AggregateExpression":
+            return with_null_option(text, expression.aggregateFunction())
         return text
 
     def _rename(  # noqa: C901, PLR0911, PLR0912 - one return a kind of expression
@@ -107,22 +181,30 @@ class ExpressionWriter:
                 raise NotIncremental("scalar-subquery", str(expression), "this scalar subquery was not turned into a join")
             return self._attribute(attribute)
         if kind == "NamedLambdaVariable":
-            return self._attribute(_variable(expression))
+            return self._attribute(lambda_variable(expression))
         if kind == "AggregateExpression" and is_python_aggregate(expression):
             return self._rename(expression.aggregateFunction(), names, texts)
         children = list(items(expression.children()))
         called = user_function(expression, kind)
         if called is not None:
-            return self._standing_for(f"{quoted(called)}({', '.join(self.sql(c, names) for c in children)})", texts)
+            return self._standing_for(f"{quoted(called)}({', '.join(self._sql(c, names) for c in children)})", texts)
+        if kind == "Literal":
+            return self._standing_for(self.literal_text(expression), texts)
         if not children:
             return expression
+        written_as = self.written_as(expression, kind)
+        if written_as is not None:
+            return self._rename(written_as, names, texts)
         if kind == "LambdaFunction":
-            variables = [_variable(v) for v in items(expression.arguments())]
+            variables = [lambda_variable(v) for v in items(expression.arguments())]
             left = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
-            return self._standing_for(f"{left} -> {self.sql(expression.function(), names)}", texts)
+            return self._standing_for(f"{left} -> {self._sql(expression.function(), names)}", texts)
         folded = self._folded(expression, texts)
         if folded is not None:
             return folded
+        own_text = self._own_text(expression, kind, children, names)
+        if own_text is not None:
+            return self._standing_for(own_text, texts)
         if kind in _REPLACED:
             return self._rename(expression.replacement(), names, texts)
         if self._keeps_arguments(expression):
@@ -137,7 +219,72 @@ class ExpressionWriter:
             return self._inlined(expression.child(), shared, names, texts)
         if kind == "SpecifiedWindowFrame":
             return expression  # its bounds are constants, and it tells PRECEDING by their sign's own node
+        if kind == "WindowExpression":
+            function, specification = children
+            call = self._sql(function, names)
+            if class_name(function) != "AggregateExpression":
+                call = with_null_option(call, function)
+            return self._standing_for(f"{call} OVER {self._sql(specification, names)}", texts)
         return expression.withNewChildren(self._catalyst.trees.seq([self._rename(child, names, texts) for child in children]))
+
+    def written_as(self, expression: Any, kind: str) -> Any | None:
+        """The expression of the same value that stands for one without a text; ``None`` for any other."""
+        if kind in _SAME_VALUE:
+            return expression.child()
+        if kind == "PreciseTimestampConversion":
+            types = (type_ddl(expression.fromType()), type_ddl(expression.toType()))
+            return self._catalyst.applied(_PRECISE_CONVERSIONS[types], expression.child())
+        return None
+
+    def _mode(self, call: Any, names: Mapping[int, str]) -> str:
+        """A call of ``mode``, whose order Spark writes the wrong way round."""
+        function = call.aggregateFunction()
+        value, reverse = self._sql(function.child(), names), _fields(function)["reverseOpt"]
+        text = f"mode({value})"
+        if reverse.isDefined():
+            text = f"mode() WITHIN GROUP (ORDER BY {value}{'' if reverse.get() else ' DESC'})"
+        return f"{text} FILTER (WHERE {self._sql(call.filter().get(), names)})" if call.filter().isDefined() else text
+
+    def _own_text(  # noqa: PLR0911 - one return a kind of expression
+        self, expression: Any, kind: str, children: list[Any], names: Mapping[int, str]
+    ) -> str | None:
+        """The text of an expression whose own text is refused by Spark, or leaves a part of it out; ``None`` for any other."""
+        if kind in _FORMATS:
+            return self._of_format(expression, names)
+        is_try = kind in _TRY and str(expression.evalMode().toString()) == "TRY"
+        if not is_try and kind not in _OWN_TEXTS and kind not in _DATE_PARTS:
+            return None
+        written = [self._sql(child, names) for child in children]
+        if is_try:
+            return f"{_TRY[kind]}({', '.join(written)})"
+        if kind in _DATE_PARTS:
+            return f"date_part('{_DATE_PARTS[kind]}', {written[0]})"
+        if kind in ("Like", "ILike"):
+            escape = str(expression.escapeChar())
+            ending = "" if escape == "\\" else f" ESCAPE {text_literal(escape)}"
+            return f"({written[0]} {kind.upper()} {written[1]}{ending})"
+        if kind == "Collate":
+            return f"({written[0]} COLLATE {type_ddl(expression.dataType()).rpartition(' ')[2]})"
+        if kind == "GetStructField":
+            return f"{written[0]}.{quoted(str(expression.extractFieldName()))}"
+        if kind == "VariantGet":
+            return f"{expression.prettyName()}({', '.join(written)}, {text_literal(type_ddl(expression.dataType()))})"
+        if kind == "RaiseError":
+            # Its arguments are a class of errors and a map with the message.
+            message = children[1].children().apply(1) if class_name(children[1]) == "CreateMap" else None
+            return None if message is None else f"raise_error({self._sql(message, names)})"
+        return f"named_struct({', '.join(written)})"
+
+    def _of_format(self, expression: Any, names: Mapping[int, str]) -> str:
+        """A function from or to a text format, with its schema and its options."""
+        fields = _fields(expression)
+        arguments = [self._sql(child, names) for child in items(expression.children())]
+        if "schema" in fields:
+            arguments.append(text_literal(str(fields["schema"].sql())))
+        options = [text_literal(str(part)) for pair in items(fields["options"].toSeq()) for part in (pair._1(), pair._2())]
+        if options:
+            arguments.append(f"map({', '.join(options)})")
+        return f"{expression.prettyName()}({', '.join(arguments)})"
 
     def _inlined(self, expression: Any, shared: Mapping[str, Any], names: Mapping[int, str], texts: dict[str, str]) -> Any:
         if class_name(expression) == "CommonExpressionRef":
@@ -154,25 +301,64 @@ class ExpressionWriter:
             return None
         _check_below(expression)
         try:
-            return self._standing_for(self.literal(expression.eval(None), expression.dataType()), texts)
+            folded = self._catalyst.folded(expression)
         except (PySparkException, Py4JJavaError):
             return None
+        return self._standing_for(self.literal_text(folded), texts) if class_name(folded) == "Literal" else None
 
-    def literal(self, value: Any, data_type: Any) -> str:
-        """A value of Catalyst's as SQL text that Spark reads back as that type."""
-        written = type_ddl(data_type)
-        if isinstance(value, int) and not isinstance(value, bool) and written in _WHOLE_NUMBERS:
-            return f"CAST({value} AS {written})"  # on its way here it has lost which whole number it is
-        text = str(self._catalyst.companion(_LITERAL).create(value, data_type).sql())
-        if written.startswith("decimal") and written != _written_decimal(text):
-            return f"CAST({text} AS {written})"
+    def literal_text(self, literal: Any) -> str:
+        """A literal of Catalyst's as SQL text that Spark reads back as its type."""
+        data_type = type_ddl(literal.dataType())
+        value = literal.value() if "<" in data_type or "string" in data_type.lower() else None
+        if "<" in data_type and value is not None:
+            # What Spark has computed it may keep as bytes, which have no text.
+            converters = self._catalyst.companion("org.apache.spark.sql.catalyst.CatalystTypeConverters")
+            literals = self._catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
+            literal = literals.create(converters.convertToScala(value, literal.dataType()), literal.dataType())
+        text = str(literal.sql())
+        if "<" in data_type:
+            return f"CAST({text} AS {data_type})"
+        if value is not None and not value.isValid():
+            return f"CAST(X'{bytes(value.getBytes()).hex()}' AS {data_type})"
+        if data_type == "interval":
+            # As a literal it has either months or days and times.
+            return f"CAST('{literal.value().toString()}' AS INTERVAL)" if literal.value() is not None else text
+        if data_type.startswith("decimal") and data_type != _written_decimal(text) and literal.value() is not None:
+            return f"CAST({text} AS {data_type})"
         return text
+
+    def value_texts(self, row: Any, data_type: Any) -> list[str]:
+        """The values of a row of Catalyst's as SQL text that Spark reads back as their types.
+
+        Parameters
+        ----------
+        data_type : the STRUCT that the row is of.
+        """
+        # Picked out by Spark: on its way to Python a value would lose which number type it is.
+        expressions = self._catalyst.jvm.org.apache.spark.sql.catalyst.expressions
+        whole = expressions.Literal(row, data_type)
+        none = self._catalyst.jvm.scala.Option.apply(None)
+        picked = (expressions.GetStructField(whole, n, none) for n in range(data_type.size()))
+        values = [self._catalyst.folded(value) for value in picked]
+        texts = [self.literal_text(value) for value in values]
+        for text, value in zip(texts, values, strict=True):
+            self.note(text, value, _NO_COLUMNS)
+        return texts
+
+    def element_texts(self, values: Any, data_type: Any) -> list[str]:
+        """The elements of a Scala sequence of values of one type, as :meth:`value_texts` writes them."""
+        rows = self._catalyst.jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow
+        types = self._catalyst.jvm.org.apache.spark.sql.types
+        struct = types.StructType()
+        for n in range(values.size()):
+            struct = struct.add(f"_{n}", data_type, True)
+        return self.value_texts(rows(values.toArray(self._catalyst.companion(_CLASS_TAG).Any())), struct)
 
     def _keeps_arguments(self, expression: Any) -> bool:
         return self._catalyst.trees.is_a(expression, _KEEPS_ARGUMENTS)
 
     def _with_arguments(self, expression: Any, kind: str, names: Mapping[int, str]) -> str:
-        arguments = [self.sql(argument, names) for argument in items(expression.parameters())]
+        arguments = [self._sql(argument, names) for argument in items(expression.parameters())]
         if kind == "Between":
             value, lower, upper = arguments
             return f"({value} BETWEEN {lower} AND {upper})"
@@ -189,6 +375,24 @@ class ExpressionWriter:
     def _attribute(self, name: str) -> Any:
         attribute = self._catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
         return attribute.quoted(name)
+
+
+def with_null_option(text: str, function: Any) -> str:
+    """The text of a call with what it does with NULLs, which Spark leaves out of it."""
+    if text.lower().endswith(" nulls"):
+        return text
+    ignores = _fields(function).get("ignoreNulls")
+    if ignores is None:
+        return text
+    if ignores == (class_name(function) in _IGNORE_BY_DEFAULT):
+        return text
+    return f"{text} {'IGNORE' if ignores else 'RESPECT'} NULLS"
+
+
+def _fields(expression: Any) -> dict[str, Any]:
+    """What an expression is made of, by the names that Spark has for it."""
+    names = expression.productElementNames()
+    return {str(names.next()): expression.productElement(n) for n in range(expression.productArity())}
 
 
 def is_python_aggregate(call: Any) -> bool:
@@ -221,7 +425,8 @@ def check_deterministic(expression: Any, kind: str) -> None:
             "its value changes with the time of the run, not with the inputs; it is followed only where a condition of "
             "WHERE, ON or HAVING has it alone on one side of a comparison, as in ts > now() - INTERVAL 1 DAY",
         )
-    if expression.children().size() == 0 and not expression.deterministic():
+    is_random = expression.children().size() == 0 and not expression.deterministic()
+    if is_random or kind in _RANDOM:
         raise NotIncremental(
             "non-deterministic", str(expression), "a non-deterministic function gives other rows when read again"
         )
@@ -258,7 +463,7 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
     return {**subqueries, **current}
 
 
-def _variable(variable: Any) -> str:
+def lambda_variable(variable: Any) -> str:
     """A lambda variable's name: inner ones hide outer ones, and columns, as they did in the query."""
     return f"_var_{variable.name()}"
 

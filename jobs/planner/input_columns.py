@@ -21,6 +21,9 @@ class InputColumns:
         self._keep_all = keep_all
         self._columns: dict[str, NamedExpr] = {}
         self._space = NameSpace(child.node.column_names)
+        self._attributes: dict[str, Any] = {}
+        #: The columns of the attributes that stand for them in calls, by id.
+        self.attribute_names: dict[int, str] = {}
         if keep_all:
             for f in child.node.schema:
                 self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
@@ -48,7 +51,7 @@ class InputColumns:
         return self._columns[sql].output.name
 
     def call_over_columns(self, call: Any, catalyst: Catalyst) -> tuple[Any, list[str]]:
-        """The call with every non-constant argument replaced by a column of the input."""
+        """The call with every non-constant argument replaced by the attribute of a column of the input."""
         columns: list[str] = []
 
         def over(expression: Any) -> Any:
@@ -57,8 +60,7 @@ class InputColumns:
             name = self.column(expression, "_value")
             if name not in columns:
                 columns.append(name)
-            unresolved = catalyst.jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
-            return unresolved.quoted(name)
+            return self.attribute(name, expression, catalyst)
 
         function = call.aggregateFunction()
         children = [
@@ -69,6 +71,14 @@ class InputColumns:
         if call.filter().isDefined():
             replaced.append(over(call.filter().get()))
         return call.withNewChildren(catalyst.trees.seq(replaced)), columns
+
+    def attribute(self, column: str, like: Any, catalyst: Catalyst) -> Any:
+        """What stands for a column in calls: an attribute of the type of the expression that it holds."""
+        if column not in self._attributes:
+            made = catalyst.trees.alias(like, column).toAttribute()
+            self._attributes[column] = made
+            self.attribute_names[expression_id(made)] = column
+        return self._attributes[column]
 
     def type_of(self, column: str) -> str:
         """The DDL type of one of the columns."""

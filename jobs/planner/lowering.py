@@ -44,7 +44,9 @@ from jobs.planner.nodes import (
 )
 from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
+from jobs.planner.round_trip import check_round_trips, check_times
 from jobs.planner.semi_joins import pushed_below_join
+from jobs.planner.sessions import merged_sessions, session_of
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
 from jobs.planner.union_keys import branch_keys
@@ -100,6 +102,8 @@ class Lowering:
         _check_output_names(output)
         used = list(dict.fromkeys([o.column for o in output] + list(lowered.node.stream_key or ())))
         used += [k.column for k in sort_keys if k.column not in used]
+        check_round_trips(self._catalyst, self._write.written)
+        check_times(self._catalyst, self._write_time.written)
         return Materialize(select(lowered.node, used), output, sort_keys)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
@@ -143,10 +147,7 @@ class Lowering:
             name = space.named(attribute)
             names[expression_id(attribute)] = name
             columns.append(_field(attribute, name))
-        rows = tuple(
-            tuple(self._write.literal(row.get(n, a.dataType()), a.dataType()) for n, a in enumerate(attributes))
-            for row in items(plan.data())
-        )
+        rows = tuple(tuple(self._write.value_texts(row, plan.schema())) for row in items(plan.data()))
         return Lowered(Values(rows, tuple(columns)), names)
 
     # -- linear nodes ---------------------------------------------------------------------------------------------
@@ -315,10 +316,16 @@ class Lowering:
         check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
         child = self._with_subqueries(child, [*grouping, *calls])
+        session = session_of(grouping)
+        merged = None if session is None else merged_sessions(self._write, child, grouping, session)
+        child = child if merged is None else merged.rows
         inputs = InputColumns(self._write, child)
         names: dict[int, str] = {}
         group = []
         for expression in grouping:
+            if merged is not None and expression is session:
+                group.append(inputs.computed(quoted(merged.start), merged.data_type))
+                continue
             value = expression.child() if class_name(expression) == "Alias" else expression
             wanted = str(expression.name()) if class_name(value) == "AttributeReference" else "_group"
             column = inputs.column(value, wanted)
@@ -328,6 +335,8 @@ class Lowering:
         computed = AggregateCalls(self._catalyst, self._write, inputs)
         for call in calls:
             names[expression_id(call.resultAttribute())] = computed.column(call)
+        if merged is not None:
+            names[expression_id(session)] = computed.session(merged, session)
         node: PlanNode = Aggregate(inputs.node(), tuple(group), tuple(computed.calls))
         for above in (computed.means, computed.results):
             if above:

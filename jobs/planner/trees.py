@@ -42,6 +42,12 @@ class Trees:
         """A Scala sequence."""
         return self.jvm.PythonUtils.toSeq(elements)
 
+    def alias(self, expression: Any, name: str) -> Any:
+        """An expression under a name and an id of its own."""
+        expressions = self.jvm.org.apache.spark.sql.catalyst.expressions
+        new_id = getattr(expressions, "NamedExpression$").__getattr__("MODULE$").newExprId()
+        return expressions.Alias(expression, name, new_id, self.seq([]), self.jvm.scala.Option.apply(None), self.seq([]))
+
     def is_a(self, candidate: Any, class_: str) -> bool:
         """Whether something is a JVM object of a class or interface."""
         if class_ not in self._classes:
