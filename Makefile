@@ -7,8 +7,10 @@
 #   make clean  remove what these made (.venv, the demo's warehouse, caches of tools)
 
 SHELL := /bin/bash
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$p; break; }; done)
+# Dagster and pandas as pinned have no release for Pythons outside of these.
+IS_SUPPORTED := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	$$p -c '$(IS_SUPPORTED)' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 WAREHOUSE ?= demo-warehouse
 TEST_PROCESSES ?= 2
@@ -52,7 +54,9 @@ clean:
 	@touch $@
 
 .venv/bin/python:
-	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 or newer is needed; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.10 to 3.14 is needed, none is on PATH; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c '$(IS_SUPPORTED)' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1): Python 3.10 to 3.14 is needed, since \
+	Dagster and pandas as pinned have no release for others; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 # The pip that comes with Python 3.10 searches for versions that fit for ten minutes; a current one takes seconds.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip

@@ -61,7 +61,7 @@ def look() -> list[Finding]:
 
 def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
-    return Finding("Python", found, "" if sys.version_info >= (3, 10) else "use Python 3.10 or newer")
+    return Finding("Python", found, "" if (3, 10) <= sys.version_info[:2] <= (3, 14) else "use Python 3.10 to 3.14")
 
 
 def _java() -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -30,9 +31,9 @@ SELECT customer, count(*) AS orders, sum(price) AS sales
 FROM orders
 GROUP BY customer;
 """,
-    ".gitignore": "warehouse/\n.dagster-home/\n",
+    ".gitignore": "warehouse/\ndagster_home/*\n!dagster_home/dagster.yaml\n",
     "workspace.yaml": """\
-# RELSTATE_PROJECT=. RELSTATE_WAREHOUSE=warehouse dagster dev
+# RELSTATE_PROJECT=. RELSTATE_WAREHOUSE=warehouse DAGSTER_HOME=$PWD/dagster_home dagster dev
 load_from:
   - python_module: relstate_dagster.definitions
 """,
@@ -44,7 +45,8 @@ def init(folder: Annotated[Path, typer.Argument(help="a new or empty folder")]) 
     """Make a project with one source and one view in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DeclarationError(f"{folder} is there and not empty: name a new folder.")
-    for name, text in _FILES.items():
+    instance = resources.files("relstate_dagster").joinpath("dagster.yaml").read_text(encoding="utf-8")
+    for name, text in {**_FILES, "dagster_home/dagster.yaml": instance}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
