@@ -83,7 +83,25 @@ def test_the_sql_blocks_are_declarations() -> None:
     assert [type(d) for d in declared] == [SourceDeclaration, ViewDeclaration]
 
 
+_CALLS = """
+CREATE TABLE p (k INT, name STRING, price DECIMAL(10,2), PRIMARY KEY (k));
+INSERT INTO p VALUES (1, 'ann', 2.4), (2, 'art', 1.2), (3, 'bob', 6.0);
+CREATE MATERIALIZED VIEW nets AS SELECT initial(name) AS i, sum(net(price)) AS net FROM p GROUP BY 1;
+CREATE MATERIALIZED VIEW middles AS SELECT initial(name) AS i, median_price(price) AS mid FROM p GROUP BY 1;
+DELETE FROM p WHERE k = 2; REFRESH; VERIFY; SELECT i, mid, net FROM nets JOIN middles USING (i) ORDER BY i
+"""
+
+
 def test_the_python_blocks(shell: dict) -> None:
-    for text in blocks("python"):
+    *others, functions = blocks("python")
+    for text in others:
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, **shell)
         assert done.returncode == 0, done.stderr
+    place, name = re.match(r"# (\S+); RELSTATE_FUNCTIONS=(\S+)", functions).groups()
+    (shell["cwd"] / place).parent.mkdir()
+    (shell["cwd"] / place).write_text(functions)
+    command = ["relstate", "sql", "--warehouse", "functions_warehouse", "--format", "json", "-e", _CALLS]
+    environment = {**shell["env"], "RELSTATE_FUNCTIONS": name, "PYTHONPATH": f"{shell['env']['PYTHONPATH']}:{shell['cwd']}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=shell["cwd"], env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["rows"] == [["A", 2.4, "2.00"], ["B", 6.0, "5.00"]]
