@@ -75,11 +75,13 @@ def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFr
         f"size(_rows) = 0 OR (size(_rows) <= 2 AND array_max(_rows.{WEIGHT}) <= 1 AND array_min(_rows.{WEIGHT}) >= -1 "
         f"AND size(array_distinct(_rows.{WEIGHT})) = size(_rows))"
     )
-    broken = text_literal(
-        f"epoch {ctx.epoch}: the change set of the view breaks its stream key ({', '.join(node.stream_key or ())}): "
-    )
-    cause = text_literal(" has more than one row. A source declared with a PRIMARY KEY probably has duplicates of it")
-    values = f"to_json(struct({', '.join(key)}))" if key else "'{}'"
+    broken = f"epoch {ctx.epoch}: the change set of the view has more than one row "
+    if key:
+        named = f"for a value of its stream key ({', '.join(node.stream_key or ())}): "
+        cause = ". A source declared with a PRIMARY KEY probably has duplicates of it"
+        message = f"concat({text_literal(broken + named)}, to_json(struct({', '.join(key)})), {text_literal(cause)})"
+    else:
+        message = text_literal(f"{broken}, and its query has one; this is a bug of relstate-dagster, please report it")
     # A filter, because its result has the type of the other branch without anyone having to write that type.
-    problem = f"filter(_rows, row -> CAST(raise_error(concat({broken}, {values}, {cause})) AS boolean))"
+    problem = f"filter(_rows, row -> CAST(raise_error({message}) AS boolean))"
     return per_key.selectExpr(f"inline(IF({fits}, _rows, {problem}))")

@@ -8,7 +8,7 @@ from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.expressions import ExpressionWriter, NotIncremental, expression_id
 from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.lowered import Lowered, NameSpace, reads_only, renamed_apart, select, with_columns
-from jobs.planner.nodes import Field, Join, JoinKey, NamedExpr, Project
+from jobs.planner.nodes import Field, Join, JoinKey, NamedExpr, PlanNode, Project
 from jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from jobs.planner.semi_join_reduction import reduced
 from jobs.planner.semi_joins import matching_once
@@ -45,6 +45,11 @@ def join_type_of(plan: Any) -> str:
 def is_one_sided(join_type: str) -> bool:
     """Whether the right side only decides which left rows there are."""
     return join_type in _ONE_SIDED
+
+
+def _may_be_null(side: PlanNode) -> bool:
+    """Whether the key of a row may be NULL in all of its columns; one of no columns is."""
+    return side.stream_key is not None and all(side.field_named(column).nullable for column in side.stream_key)
 
 
 class Joins:
@@ -91,7 +96,12 @@ class Joins:
             names = {**left.names, expression_id(plan.joinType().exists()): exists}
         elif is_one_sided(join_type):
             names = dict(left.names)
-        join = Join(left.node, right.node, join_type, tuple(keys), residual, exists)
+        left_there = None
+        if join_type == "full outer" and _may_be_null(left.node) and _may_be_null(right.node):
+            left_there = NameSpace((*left.node.column_names, *right.node.column_names)).unique("_left")
+            there = NamedExpr("true", Field(left_there, "boolean", False))
+            left = Lowered(with_columns(left.node, [there]), left.names)
+        join = Join(left.node, right.node, join_type, tuple(keys), residual, exists, left_there=left_there)
         node = select(self._reduced(with_sides_in_place(matching_once(join))), list(join.column_names))
         return Lowered(node, names), temporal
 

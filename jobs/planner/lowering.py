@@ -55,6 +55,8 @@ from state_lib.errors import PlanError
 
 #: Top-n queries up to this many rows keep them apart from the rest of their input.
 _MOST_KEPT = 10_000
+#: Numbers that ``range`` may give: they are made up as one array.
+_MOST_OF_RANGE = 1_000_000
 _PASS_THROUGH = frozenset(
     {
         "SubqueryAlias",
@@ -129,6 +131,8 @@ class Lowering:
             return Lowered(Values(((),), ()), {})
         if kind == "LocalRelation":
             return self._values(plan)
+        if kind == "Range":
+            return self._range(plan)
         raise NotIncremental("unknown-source", kind, "only sources and views of this warehouse can be read")
 
     def _scanned(self, scan: Scan, attributes: list[Any]) -> Lowered:
@@ -149,6 +153,20 @@ class Lowering:
             columns.append(_field(attribute, name))
         rows = tuple(tuple(self._write.value_texts(row, plan.schema())) for row in items(plan.data()))
         return Lowered(Values(rows, tuple(columns)), names)
+
+    def _range(self, plan: Any) -> Lowered:
+        attribute = next(items(plan.output()))
+        name = NameSpace().named(attribute)
+        names, column = {expression_id(attribute): name}, _field(attribute, name)
+        count, start, step = int(str(plan.numElements())), int(plan.start()), int(plan.step())
+        if count > _MOST_OF_RANGE:
+            raise NotIncremental(
+                "range", f"range({count} rows)", f"more than {_MOST_OF_RANGE} rows are not made up in one task"
+            )
+        if not count:
+            return Lowered(Values((), (column,)), names)
+        numbers = f"sequence({start}L, {start + (count - 1) * step}L, {step}L)"
+        return Lowered(Generate(Values(((),), ()), f"explode({numbers})", False, (column,)), names)
 
     # -- linear nodes ---------------------------------------------------------------------------------------------
 
@@ -354,10 +372,20 @@ class Lowering:
         order = tuple(SortKey(inputs.column(o.child(), "_order"), *_direction(o)) for o in items(plan.orderSpec()))
         names, outputs = dict(child.names), []
         for expression in items(plan.windowExpressions()):
+            if class_name(expression) == "AttributeReference":
+                continue  # a column of the input, that a correlated subquery is compared by
             name = space.named(expression)
             names[expression_id(expression)] = name
-            outputs.append(NamedExpr(self._write.sql(expression.child(), child.names), _field(expression, name)))
+            outputs.append(
+                NamedExpr(self._write.sql(self._as_node_has_it(expression, plan), child.names), _field(expression, name))
+            )
         return Lowered(Window(inputs.node(), partition, order, tuple(outputs)), names)
+
+    def _as_node_has_it(self, expression: Any, plan: Any) -> Any:
+        """A window expression with its node's partition and order: in a correlated subquery Spark changes these alone."""
+        function, specification = items(expression.child().children())
+        of_node = specification.copy(plan.partitionSpec(), plan.orderSpec(), specification.frameSpecification())
+        return expression.child().withNewChildren(self._catalyst.trees.seq([function, of_node]))
 
     def _globallimit(self, plan: Any, need_key: bool) -> Lowered:
         return self._limit(plan, need_key)

@@ -332,7 +332,9 @@ class Join(PlanNode):
     A side is a state table of its own, or is looked up *in place*: its rows as of the epoch are read where they are
     already, in the sources and views below it. A side that keeps association counts always has a state table.
 
-    ``exists`` names the boolean column that an existence join adds to the left columns.
+    ``exists`` names the boolean column that an existence join adds to the left columns. ``left_there`` names a left column
+    that is never NULL: in a full outer join of sides whose keys may be NULL altogether, it tells a left row without a match
+    from a right one.
     """
 
     left: PlanNode
@@ -343,6 +345,7 @@ class Join(PlanNode):
     exists: str | None = None
     left_in_place: bool = False
     right_in_place: bool = False
+    left_there: str | None = None
 
     def __post_init__(self) -> None:
         if self.join_type not in JOIN_TYPES:
@@ -394,7 +397,7 @@ class Join(PlanNode):
             return right_key
         if left_key is None or right_key is None:
             return None
-        return (*left_key, *right_key)
+        return (*left_key, *right_key, *([] if self.left_there is None else [self.left_there]))
 
     def _join_append_only(self) -> bool:
         # An outer or anti join takes back its NULL-padded row when a match arrives.
