@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, SourceEntry
 from jobs.declare import Project, SourceDeclaration, check_name
+from jobs.epoch.explained import reason_of
 from jobs.registry import Registry
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
@@ -77,7 +78,7 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
             f"TBLPROPERTIES ({property_list(properties)})"
         )
     except PySparkException as error:
-        raise DeclarationError(f"source {source.name}: Spark refuses its definition: {str(error).splitlines()[0]}") from error
+        raise DeclarationError(f"source {source.name}: Spark refuses its definition: {reason_of(error)}") from error
 
 
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:

@@ -15,6 +15,7 @@ from state_lib.lake.table import DeltaError
 #: What Spark puts around the reason: its class names and error codes at the ends.
 _BEFORE: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _AFTER: Final = re.compile(r"(?: ?SQLSTATE: \w+)+$")
+_DAMAGED: Final = ("FAILED_READ_FILE", "is not a Parquet file")
 _GONE: Final = ("DELTA_FILE_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "No such file")
 
 
@@ -31,24 +32,39 @@ def explained(view: str, epoch: int | None, error: BaseException) -> RelstateErr
 
 
 def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateError:
-    text = str(error)
-    if "ConcurrentTransaction" in type(error).__name__ or "ConcurrentTransactionException" in text:
-        return EpochError(f"{where}: another run committed this epoch at the same time; nothing was lost, run again")
-    if "USER_RAISED_EXCEPTION" in text:
-        return StateError(f"{where}: {_AFTER.sub('', _reason(text.split('[USER_RAISED_EXCEPTION]', 1)[-1]))}")
-    if any(word in text for word in _GONE):
-        return SourceError(
-            f"{where}: a file that it reads is gone, probably vacuumed away ({_reason(text)}); "
-            f"rebuild it with relstate run --full-refresh {view}"
-        )
-    if isinstance(error, PySparkException | Py4JJavaError):
-        return EpochError(f"{where}: Spark could not compute it: {_reason(text)}")
-    if isinstance(error, DeltaError | OSError):
-        return StateError(
-            f"{where}: a table or file cannot be read: {first_line(error)}; if it is of this view's own state, rebuild it with "
-            f"relstate run --full-refresh {view}"
-        )
-    return EpochError(f"{where}: {type(error).__name__}: {first_line(error)}")
+    text, line, rebuild = str(error), reason_of(error), f"rebuild it with relstate run --full-refresh {view}"
+    is_spark = isinstance(error, PySparkException | Py4JJavaError)
+    raised = _line(text.split("[USER_RAISED_EXCEPTION]", 1)[-1])
+    cases: tuple[tuple[bool, type[RelstateError], str], ...] = (
+        (
+            "ConcurrentTransaction" in type(error).__name__ or "ConcurrentTransactionException" in text,
+            EpochError,
+            "another run committed this epoch at the same time; nothing was lost, run again",
+        ),
+        ("USER_RAISED_EXCEPTION" in text, StateError, raised),
+        (
+            any(word in text for word in _GONE),
+            SourceError,
+            f"a file that it reads is gone, probably vacuumed away ({line}); {rebuild}",
+        ),
+        (
+            any(word in text for word in _DAMAGED),
+            StateError,
+            f"a file cannot be read, it is damaged ({line}); restore it if it is a source's, or {rebuild}",
+        ),
+        (
+            is_spark,
+            EpochError,
+            f"Spark could not compute it: {line}; it stays as it was; mend the rows or the query",
+        ),
+        (
+            isinstance(error, DeltaError | OSError),
+            StateError,
+            f"a table or file cannot be read: {line}; if it is of this view's own state, {rebuild}",
+        ),
+        (True, EpochError, f"{type(error).__name__}: {line}"),
+    )
+    return next(kind(f"{where}: {told}") for applies, kind, told in cases if applies)
 
 
 def ends_the_run(error: BaseException) -> RelstateError | None:
@@ -63,8 +79,12 @@ def ends_the_run(error: BaseException) -> RelstateError | None:
     )
 
 
-def _reason(text: str) -> str:
-    """The line of a Spark error that says what happened."""
+def reason_of(error: BaseException) -> str:
+    """What a Spark error says happened, in one line."""
+    return _line(str(error))
+
+
+def _line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     own = next((line for line in lines if not line.startswith("An error occurred while calling")), "an error without a text")

@@ -78,7 +78,7 @@ def check_primary_keys(
         if problem is not None:
             raise SourceError(
                 f"source {name} ({entry.path}) is declared with PRIMARY KEY ({', '.join(entry.primary_key)}), but at version "
-                f"{until.version} {problem}; remove the duplicates or declare it without a key"
+                f"{until.version} {problem}"
             )
         checked.add(place)
 

@@ -31,7 +31,10 @@ class LeftBehind:
     def failed(self, view: ViewEntry, error: Exception, epoch: int | None, pins: Mapping[str, str]) -> ViewReport:
         """Note a view that could not be computed."""
         self.errors[view.name] = error
-        return self._noted(view, Problem(str(explained(view.name, epoch, error)), epoch, pins))
+        reason = str(explained(view.name, epoch, error))
+        for named in (f"view {view.name}, epoch {epoch}: ", f"view {view.name}: "):
+            reason = reason.removeprefix(named)
+        return self._noted(view, Problem(reason, epoch, pins))
 
     def waits(self, view: ViewEntry, upstream: str) -> ViewReport:
         """Note a view that waits for one that was left behind."""

@@ -48,7 +48,7 @@ def fold(
         stored = runs.select(*group, *values, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         both = stored.union(counts).groupBy(*group, *values)
         counts = both.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
-    problem = F.lit(f"epoch {ctx.epoch}: a value of {call.label} is retracted more often than it occurs (table_id "
+    problem = F.lit(f"a value of {call.label} is retracted more often than it occurs (table_id "
                     f"{table.desc.table_id}); the input contradicts the state, rebuild with --full-refresh")  # fmt: skip
     now = F.col("_old") + F.col("_delta")
     counts = counts.withColumn("_new", F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now))

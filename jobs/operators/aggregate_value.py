@@ -219,7 +219,7 @@ def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tupl
     rows_new, rows_old = f"_new{GROUP_ROWS}", f"_old{GROUP_ROWS}"
     lives = f"{rows_new} > 0" if node.group else "true"
     problem = text_literal(
-        f"epoch {ctx.epoch}: more rows of a group are retracted than it has (aggregate by "
+        f"more rows of a group are retracted than it has (aggregate by "
         f"{', '.join(node.group) or 'nothing'}); input and state contradict each other, rebuild with --full-refresh"
     )
     weight = (

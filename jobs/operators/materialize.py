@@ -75,7 +75,7 @@ def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFr
         f"size(_rows) = 0 OR (size(_rows) <= 2 AND array_max(_rows.{WEIGHT}) <= 1 AND array_min(_rows.{WEIGHT}) >= -1 "
         f"AND size(array_distinct(_rows.{WEIGHT})) = size(_rows))"
     )
-    broken = f"epoch {ctx.epoch}: the change set of the view has more than one row "
+    broken = "the change set of the view has more than one row "
     if key:
         named = f"for a value of its stream key ({', '.join(node.stream_key or ())}): "
         cause = ". A source declared with a PRIMARY KEY probably has duplicates of it"

@@ -172,7 +172,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     # A record of the change set that was not looked up was not touched from the other side: its count did not move.
     n_old = F.when(was_stored, F.col("_count")).otherwise(F.col("_found"))
     w_new = F.col("_old") + F.col("_delta")
-    problem = F.lit(f"epoch {ctx.epoch}: a record of the {side.side.state.desc.schema.label} side of a join (table_id "
+    problem = F.lit(f"a record of the {side.side.state.desc.schema.label} side of a join (table_id "
                     f"{side.side.state.desc.table_id}) is retracted more often than it is there, or matched a negative "
                     "number of times; the state and its inputs contradict each other, rebuild with --full-refresh")  # fmt: skip
     broken = (was_stored & (w_new < 0)) | (n_new < 0)

@@ -76,7 +76,7 @@ def _crossed(node: TemporalFilter, table: StateTable, before: str, now: str) -> 
 def _text(ctx: EpochContext, instant: datetime | None) -> str:
     if instant is None:
         raise StateError(
-            f"epoch {ctx.epoch}: a temporal filter needs the instant of this epoch and of the view's last one, and the "
+            "a temporal filter needs the instant of this epoch and of the view's last one, and the "
             "catalog has none; rebuild with --full-refresh"
         )
     return timestamp_sql(instant)

@@ -32,7 +32,7 @@ from jobs.declare import (
     parse_statement,
     split_statements,
 )
-from jobs.epoch.explained import explained
+from jobs.epoch.explained import ends_the_run, explained, reason_of
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.verify import published_rows
@@ -45,6 +45,7 @@ from jobs.sync import declare_source
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError
 from state_lib.lake.folders import is_table
+from state_lib.lake.table import DeltaError
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.
@@ -97,6 +98,10 @@ class ScriptSession:
                 yield self.execute(statement, number)
             except (RelstateError, PySparkException) as error:
                 yield number, error
+            except (Py4JJavaError, DeltaError, OSError) as error:
+                if ends_the_run(error) is not None:
+                    raise
+                yield number, StatementFailed(reason_of(error))
 
     def execute(self, statement: Statement, number: int = 1) -> Result:
         """Run one statement."""
@@ -266,6 +271,10 @@ def _difference(report: VerifyReport) -> str:
         f"{report.view} differs from a full recompute: it misses {report.missing_rows} rows, and has "
         f"{report.unexpected_rows} too many"
     )
+
+
+class StatementFailed(RelstateError):
+    """A statement that Spark, or a table or file that it reads, has let fail."""
 
 
 class VerificationFailed(RelstateError):

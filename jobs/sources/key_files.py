@@ -47,8 +47,10 @@ class KeyProblem:
     rows: int
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name} = {value!r}" for name, value in self.values.items())
-        return f"{self.rows} rows have {shown}" if self.rows > 1 else f"a row has a NULL in it ({shown})"
+        shown = ", ".join(f"{name} = {'NULL' if value is None else repr(value)}" for name, value in self.values.items())
+        if any(value is None for value in self.values.values()):
+            return f"a row has a NULL in it ({shown}); remove such rows, or declare the source without a key"
+        return f"{self.rows} rows have {shown}; remove all but one, or declare the source without a key"
 
 
 def changed_keys(layout: FileLayout, files: Sequence[ChangeFile], key: Sequence[str]) -> pa.Table:

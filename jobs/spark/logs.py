@@ -16,8 +16,9 @@ _OF_PYTHON: Final = {
     "info": logging.INFO,
     "debug": logging.DEBUG,
 }
-#: PySpark logs each failed statement with its plan and stack, as JSON of several kilobytes.
-_OF_PYSPARK: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pyspark")
+#: PySpark logs each failed statement with its plan and stack, as JSON of several kilobytes, by loggers of its own class.
+_OF_STATEMENTS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_OF_PYSPARK: Final = ("py4j", "pyspark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,9 @@ class LogSettings:
             handlers.append(console)
         if self.file is not None:
             handlers.append(logging.FileHandler(self.file, delay=True, encoding="utf-8"))
-        for name in _OF_PYSPARK:
-            logger = logging.getLogger(name)
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415 - importing PySpark takes 0.5 s
+
+        loggers = [*map(PySparkLogger.getLogger, _OF_STATEMENTS), *map(logging.getLogger, _OF_PYSPARK)]
+        for logger in loggers:
             logger.handlers = list(handlers) or [logging.NullHandler()]
             logger.propagate = False

@@ -41,6 +41,18 @@ def main() -> None:
     except Interrupted:
         console.print("interrupted: what was committed stays, and the next run goes on from there", highlight=False)
         sys.exit(_INTERRUPTED)
+    except Exception as error:
+        if not _is_from_outside(error):
+            raise
+        from jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark, which has been by now
+
+        console.print(f"[red]{type(error).__name__}[/]: {escape(reason_of(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def _is_from_outside(error: Exception) -> bool:
+    """Whether an error is of Spark, Delta or the disk, and not a fault of this package."""
+    return isinstance(error, OSError) or type(error).__module__.split(".")[0] in ("pyspark", "py4j", "deltalake", "_internal")
 
 
 def console_script() -> NoReturn:

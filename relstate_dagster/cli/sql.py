@@ -17,7 +17,7 @@ from rich.table import Table
 from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import advised, changes_in
-from state_lib.errors import DeclarationError
+from state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
     from jobs.epoch.reports import ViewReport
@@ -85,7 +85,12 @@ def _print_result(result: Result, output_format: Format) -> None:
 
 
 def _print_error(statement: int, error: Exception, output_format: Format) -> None:
-    message = str(error).strip()
+    # Behind it PySpark has the stack of the JVM.
+    message = str(error).split("JVM stacktrace:", 1)[0].strip()
+    if output_format is Format.table and not isinstance(error, RelstateError):
+        from jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark
+
+        message = reason_of(error)
     if output_format is Format.json:
         _line({"statement": statement, "error": {"class": type(error).__name__, "message": message}})
     else:

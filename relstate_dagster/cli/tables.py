@@ -97,7 +97,11 @@ def remarks(reports: Sequence[ViewReport]) -> list[str]:
         lines.append(
             f"(repaired): a run that ended early had committed epoch {epochs} of {len(repaired)} view(s); published first"
         )
-    lines += [f"{r.view} was left behind at epoch {r.epoch}: {r.problem}" for r in reports if r.problem is not None]
+    lines += [
+        f"{r.view} was left behind{f' at epoch {r.epoch}' if r.epoch else ''}: {r.problem}"
+        for r in reports
+        if r.problem is not None
+    ]
     return [*lines, *recomputed(reports), *advised(reports)]
 
 

@@ -57,15 +57,15 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ([[(1, 1), (9, 1)], [(3, 1), (4, 1)], [(4, 1), (10, 2)]], "2 rows have o = 4, l = 1"),
         ([[(1, 1), (1, 1)], [(5, 1)]], "2 rows have o = 1, l = 1"),
         ([[(5, 1)], [(1, 3)], [(1, 2), (4, 2), (5, 1), (6, 1), (5, 1)]], "3 rows have o = 5, l = 1"),
-        ([[(1, 1), (2, 2)], [(3, 1), (None, 4)]], "a row has a NULL in it (o = None, l = 4)"),
-        ([[(None, 4)], [(3, 1)]], "a row has a NULL in it (o = None, l = 4)"),
+        ([[(1, 1), (2, 2)], [(3, 1), (None, 4)]], "a row has a NULL in it (o = NULL, l = 4)"),
+        ([[(None, 4)], [(3, 1)]], "a row has a NULL in it (o = NULL, l = 4)"),
         ([[(1, 1)], []], None),
         ([], None),
     ],
 )
 def test_keys_across_files(tmp_path: Path, contents: Sequence[Keys], problem: str | None) -> None:
     found = _problem(_order(tmp_path, contents))
-    assert (None if found is None else str(found)) == problem
+    assert (None if found is None else str(found).split(";")[0]) == problem
 
 
 @pytest.mark.usefixtures("at_once")
