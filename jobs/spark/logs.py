@@ -54,6 +54,9 @@ class LogSettings:
             handlers.append(logging.FileHandler(self.file, delay=True, encoding="utf-8"))
         from pyspark.logger import PySparkLogger  # noqa: PLC0415 - importing PySpark takes 0.5 s
 
+        if not logging.getLogger().handlers:
+            # Py4j logs calls that Ctrl-C breaks off by the root logger, which would be set up to print them.
+            logging.getLogger().addHandler(handlers[-1] if handlers else logging.NullHandler())
         loggers = [*map(PySparkLogger.getLogger, _OF_STATEMENTS), *map(logging.getLogger, _OF_PYSPARK)]
         for logger in loggers:
             logger.handlers = list(handlers) or [logging.NullHandler()]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -148,7 +150,8 @@ def _start(settings: SparkSettings) -> SparkSession:
         JAVA_HOME=str(java_home), SPARK_LOCAL_IP="127.0.0.1" if settings.is_local else None, PYSPARK_PYTHON=workers
     ):
         try:
-            return builder.getOrCreate()
+            with _interrupted_afterwards():
+                return builder.getOrCreate()
         except Exception as problem:
             raise EnvironmentProblem(
                 f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "
@@ -178,6 +181,25 @@ def _java_options(java: Java, logs: LogSettings) -> str:
     # Spark splits them at blanks, but for quoted ones.
     quoted = [f'"{option}"' if " " in option else option for option in options]
     return f"{' '.join(quoted)} {archive_options(java)}".rstrip()
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Answer Ctrl-C once Spark has started, as Python does; PySpark's own handler talks to the JVM in the middle of a call.
+
+    A start that is broken off leaves a JVM that never ends: the file it is to answer with is gone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, came = signal.getsignal(signal.SIGINT), []
+    signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -29,6 +29,19 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             raise Interrupted from stop
+        except Exception as error:
+            if _was_interrupted(error):
+                raise Interrupted from error
+            raise
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C: a call into the JVM that is broken off leaves a connection that answers no more."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 app = typer.Typer(
