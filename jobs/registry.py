@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import failpoints
 from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, TableLayout, ViewEntry
-from jobs.declare import ViewDeclaration, check_name, dependencies
+from jobs.declare import ViewDeclaration, check_name
 from jobs.epoch.protocol import with_dependents
 from jobs.epoch.sessions import forget_table, meaning_of
 from jobs.functions import UserFunctions, called_in
@@ -19,6 +19,7 @@ from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
+from jobs.planner.query_text import relations_named
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.planner.trees import items
@@ -308,7 +309,7 @@ def _queries(state: CatalogState) -> dict[str, str]:
 
 
 def _mentions(query: str, name: str) -> bool:
-    return name.lower() in {d.lower() for d in dependencies(query)}
+    return name.lower() in {d.lower() for d in relations_named(query)}
 
 
 def _inlined(state: CatalogState, definition: ViewDeclaration, name: str) -> bool:

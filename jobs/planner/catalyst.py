@@ -17,13 +17,24 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from jobs.functions import UserFunctions, not_registered
+from jobs.functions import UserFunctions
 from jobs.planner.between import with_bounds
+from jobs.planner.known_functions import REFUSED
+from jobs.planner.query_text import check_calls, parse_query
 from jobs.planner.relations import Relation
 from jobs.planner.trees import Trees, class_name, items
 from state_lib.errors import PlanError
 
 _RELATION = "relstate.relation"
+_LOGICAL_PLAN = "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan"
+_SUBQUERY = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+#: Functions that are called without parentheses too, by Catalyst's class.
+_BARE_CALLS = {
+    "CurrentUser": "current_user",
+    "CurrentCatalog": "current_catalog",
+    "CurrentDatabase": "current_database",
+    "CurrentPath": "current_path",
+}
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
 
 #: Rules in the order they are applied. Each only rewrites towards fewer kinds of nodes or pushes filters down; none
@@ -97,6 +108,8 @@ class Catalyst:
         self._functions = functions
         if functions is not None:
             functions.register(self.session)
+        self._own_functions = self.user_functions()
+        self._known = {name.lower() for name in (*relations, *views)}
         for relation in relations.values():
             self._register(relation)
         for name, query in views.items():
@@ -113,10 +126,11 @@ class Catalyst:
         try:
             return self.session.sql(text)
         except PySparkException as error:
-            problem = first_line(error)
-            if "[UNRESOLVED_ROUTINE]" in problem:
-                problem += f". A function of your own is one that {not_registered(self._functions)}"
-            raise PlanError(f"Spark refuses the query: {problem}") from error
+            raise self._refused(error) from error
+
+    @staticmethod
+    def _refused(error: PySparkException) -> PlanError:
+        return PlanError(f"Spark refuses the query: {first_line(error)}")
 
     def user_functions(self) -> list[str]:
         """Names of the functions that the user has registered."""
@@ -124,8 +138,38 @@ class Catalyst:
         return [str(identifier.funcName()) for identifier in items(found)]
 
     def analyse(self, query: str) -> Any:
-        """The analysed JVM plan of a query, before any rule."""
-        return self._run(query)._jdf.queryExecution().analyzed()
+        """The analysed JVM plan of a query, before any rule.
+
+        Raises
+        ------
+        PlanError : the text is no query, reads or calls what a view may not, or Spark refuses it.
+        """
+        parsed = parse_query(self.session, query)
+        check_calls(parsed, self._own_functions, self._functions)
+        for name in parsed.relations:
+            if name.lower() not in self._known:
+                raise PlanError(f"the table or view `{name}` cannot be found: it is no source or view of this warehouse")
+        try:
+            analysed = self.executed(parsed.plan)
+        except PySparkException as error:
+            raise self._refused(error) from error
+        self._check_marked(analysed)
+        return analysed
+
+    def _check_marked(self, tree: Any) -> None:
+        """Refuse what is called without parentheses, and so is known only once it is analysed."""
+        if not self.may_read_time(tree):
+            return
+        name = _BARE_CALLS.get(class_name(tree))
+        if name is not None:
+            raise PlanError(f"a view cannot call {name}: {REFUSED[name]} (docs/limitations.md has the list)")
+        inner = list(items(tree.children()))
+        if self.trees.is_a(tree, _LOGICAL_PLAN):
+            inner += items(tree.expressions())
+        elif self.trees.is_a(tree, _SUBQUERY):
+            inner.append(tree.plan())
+        for part in inner:
+            self._check_marked(part)
 
     def simplify(self, plan: Any) -> Any:
         """Apply the chosen rules, one after the other, to a JVM plan."""

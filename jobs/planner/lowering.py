@@ -425,6 +425,9 @@ class Lowering:
         keeps_first = limit is not None and limit + offset <= _MOST_KEPT
         return Lowered(TopN(inputs.node(), keys, limit, offset, keeps_first), child.names)
 
+    def _sample(self, plan: Any, need_key: bool) -> Lowered:
+        raise NotIncremental("non-deterministic", "TABLESAMPLE", "it draws other rows in each run")
+
     def _sort(self, plan: Any, need_key: bool) -> Lowered:
         # An ORDER BY below the root orders nothing that a reader could see.
         return self._lower(plan.child(), need_key=need_key)
