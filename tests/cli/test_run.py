@@ -1,0 +1,131 @@
+"""``relstate run`` and the verbs around it, as a person calls them in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.api import Warehouse
+from relstate_dagster.cli import app
+from relstate_dagster.cli.app import console, output
+from state_lib.errors import DeclarationError
+
+_LONG = "revenue_of_each_customer_by_day_of_the_week_and_store"
+_SOURCES = "CREATE TABLE orders_of_all_stores (id INT, customer STRING, cents BIGINT, PRIMARY KEY (id));"
+_VIEWS = {
+    _LONG: "SELECT customer, sum(cents) AS cents FROM orders_of_all_stores GROUP BY customer",
+    "over": f"SELECT cents FROM {_LONG} WHERE cents > 100",
+    "plain_count": "SELECT count(*) AS n FROM orders_of_all_stores",
+}
+
+
+class Terminal:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.project, self.warehouse = folder / "project", folder / "warehouse"
+        self.project.mkdir()
+        (self.project / "sources.sql").write_text(_SOURCES)
+        for name, query in _VIEWS.items():
+            self.declare(name, query)
+        for shown_on in (console, output):
+            monkeypatch.setattr(shown_on, "_width", 80)
+
+    def declare(self, name: str, query: str) -> None:
+        (self.project / f"{name}.sql").write_text(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+    def __call__(self, verb: str, *arguments: str) -> tuple[int, str]:
+        where = ["--warehouse", str(self.warehouse)]
+        if verb in ("run", "status"):
+            where += ["--project", str(self.project)]
+        done = CliRunner().invoke(app, [verb, *arguments, *where])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert all(len(line) <= 80 for line in done.output.splitlines() if "│" in line or "┃" in line), done.output
+        return done.exit_code, done.output
+
+
+@pytest.fixture
+def terminal(spark, tmp_path, monkeypatch):
+    return Terminal(tmp_path, monkeypatch)
+
+
+def test_a_view_that_is_left_behind_is_named_with_its_reason_and_the_others_go_on(terminal):
+    assert terminal("run")[0] == 0
+    big = 9223372036854775807
+    assert terminal("sql", "-e", f"INSERT INTO orders_of_all_stores VALUES (1, 'ann', {big}), (2, 'ann', 1)")[0] == 0
+    code, said = terminal("run")
+    assert code == 1
+    assert f"│ {_LONG} " in said, "no name is cut in two"
+    assert "left behind" in said
+    assert "overflow" in said
+    assert "waits for" in said
+    assert Warehouse(terminal.warehouse).read().views["plain_count"].problem is None
+    code, said = terminal("status")
+    assert "see below" in said
+    assert f"{_LONG}: left behind at epoch" in said
+    assert terminal("verify")[0] == 0
+    terminal("sql", "-e", "DELETE FROM orders_of_all_stores WHERE id = 1")
+    code, said = terminal("run")
+    assert (code, "left behind" in said) == (0, False)
+    assert "see below" not in terminal("status")[1]
+
+
+def test_all_views_are_rebuilt_at_once(terminal):
+    terminal("run")
+    before = {name: view.generation for name, view in Warehouse(terminal.warehouse).read().views.items()}
+    assert terminal("run", "--full-refresh", "--all")[0] == 0
+    after = {name: view.generation for name, view in Warehouse(terminal.warehouse).read().views.items()}
+    assert not set(before.values()) & set(after.values())
+    assert terminal("verify")[0] == 0
+
+
+def test_a_view_whose_file_is_gone_is_named_and_dropped_when_that_is_asked_for(terminal):
+    terminal("run")
+    (terminal.project / "over.sql").unlink()
+    code, said = terminal("run")
+    assert code == 0
+    assert "no file declares over any more" in said.replace("\n", " ")
+    assert "over: no file declares it any more" in terminal("status")[1]
+    assert "over" in Warehouse(terminal.warehouse).read().views
+    code, said = terminal("run", "--prune")
+    assert code == 0
+    assert "over" not in Warehouse(terminal.warehouse).read().views
+    assert not (terminal.warehouse / "views" / "over").exists()
+    with pytest.raises(DeclarationError, match="cannot be dropped"):
+        terminal("drop", "orders_of_all_stores")
+    assert terminal("drop", _LONG, "plain_count", "orders_of_all_stores")[0] == 0
+    assert not any((terminal.warehouse / "sources").iterdir())
+
+
+def test_version_and_log_level():
+    assert CliRunner().invoke(app, ["--version"]).output.startswith("relstate ")
+    with pytest.raises(DeclarationError, match="--log-level loud: there are off, error, warn, info, debug"):
+        raise CliRunner().invoke(app, ["--log-level", "loud", "doctor"]).exception
+
+
+@pytest.mark.parametrize("seconds", [3, 14], ids=["while Spark starts", "in a statement"])
+def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, seconds):
+    warehouse = tmp_path / "ctrl_c_warehouse"
+    slow = "SELECT count(*) FROM range(3000000000) a JOIN range(100) b ON a.id % 3 <> b.id"
+    code = "from relstate_dagster.cli import console_script; console_script()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "sql", "--warehouse", str(warehouse), "-e", slow],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=120)  # which ends once the JVM has ended as well
+    assert said.splitlines()[-1] == "interrupted: what was committed stays, and the next run goes on from there"
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+    assert process.returncode == 130
