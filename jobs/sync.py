@@ -11,6 +11,7 @@ from jobs.epoch.explained import reason_of
 from jobs.registry import Registry
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, SourceError
+from state_lib.lake.address import Address
 from state_lib.lake.log import table_facts
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list
@@ -47,7 +48,7 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
     """Create a managed source's Delta table where it does not exist, and register the source."""
     check_name(source.name, "source")
     registry.swept()
-    path = source.location or warehouse.source_path(source.name)
+    path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
     managed = source.location is None
     try:
         table_facts(OpenedTable(path))
@@ -92,7 +93,7 @@ def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
     if spark.catalog.tableExists(name):
         detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first()
         if detail is not None and detail["format"] == "delta":
-            return str(detail["location"]).removeprefix("file:")
+            return Address.parse(str(detail["location"])).spark
         raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
     raise DeclarationError(
         f"table {name} is neither declared, nor in {warehouse.root}/sources, nor in Spark's catalog; declare it with "

@@ -24,6 +24,7 @@ from jobs.declare import check_name
 from jobs.functions import UserFunctions
 from jobs.sources.delta_source import DeltaSource
 from jobs.sources.source_index import SourceIndex
+from state_lib.lake.address import Address
 
 
 class Warehouse:
@@ -37,9 +38,9 @@ class Warehouse:
     """
 
     def __init__(self, path: str | os.PathLike[str], functions: str | None = None) -> None:
-        text = os.fspath(path)
-        self.is_local = "://" not in text
-        self.root = str(Path(text).absolute()) if self.is_local else text.rstrip("/")
+        address = Address.parse(path)
+        self.is_local = address.is_local
+        self.root = address.spark
         self.functions = UserFunctions(functions) if functions else None
         self.catalog = CatalogStore(f"{self.root}/_relstate/catalog")
 

@@ -34,5 +34,9 @@ class WarehouseError(RelstateError):
     """The warehouse is unusable: newer format version, damaged catalog, path outside its folder."""
 
 
+class AddressError(RelstateError):
+    """A path or address cannot be used: an unknown scheme, or characters that Spark and delta-rs read differently."""
+
+
 class EnvironmentProblem(RelstateError):
     """Java, the jars or a Python package is missing or of a wrong version; says how to get it."""

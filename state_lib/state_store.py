@@ -16,6 +16,7 @@ from state_lib.columns import jvm_of_columns
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
+from state_lib.lake.address import AS_IT_IS
 from state_lib.lake.commit import Check, append_rows
 from state_lib.lake.log import latest_commits
 from state_lib.lake.statistics import row_count
@@ -93,7 +94,7 @@ class StateStore:
             return self._no_rows()
         paths = [f"{self.path}/{file.path}" for file in files]
         # One path is one call into the JVM, a list of them is one for each and some more.
-        reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path)
+        reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path).option(*AS_IT_IS)
         rows = reader.parquet(*paths)
         if within is None or slot is None:
             return rows
@@ -225,7 +226,7 @@ class StateStore:
     def find_commit(self, user_metadata: str) -> int | None:
         """The version of the newest commit with this metadata."""
         for limit in (_RECENT_COMMITS, None):
-            for commit in latest_commits(self._spark, self.path, limit):
+            for commit in latest_commits(self.path, limit):
                 if commit.user_metadata == user_metadata:
                     return commit.version
         return None

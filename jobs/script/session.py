@@ -46,6 +46,7 @@ from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError
 from state_lib.lake.folders import is_table
 from state_lib.lake.table import DeltaError
+from state_lib.literals import text_literal
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.
@@ -233,7 +234,7 @@ class ScriptSession:
                 self._tables.pop(source.name, None)
             elif self._tables.get(source.name) != source.path:
                 self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
-                self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION '{source.path}'")
+                self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION {text_literal(source.path)}")
                 self._tables[source.name] = source.path
         if self._known is not None and self._known.version == state.version:
             return

@@ -101,7 +101,7 @@ def deleted_rows(table: DeltaTable) -> DeletedRows | None:
             "runs (delta.deletedFileRetentionDuration)"
         ) from error
     names = [file_name(path) for path in vectors["filepath"].to_pylist()]
-    alike = Counter(map(file_name, table.file_uris())) if names else Counter()
+    alike = Counter(path.rsplit("/", 1)[-1] for path in table.file_uris()) if names else Counter()
     if any(alike[name] > 1 for name in names):
         return None
     return DeletedRows.of_kept(dict(zip(names, (vector.values for vector in vectors["selection_vector"]), strict=True)))

@@ -23,7 +23,7 @@ from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from jobs.sources.row_counts import RowCounts
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.errors import SourceError
-from state_lib.lake.address import full_path, is_absolute
+from state_lib.lake.address import Address, full_path, is_absolute
 from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
 from state_lib.lake.parquet import footer_rows
 from state_lib.lake.statistics import data_files
@@ -114,7 +114,7 @@ class DeltaSource:
 
     def __init__(self, name: str, path: str, key: Sequence[str] = ()) -> None:
         self.name = name
-        self.path = path
+        self.path = Address.parse(path).spark
         self.key = tuple(key)
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)

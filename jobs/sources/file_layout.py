@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.planner.nodes import quoted
-from state_lib.lake.address import full_path, is_absolute
+from state_lib.lake.address import AS_IT_IS, full_path, is_absolute
 from state_lib.lake.log import TableFacts
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
@@ -113,7 +113,7 @@ class FileLayout:
         if not files:
             return spark.createDataFrame([], T.StructType([*self.schema.fields, *more]))
         stored = _physical_type(self.schema) if self.is_mapped else self.schema
-        reader = spark.read.schema(T.StructType([*stored.fields, *more]))
+        reader = spark.read.schema(T.StructType([*stored.fields, *more])).option(*AS_IT_IS)
         if self.partitioned_by:
             reader = reader.option("basePath", self.table)
         rows = reader.parquet(*(full_path(self.table, file) for file in files))

@@ -30,6 +30,7 @@ from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.collected import collected
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
+from state_lib.lake.address import Address
 from state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain, write_deltalake
 from state_lib.lake.log import DeltaLog, commit_info
 from state_lib.lake.statistics import data_files, row_count
@@ -103,7 +104,7 @@ class SourceIndex:
     """
 
     def __init__(self, path: str, column: str) -> None:
-        self.path = path.rstrip("/")
+        self.path = Address.parse(path).spark
         self.column = column
         self._files: SnapshotFiles | None = None
 

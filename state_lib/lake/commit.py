@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
 
 from state_lib.errors import EpochError
+from state_lib.lake.address import Address
 from state_lib.lake.table import DeltaTable, OpenedTable, exact_statistics
 
 __all__ = [
@@ -66,6 +67,8 @@ def is_plain(data_type: T.DataType) -> bool:
 
 def write_deltalake(table_or_path: DeltaTable | str, rows: pa.Table, **options: Any) -> None:
     """As delta-rs writes, with statistics that readers can trust."""
+    if isinstance(table_or_path, str):
+        table_or_path = Address.parse(table_or_path).delta_rs
     properties = exact_statistics(Schema.from_arrow(rows.schema))
     deltalake.write_deltalake(table_or_path, _in_own_buffers(rows), writer_properties=properties, **options)
 
@@ -87,7 +90,7 @@ def create_plain_table(
 ) -> None:
     """Create an empty Delta table of plain types, unless there is one, without Spark: milliseconds instead of a job."""
     DeltaTable.create(
-        path,
+        Address.parse(path).delta_rs,
         Schema.from_json(schema.json()),
         mode="ignore",
         partition_by=list(partition_by),

@@ -6,12 +6,16 @@ tables for many things. What is open is brought up to date instead, which takes 
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 import deltalake
+import pyarrow as pa
 from deltalake import ColumnProperties, Schema, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.table import TableMerger, TableOptimizer
+
+from state_lib.lake.address import Address, full_path
 
 __all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError", "exact_statistics"]
 
@@ -64,6 +68,20 @@ class _Optimizer(TableOptimizer):
 class DeltaTable(deltalake.DeltaTable):
     """A Delta table as delta-rs opens it; what is written to it has statistics that readers can trust."""
 
+    def __init__(self, table_uri: str | os.PathLike[str], *args: Any, **options: Any) -> None:
+        self._address = Address.parse(table_uri)
+        super().__init__(self._address.delta_rs, *args, **options)
+
+    @staticmethod
+    def is_deltatable(table_uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
+        """Whether there is a Delta table; a damaged one is."""
+        return deltalake.DeltaTable.is_deltatable(Address.parse(table_uri).delta_rs, storage_options)
+
+    def file_uris(self, *_args: Any, **_options: Any) -> list[str]:
+        """Where the data files lie: as paths and addresses that are not escaped (delta-rs escapes the table's part of them)."""
+        paths = pa.table(self.get_add_actions())["path"].to_pylist()
+        return [full_path(self._address.spark, path) for path in paths]
+
     def merge(self, *args: Any, **options: Any) -> TableMerger:
         """As delta-rs merges."""
         return super().merge(*args, **{"writer_properties": exact_statistics(self.schema()), **options})
@@ -82,7 +100,7 @@ class OpenedTable:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = path.rstrip("/")
+        self.path = Address.parse(path).spark
         self._latest: DeltaTable | None = None
         self._versions: dict[int, DeltaTable] = {}
 

@@ -53,7 +53,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stat
 
 
 def test_an_epoch_is_one_commit_of_sorted_files_one_a_table_and_vnode(spark: SparkSession, store: StateStore) -> None:
-    assert [(c.version, c.user_metadata) for c in latest_commits(spark, store.path)] == [
+    assert [(c.version, c.user_metadata) for c in latest_commits(store.path)] == [
         (2, "epoch 2"), (1, "epoch 1"), (0, None),
     ]  # fmt: skip
     first = store.stored([3, 9], 1)
