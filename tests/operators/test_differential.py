@@ -89,13 +89,17 @@ def _seeds(name: str) -> list[int]:
     return [first + n for n in range(_HISTORIES)]
 
 
+def _run(spark: SparkSession, name: str, history: list) -> None:
+    with Lab(spark, QUERIES[name]) as lab:
+        for changes in epochs_of(history):
+            lab.step(changes)
+            lab.check()
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str) -> None:
     for history in (_UPDATES, *map(drawn_history, _seeds(name))):
-        with Lab(spark, QUERIES[name]) as lab:
-            for changes in epochs_of(history):
-                lab.step(changes)
-                lab.check()
+        _run(spark, name, history)
 
 
 def test_drawn_histories_change_what_is_there() -> None:
@@ -116,10 +120,8 @@ def test_a_drawn_history_finds_a_fault(spark: SparkSession, monkeypatch: pytest.
         return None if changes is None else changes.where(F.col(WEIGHT) > 0)
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
-    with pytest.raises(AssertionError, match="unexpected"), Lab(spark, QUERIES["filter"]) as lab:
-        for changes in epochs_of(drawn_history(_seeds("filter")[0])):
-            lab.step(changes)
-            lab.check()
+    with pytest.raises(AssertionError, match="unexpected"):
+        _run(spark, "filter", drawn_history(_seeds("filter")[0]))
 
 
 _ONE_BY_ONE = [
