@@ -23,6 +23,7 @@ from jobs.planner.query_text import relations_named
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from jobs.planner.trees import items
+from jobs.planner.types_check import check_published_types
 from jobs.relations import source_relation, topological, view_relation
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError
@@ -295,7 +296,9 @@ class Registry:
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
         reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
         node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
-        return Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
+        plan = Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
+        check_published_types(plan)
+        return plan
 
     def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:
         for kind, taken in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):

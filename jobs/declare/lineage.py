@@ -6,7 +6,7 @@ each of them the start of a JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
@@ -14,8 +14,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.lineage import Node, lineage
 from sqlglot.schema import MappingSchema
 
-from jobs.declare.statements import split_statements
-from state_lib.errors import DeclarationError
+from jobs.declare.table_tokens import in_parts, tables_by_tokens
 
 #: Table name → column name → type, as text.
 Schemas = Mapping[str, Mapping[str, str]]
@@ -23,39 +22,35 @@ Schemas = Mapping[str, Mapping[str, str]]
 ColumnLineage = dict[str, tuple[tuple[str, str], ...]]
 
 
-def dependencies(query: str, known: Iterable[str] | None = None, where: str = "query") -> tuple[str, ...]:
+def dependencies(query: str, where: str = "query") -> tuple[str, ...]:
     """Return the names of the tables and views that a query reads, in order of their first appearance.
+
+    What sqlglot cannot parse is read by its tokens alone: Spark, which may take it, has the last word once there is a session.
 
     Parameters
     ----------
     query
         Spark SQL.
-    known
-        Names to look for where sqlglot cannot parse a query (Spark may still take it): every one of them that
-        stands in it as a word of its own counts as read.
     where
         File and line, for messages.
 
     Raises
     ------
     DeclarationError
-        It cannot be parsed and `known` was not given, or a table is read by path or by a name in several parts.
+        A table is read by path or by a name in several parts.
     """
     try:
         tree = sqlglot.parse_one(query, dialect="spark")
-    except (SqlglotError, RecursionError) as problem:
-        if known is None:
-            raise DeclarationError(f"{where}: the query cannot be read as Spark SQL: {_first_line(problem)}") from problem
-        return _known_words(query, known)
+    except (SqlglotError, RecursionError):
+        return tables_by_tokens(query, where)
+    if not isinstance(tree, exp.Query):
+        return tables_by_tokens(query, where)
     names: dict[str, str] = {}
     for table in tree.find_all(exp.Table, bfs=False):
         if not isinstance(table.this, exp.Identifier):
             continue  # a table function: range(10)
         if table.db:
-            raise DeclarationError(
-                f"{where}: {table.sql(dialect='spark')} is read by path or by a name in several parts: declare it as a "
-                "source (CREATE TABLE name … LOCATION '…') and read it by that name."
-            )
+            raise in_parts(table.sql(dialect="spark"), where)
         if not _is_cte(table):
             names.setdefault(table.name.lower(), table.name)
     return tuple(names.values())
@@ -117,17 +112,3 @@ def _is_cte(table: exp.Table) -> bool:
             return True
         child = parent
     return False
-
-
-def _known_words(query: str, known: Iterable[str]) -> tuple[str, ...]:
-    by_word = {name.lower(): name for name in known}
-    found: dict[str, None] = {}
-    for statement in split_statements(query):
-        for token in statement.tokens:
-            if token.text.lower() in by_word:
-                found[by_word[token.text.lower()]] = None
-    return tuple(found)
-
-
-def _first_line(problem: BaseException) -> str:
-    return str(problem).split("\n", 1)[0] or type(problem).__name__

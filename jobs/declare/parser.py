@@ -316,9 +316,10 @@ def _refresh(cursor: Cursor) -> RefreshStatement | None:
     statement = cursor.statement
     if cursor.at_end:
         return RefreshStatement((), statement.path, statement.line)
-    if cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW"):
-        return RefreshStatement(_names(cursor), statement.path, statement.line)
-    return None  # REFRESH TABLE and the like are Spark's
+    if any(cursor.at(word) for word in ("TABLE", "FUNCTION")) or not cursor.peek():
+        return None  # these, and REFRESH 'path', are Spark's
+    _ = cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW")
+    return RefreshStatement(_names(cursor), statement.path, statement.line)
 
 
 def _verify(cursor: Cursor) -> VerifyStatement:

@@ -160,8 +160,7 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
     for name, view in queries.items():
         where = place(view.path, view.line)
         found: list[str] = []
-        known = [d.name for d in by_lower.values() if d.name != name]
-        for read in dependencies(view.query, known, f"{where}: {name}"):
+        for read in dependencies(view.query, f"{where}: {name}"):
             declared = by_lower.get(read.lower())
             if declared is None:
                 undeclared.setdefault(read.lower(), read)

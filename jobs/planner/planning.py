@@ -13,6 +13,7 @@ from jobs.planner.nodes import Materialize
 from jobs.planner.relations import Relation
 from jobs.planner.semi_join_reduction import keeps_no_more
 from jobs.planner.text_check import check_texts
+from jobs.planner.types_check import check_kept_types, check_published_types
 
 
 def plan_view(
@@ -38,6 +39,8 @@ def plan_view(
     """
     catalyst = Catalyst(spark, relations, views or {}, functions)
     plan = lowered(catalyst, relations, query)
+    check_published_types(plan)
+    check_kept_types(plan)
     check_texts(catalyst.session, plan)
     return plan
 

@@ -16,6 +16,7 @@ from jobs.declare import (
     output_columns,
     parse_text,
 )
+from jobs.declare.table_tokens import tables_by_tokens
 from state_lib.errors import DeclarationError
 
 
@@ -44,10 +45,43 @@ def test_tables_by_path_or_in_parts_are_refused(table):
         dependencies(f"SELECT * FROM {table}")
 
 
-def test_a_query_that_cannot_be_parsed_is_searched_for_known_words():
-    with pytest.raises(DeclarationError, match="cannot be read"):
-        dependencies("SELECT FROM WHERE (")
-    assert dependencies("SELECT FROM T WHERE ( 'u' ", ["t", "v"]) == ("t",)
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        ("SELECT window, count(*) FROM a GROUP BY window(ts, '30 minutes')", ("a",)),
+        ("SELECT FROM T WHERE ( 'u' ", ("T",)),
+        ("SELECT FROM WHERE (", ()),
+        (
+            "SELECT extract(DAY FROM ts), trim(BOTH ' ' FROM s) FROM a x, b AS y JOIN c ON x.k IS NOT DISTINCT FROM y.k, d",
+            "abcd",
+        ),
+        (
+            "WITH a AS (SELECT * FROM a), n (x, y) AS (SELECT * FROM b) SELECT * FROM a, n, c WHERE k IN (SELECT k FROM d)",
+            "abcd",
+        ),
+        ("SELECT * FROM a LATERAL VIEW explode(xs) e AS u, v", ("a",)),
+        ("SELECT * FROM (SELECT * FROM `a`) q JOIN LATERAL (SELECT 1), range(3), VALUES (1), (2) AS b(x), c", ("a", "c")),
+        ("FROM a |> JOIN b USING (k) |> AGGREGATE sum(v) GROUP BY window(ts, '1 day'), k |> SELECT k, v", ("a", "b")),
+        ("SELECT 'FROM x', \"JOIN y\" FROM a -- FROM z", ("a",)),
+        ("TABLE a", ("a",)),
+    ],
+)
+def test_dependencies_by_tokens(query, read):
+    assert set(tables_by_tokens(query, "q")) == set(read)
+    assert set(dependencies(query)) == set(read)
+
+
+@pytest.mark.parametrize("table", ["db.t", "delta.`/tmp/x`"])
+def test_tables_by_path_are_refused_by_tokens(table):
+    with pytest.raises(DeclarationError, match="by path or by a name in several parts"):
+        tables_by_tokens(f"SELECT * FROM a JOIN {table} GROUP BY window(ts, '1 day')", "q")
+
+
+def test_a_project_with_a_query_that_only_spark_can_read_is_loaded():
+    found = project(
+        "CREATE TABLE a (ts TIMESTAMP);" + view("w", "SELECT window, count(*) AS n FROM A GROUP BY window(ts, '1 day')")
+    )
+    assert found.reads == {"w": ("a",)}
 
 
 SCHEMAS = {

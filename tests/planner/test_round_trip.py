@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs.planner.catalyst import Catalyst
 from jobs.planner.expressions import ExpressionWriter, NotIncremental
 from jobs.planner.nodes import Aggregate, Project, Values, Window, walk
-from jobs.planner.planning import plan_view
+from jobs.planner.planning import lowered, plan_view
 from jobs.planner.round_trip import check_round_trips
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import RELATIONS, Lab, decimal
@@ -77,7 +77,7 @@ def test_the_examples_of_all_functions_survive_as_text(spark: SparkSession) -> N
     ],
 )  # fmt: skip
 def test_an_expression_is_its_text(spark: SparkSession, expression: str) -> None:
-    plan = plan_view(spark, f"SELECT {expression} AS x FROM t", RELATIONS)
+    plan = lowered(Catalyst(spark, RELATIONS, {}), RELATIONS, f"SELECT {expression} AS x FROM t")
     assert any(isinstance(node, Project) for node in walk(plan))
 
 
@@ -94,7 +94,7 @@ def test_an_expression_is_its_text(spark: SparkSession, expression: str) -> None
     ],
 )
 def test_constant_rows_keep_their_values(spark: SparkSession, value: str) -> None:
-    plan = plan_view(spark, f"SELECT * FROM VALUES ({value}, 1), (NULL, 2) AS v(x, n)", RELATIONS)
+    plan = lowered(Catalyst(spark, {}, {}), {}, f"SELECT * FROM VALUES ({value}, 1), (NULL, 2) AS v(x, n)")
     (node,) = (n for n in walk(plan) if isinstance(n, Values))
     assert spark.sql(f"SELECT {node.rows[0][0]}").collect() == spark.sql(f"SELECT {value}").collect()
 

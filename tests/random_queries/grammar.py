@@ -18,14 +18,16 @@ from jobs.planner.relations import Relation as Source
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
 INT, TEXT, DECIMAL, BIGINT, DOUBLE = "int", "string", "decimal(10,2)", "bigint", "double"
+TIMESTAMP, LONG_DECIMAL = "timestamp", "decimal(38,2)"
 _CONSTANTS = {
     INT: ["0", "1", "2", "7"],
-    TEXT: ["'a'", "''", "'b'"],
+    TEXT: ["'a'", "''", "'b'", r"'it\'s\n\"a\"'", r"r'\n'"],
     DECIMAL: ["0.00", "1.50", "-2.25"],
     BIGINT: ["0L", "2L", "-3L"],
+    LONG_DECIMAL: ["CAST(0 AS DECIMAL(38,2))", "12345678901234567890123456789.05", "-0.01"],
     "date": ["DATE '2024-02-29'", "DATE '1969-12-31'"],
     "boolean": ["true", "false"],
-    "timestamp": ["TIMESTAMP '2024-02-29 23:59:59'", "TIMESTAMP '2024-03-01 00:00:00'"],
+    TIMESTAMP: ["TIMESTAMP '2024-02-29 23:59:59'", "TIMESTAMP '2024-03-01 00:00:00'"],
     DOUBLE: ["0D", "1.5D"],
 }
 #: Types that queries group by, compare across relations, and stack.
@@ -71,7 +73,7 @@ class Grammar:
         makers = (
             self._filter, self._filter, self._project, self._join, self._join, self._join, self._aggregate, self._aggregate,
             self._aggregate, self._distinct, self._set_operation, self._window, self._limit, self._explode, self._subquery,
-            self._scalar,
+            self._scalar, self._window, self._time_window, self._sessions, self._lateral,
         )  # fmt: skip
         return self._pick(makers)(depth)
 
@@ -159,6 +161,13 @@ class Grammar:
         if child.of(INT):
             whole = self._pick(child.of(INT))
             options.append((f"CAST(round(var_pop({whole}) * count({whole}) * count({whole})) AS INT)", INT))
+        options += [
+            (
+                f"array_join(transform(array_sort(collect_list(struct({column}))), x -> CAST(x.{column} AS STRING)), '\\n')",
+                TEXT,
+            ),
+            (f"to_json(max(struct({', '.join(child.names)})))", TEXT),
+        ]
         if numbers:
             number = self._pick(numbers)
             data_type = BIGINT if number in child.of(BIGINT) else INT
@@ -188,19 +197,77 @@ class Grammar:
         return Relation(f"SELECT {name} FROM ({text}) {self._alias()}", ((name, data_type),))
 
     def _window(self, depth: int) -> Relation:
+        """A window function: rows in an order that leaves no ties, any frame of them, NULLs respected or not."""
         child = self.relation(depth - 1)
-        order = ", ".join(child.names)
+        column = child.names[0]
+        directions = ["", " DESC", " NULLS LAST", " DESC NULLS FIRST"]
+        order = ", ".join(f"{name}{self._pick(directions)}" for name in child.names)
         partition = f"PARTITION BY {self._pick(child.names)} " if self._pick([True, True, False]) else ""
-        function = self._pick(
+        nulls = self._pick(["", " IGNORE NULLS", " RESPECT NULLS"])
+        function, framed = self._pick(
             [
-                "row_number()", "rank()", "dense_rank()", "count(*)", f"lag({child.names[0]})", f"min({child.names[0]})",
-                f"max({child.names[0]})", f"first_value({child.names[0]})",
+                ("row_number()", False), ("rank()", False), ("dense_rank()", False), ("ntile(3)", False),
+                (f"lag({column}){nulls}", False), (f"lead({column}, 2){nulls}", False), ("count(*)", True),
+                (f"count({column})", True), (f"min({column})", True), (f"max({column})", True),
+                (f"first_value({column}){nulls}", True), (f"last_value({column}){nulls}", True),
+                (f"nth_value({column}, 2){nulls}", True),
             ]
         )  # fmt: skip
-        counts = not function.startswith(("lag", "min", "max", "first"))
+        frame = ""
+        if framed and self._chance():
+            starts = ["UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW", "1 FOLLOWING"]
+            start = self._pick(starts)
+            ends = ["UNBOUNDED FOLLOWING", "3 FOLLOWING"] + (["CURRENT ROW"] if starts.index(start) < 3 else [])
+            frame = f" ROWS BETWEEN {start} AND {self._pick(ends)}"
+        counts = function.startswith(("row", "rank", "dense", "ntile", "count"))
         name, data_type = self._name(), INT if counts else child.columns[0][1]
-        value = f"CAST({function} OVER ({partition}ORDER BY {order}) AS {data_type})"
+        value = f"CAST({function} OVER ({partition}ORDER BY {order}{frame}) AS {data_type})"
         return Relation(f"SELECT *, {value} AS {name} FROM {self._from(child)}", (*child.columns, (name, data_type)))
+
+    def _time_window(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        if not child.of(TIMESTAMP):
+            return child
+        sizes = self._pick(["'30 minutes'", "'1 day', '8 hours'", "'25 minutes', '10 minutes', '5 minutes'"])
+        name, end = self._name(), self._pick(["start", "end"])
+        value = f"window({self._pick(child.of(TIMESTAMP))}, {sizes}).{end}"
+        listed = ", ".join([*child.names, f"{value} AS {name}"])
+        return Relation(f"SELECT {listed} FROM {self._from(child)}", (*child.columns, (name, TIMESTAMP)))
+
+    def _sessions(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        if not child.of(TIMESTAMP):
+            return child
+        gap = self._pick(["'1 hour'", "'400 days'"])
+        session = f"session_window({self._pick(child.of(TIMESTAMP))}, {gap})"
+        group = [c for c in child.columns if self._pick([False, False, True])][:1]
+        begin, end, count = self._name(), self._name(), self._name()
+        listed = ", ".join([*(n for n, _ in group), f"session_window.start AS {begin}", f"session_window.end AS {end}"])
+        keys = ", ".join([session, *(n for n, _ in group)])
+        text = f"SELECT {listed}, CAST(count(*) AS INT) AS {count} FROM {self._from(child)} GROUP BY {keys}"
+        return Relation(text, (*group, (begin, TIMESTAMP), (end, TIMESTAMP), (count, INT)))
+
+    def _lateral(self, depth: int) -> Relation:
+        left, right = self.relation(depth - 1), self.relation(0)
+        shared = [t for t in _TYPES if left.of(t) and right.of(t)]
+        if not shared:
+            return left
+        data_type = self._pick(shared)
+        where = f"WHERE {self._pick(right.of(data_type))} = {self._pick(left.of(data_type))}"
+        column, name = right.names[0], self._name()
+        order = ", ".join(right.names)
+        form = self._pick(
+            [
+                f"SELECT max({column}) AS {name} FROM {self._from(right)} {where}",
+                f"SELECT {column} AS {name} FROM {self._from(right)} {where}",
+                f"SELECT {column} AS {name} FROM {self._from(right)} {where} ORDER BY {order} LIMIT 1",
+                f"SELECT {column} AS {name} FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS n FROM {self._from(right)} "
+                f"{where}) WHERE n <= 2",
+            ]
+        )
+        join = self._pick([", LATERAL", " LEFT JOIN LATERAL"])
+        text = f"SELECT * FROM {self._from(left)}{join} ({form}) {self._alias()}"
+        return Relation(text, (*left.columns, (name, right.columns[0][1])))
 
     def _limit(self, depth: int) -> Relation:
         child = self.relation(depth - 1)
@@ -260,6 +327,11 @@ class Grammar:
         if data_type == INT:
             forms += [f"({one} % 5 + {other} % 7)", f"length(CAST({self._pick(child.names)} AS STRING))"]
         if data_type == TEXT:
+            forms += [
+                f"to_json(named_struct('x y', {self._pick(child.names)}, 'z', array({one})))",
+                f"{one} ILIKE '%A!_' ESCAPE '!'",
+            ]
+            forms[-1] = f"CAST({forms[-1]} AS STRING)"
             forms += [f"concat({one}, {other})", f"upper({one})", f"CAST({self._pick(child.names)} AS STRING)"]
         return str(self._pick(forms))
 

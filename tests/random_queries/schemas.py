@@ -21,8 +21,9 @@ Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 VALUES: Mapping[str, list[Any]] = {
     "int": [0, 1, 2, 7],
     "bigint": [0, 2, -3, 2**40],
-    "string": ["", "a", "b", "a\x00b", "😀"],
+    "string": ["", "a", "b", "a\x00b", "😀", 'it\'s\n"a"', "\u2028\\n"],
     "decimal(10,2)": [Decimal("0.00"), Decimal("1.50"), Decimal("-2.25")],
+    "decimal(38,2)": [Decimal("0.00"), Decimal("12345678901234567890123456789.05"), Decimal("-0.01")],
     "date": [date(1969, 12, 31), date(2024, 2, 29), date(2024, 3, 1)],
     "boolean": [False, True],
     "timestamp": [datetime(2024, 2, 29, 23, 59, 59), datetime(1969, 12, 31, 1)],

@@ -1,0 +1,84 @@
+"""Looks, while a view is planned, whether the epochs can keep and publish the types of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import types as T
+
+from jobs.planner.explain import headline
+from jobs.planner.expressions import NotIncremental
+from jobs.planner.nodes import Materialize, PlanNode, walk
+from jobs.planner.state_tables import infer_state_tables
+from state_lib.errors import PlanError
+from state_lib.row_encoding import parse_type
+from state_lib.slots import assign_slots
+from state_lib.table_catalog import TableCatalog
+
+_INTERVALS = (T.DayTimeIntervalType, T.YearMonthIntervalType, T.CalendarIntervalType)
+
+
+def check_published_types(plan: Materialize) -> None:
+    """Look at the columns that readers of the view see, and at the key of its rows.
+
+    Raises
+    ------
+    PlanError : the view's Delta table cannot have a column, or its rows cannot be told apart by it.
+    """
+    for output in plan.output:
+        data_type = plan.field_named(output.column).data_type
+        try:
+            problem = _problem(parse_type(data_type))
+        except PlanError:
+            problem = "Delta stores no such values; cast it to STRING, or to parts of it"
+        if problem:
+            raise PlanError(f"column {output.name} is of type {data_type}, which no view can have: {problem}")
+    _allocate(plan)
+
+
+def check_kept_types(plan: Materialize) -> None:
+    """Look at the columns that operators below the view keep in state.
+
+    Raises
+    ------
+    NotIncremental : an operator cannot keep a column; the whole query may still be recomputed.
+    """
+    for node in walk(plan.child):
+        try:
+            columns = _allocate(node)
+        except PlanError as error:
+            raise NotIncremental("type", headline(node), str(error)) from error
+        for name, data_type in columns:
+            if any(isinstance(t, T.VariantType) for t in _within(parse_type(data_type))):
+                raise NotIncremental("type", headline(node), f"values of VARIANT, as in {name}, are not compared by Spark")
+
+
+def _allocate(node: PlanNode) -> list[tuple[str, str]]:
+    """The columns that a node's state tables have; they are laid out as the catalog does it, which checks their types."""
+    schemas = list(infer_state_tables(node))
+    TableCatalog(1).allocate(schemas)
+    assign_slots(schemas)
+    return [(column.name, column.data_type) for schema in schemas for column in schema.columns]
+
+
+def _problem(data_type: T.DataType) -> str | None:
+    for part in _within(data_type):
+        if isinstance(part, _INTERVALS):
+            return "Delta stores no intervals; cast it to STRING, or take a number out of it with extract"
+        if isinstance(part, T.StringType) and part.collation != "UTF8_BINARY":
+            return "Delta stores no collation; take it off with COLLATE UTF8_BINARY"
+        if isinstance(part, T.VariantType):
+            return "Spark does not compare VARIANT values, and changes of views are compared; write it with to_json"
+    return None
+
+
+def _within(data_type: T.DataType) -> Iterator[T.DataType]:
+    yield data_type
+    if isinstance(data_type, T.StructType):
+        for f in data_type.fields:
+            yield from _within(f.dataType)
+    elif isinstance(data_type, T.ArrayType):
+        yield from _within(data_type.elementType)
+    elif isinstance(data_type, T.MapType):
+        yield from _within(data_type.keyType)
+        yield from _within(data_type.valueType)
