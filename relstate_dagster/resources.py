@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import ConfigurableResource
@@ -12,6 +11,8 @@ from pydantic import Field
 from jobs.declare import Project
 from jobs.spark import SparkSettings, create_session
 from jobs.spark.logs import LogSettings
+from relstate_dagster.settings import log_file
+from state_lib.lake.address import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +56,8 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""
-        return LogSettings("off", None if "://" in self.path else Path(self.path) / "_relstate" / "logs" / "spark.log")
+        return LogSettings("off", log_file(self.path))
 
     def view_path(self, name: str) -> str:
         """Return where a view is published."""
-        return f"{self.path.rstrip('/')}/views/{name}"
+        return f"{Address.parse(self.path).spark}/views/{name}"

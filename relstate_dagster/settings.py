@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import assets
+from state_lib.lake.address import Address
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"
@@ -23,12 +24,22 @@ class Location:
     warehouse: str
     functions: str | None = None
 
+    @property
+    def log_file(self) -> Path | None:
+        """Where Spark's log goes: into the warehouse, if that lies on this machine."""
+        return log_file(self.warehouse)
+
     @classmethod
     def from_environment(cls) -> Location:
         """Read ``RELSTATE_PROJECT``, ``RELSTATE_WAREHOUSE`` and ``RELSTATE_FUNCTIONS``; by default the demo, here."""
         project = os.environ.get("RELSTATE_PROJECT")
         warehouse = os.environ.get("RELSTATE_WAREHOUSE") or DEMO_WAREHOUSE
-        if "://" not in warehouse:
-            warehouse = str(Path(warehouse).absolute())
+        warehouse = Address.parse(warehouse).spark
         functions = os.environ.get("RELSTATE_FUNCTIONS") or None
         return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions)
+
+
+def log_file(warehouse: str) -> Path | None:
+    """The file of a warehouse that Spark's log goes to; ``None`` where the warehouse is in an object store."""
+    address = Address.parse(warehouse)
+    return Path(address.spark) / "_relstate" / "logs" / "spark.log" if address.is_local else None

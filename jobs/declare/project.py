@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
 from jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from jobs.declare.parser import parse_text
 from jobs.declare.statements import place
 from state_lib.errors import DeclarationError
+
+#: How an address begins that is no path: ``s3://bucket``, ``file:/data``.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 Declared: TypeAlias = ViewDeclaration | SourceDeclaration | PlainView
 
@@ -208,6 +212,6 @@ def _dependency_order(reads: Mapping[str, tuple[str, ...]], queries: Mapping[str
 
 def _with_absolute_location(source: SourceDeclaration, folder: Path) -> SourceDeclaration:
     """Resolve a relative LOCATION against the folder of the file that declares it."""
-    if source.location is None or "://" in source.location or source.location.startswith("/"):
+    if source.location is None or source.location.startswith("/") or _SCHEME.match(source.location):
         return source
     return replace(source, location=str((folder / source.location).resolve()))

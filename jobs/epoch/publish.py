@@ -51,7 +51,7 @@ def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None
     """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
     plan, layout = plan_of(view), view.layout
     properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
-    comments = {**layout.column_comments, VIEW_KEY: "identity of the row, not part of the view"}
+    comments = _comments(view)
     if written_by_driver(view):
         fields = [(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
         schema = T.StructType(
@@ -76,6 +76,10 @@ def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None
         f"CREATE TABLE IF NOT EXISTS {table_reference(path)} ({', '.join(columns)}) USING delta"
         f"{partitioned}{clustered}{comment} TBLPROPERTIES ({property_list(properties)})"
     )
+
+
+def _comments(view: ViewEntry) -> dict[str, str]:
+    return {**view.layout.column_comments, VIEW_KEY: "identity of the row, not part of the view"}
 
 
 def written_by_driver(view: ViewEntry) -> bool:
@@ -241,10 +245,10 @@ def _publish_by_spark(
     if mode is None:
         _merge(session, table.path, changes, view, target.app_id, txn_version, metadata)
     else:
-        writer = changes.drop(OP).write.format("delta").mode(mode).option("userMetadata", metadata)
+        writer = _commented(changes.drop(OP), view).write.format("delta").mode(mode).option("userMetadata", metadata)
         if mode == "overwrite":
             # A new generation replaces the rows of the old one, and may have other columns.
-            writer = writer.option("overwriteSchema", "true")
+            writer = writer.option("overwriteSchema", "true").partitionBy(*view.layout.partitioned_by)
         writer.option("txnAppId", target.app_id).option("txnVersion", txn_version).save(table.path)
     # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
     made = target.chain.after(target.known)
@@ -256,6 +260,14 @@ def _publish_by_spark(
         raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
     inserted, deleted = rows_changed(DeltaLog(table.path).commit(version))
     return Published(version, inserted, deleted)
+
+
+def _commented(rows: DataFrame, view: ViewEntry) -> DataFrame:
+    """Rows with the comments of their columns, which a table takes with its columns."""
+    comments = _comments(view)
+    return rows.select(
+        *(F.col(quoted(c)).alias(c, metadata={"comment": comments[c]} if c in comments else {}) for c in rows.columns)
+    )
 
 
 def _merge(

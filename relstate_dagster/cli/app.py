@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from jobs.spark.logs import LEVELS
 from relstate_dagster.settings import Location
 from state_lib.errors import DeclarationError
+from state_lib.lake.address import Address
 
 
 class Interrupted(Exception):
@@ -95,9 +96,7 @@ def options(
 def location(project: Path | None, warehouse: str | None) -> Location:
     """The project and warehouse that options and environment name."""
     found = Location.from_environment()
-    chosen = found.warehouse if warehouse is None else warehouse
-    if warehouse is not None and "://" not in warehouse:
-        chosen = str(Path(warehouse).absolute())
+    chosen = found.warehouse if warehouse is None else Address.parse(warehouse).spark
     if found.functions and str(Path.cwd()) not in sys.path:
         # A module beside the project is found as `python -m` and Dagster find it.
         sys.path.insert(0, str(Path.cwd()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.declare import Project, load_project
@@ -27,9 +26,7 @@ def start_spark(where: Location | None = None) -> SparkSession:
 def log_settings(where: Location | None) -> LogSettings:
     """Where Spark's log goes, and what of it reaches the terminal."""
     level = os.environ.get(LOG_LEVEL, LEVELS[0])
-    if where is None or "://" in where.warehouse:
-        return LogSettings(level)
-    return LogSettings(level, Path(where.warehouse) / "_relstate" / "logs" / "spark.log")
+    return LogSettings(level, None if where is None else where.log_file)
 
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:

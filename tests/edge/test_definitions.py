@@ -63,7 +63,7 @@ def test_location_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("RELSTATE_WAREHOUSE", "s3://bucket/warehouse")
     monkeypatch.setenv("RELSTATE_PROJECT", "views")
     monkeypatch.setenv("RELSTATE_FUNCTIONS", "shop.functions:register")
-    assert Location.from_environment() == Location(tmp_path / "views", "s3://bucket/warehouse", "shop.functions:register")
+    assert Location.from_environment() == Location(tmp_path / "views", "s3a://bucket/warehouse", "shop.functions:register")
 
 
 def test_jobs_sensor_and_schedule(tmp_path):

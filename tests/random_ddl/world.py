@@ -178,10 +178,13 @@ class World:
         self.script.run(f"DELETE FROM m WHERE g = {self.random.randint(1, 3)} AND s = '{self.random.choice('ab')}'")
 
     def _append_by_another_writer(self) -> None:
-        rows = pa.table(
-            {"g": pa.array([self.random.randint(1, 3)], pa.int32()), "s": [self.random.choice(["a", "line\u2028two"])]}
-        )
-        write_deltalake(self._path("m"), rows, mode="append")
+        write_deltalake(self._path("m"), self._rows_of_m([self.random.randint(1, 3)], ["a\u2028b"]), mode="append")
+
+    def _rows_of_m(self, g: list[int], s: list[str]) -> pa.Table:
+        rows = pa.table({"g": pa.array(g, pa.int32()), "s": s})
+        if "extra" in {f.name for f in DeltaTable(self._path("m")).schema().fields}:
+            rows = rows.append_column("extra", pa.nulls(len(g), pa.int32()))
+        return rows
 
     def _overwrite(self) -> None:
         if self.random.random() < 0.5:

@@ -1,0 +1,91 @@
+"""CLUSTER BY, PARTITIONED BY and comments of a view reach its published table, and rows stay right."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.api import EpochRunner
+from jobs.declare import ViewDeclaration, parse_text
+from jobs.declare.model import ViewDeclaration as View
+from state_lib.errors import DeclarationError
+from tests.epoch.scripts import Script
+
+_TABLES = """
+CREATE TABLE t (k INT, g STRING, v INT, PRIMARY KEY (k));
+INSERT INTO t VALUES (1, 'a b', 10), (2, NULL, 20), (3, 'ü/%41', 30), (4, 'a b', 40);
+"""
+_HISTORY = (
+    "UPDATE t SET v = v + 1 WHERE k = 1",
+    "UPDATE t SET g = 'other' WHERE k IN (2, 3)",
+    "DELETE FROM t WHERE k = 4; INSERT INTO t VALUES (5, '', 5)",
+)
+
+
+def _live(script: Script) -> None:
+    for change in _HISTORY:
+        script.run(f"{change}; REFRESH; VERIFY")
+
+
+def _detail(spark: SparkSession, script: Script, view: str) -> dict:
+    return spark.sql(f"DESCRIBE DETAIL delta.`{script.warehouse.view_path(view)}`").first().asDict()
+
+
+def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
+    script.run(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW p (g, k COMMENT 'the key', v) PARTITIONED BY (g) AS SELECT g, k, v FROM t")
+    script.run("CREATE MATERIALIZED VIEW s PARTITIONED BY (n) AS SELECT g, sum(v) AS s, count(*) AS n FROM t GROUP BY g")
+    assert _detail(spark, script, "p")["partitionColumns"] == ["g"]
+    _live(script)
+    list(EpochRunner(spark, script.warehouse).run(full_refresh=["p", "s"]))
+    script.run("VERIFY; UPDATE t SET v = 0; REFRESH; VERIFY")
+    (comment,) = [
+        f.metadata.get("comment") for f in DeltaTable(script.warehouse.view_path("p")).schema().fields if f.name == "k"
+    ]
+    assert comment == "the key"
+    assert _detail(spark, script, "s")["partitionColumns"] == ["n"]
+
+
+def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> None:
+    script.run(_TABLES)
+    script.run(
+        "CREATE MATERIALIZED VIEW c (`name` COMMENT 'who''s it', total) COMMENT 'all of it' CLUSTER BY (name) "
+        "AS SELECT g, sum(v) FROM t GROUP BY g"
+    )
+    detail = _detail(spark, script, "c")
+    assert (detail["clusteringColumns"], detail["description"]) == (["name"], "all of it")
+    _live(script)
+    list(EpochRunner(spark, script.warehouse).run(full_refresh=["c"]))
+    columns = DeltaTable(script.warehouse.view_path("c")).schema().fields
+    assert {f.name: f.metadata.get("comment") for f in columns if f.name != "_key"} == {"name": "who's it", "total": None}
+    assert _detail(spark, script, "c")["clusteringColumns"] == ["name"]
+
+
+def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: SparkSession, script: Script) -> None:
+    script.run(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT g, k, v FROM t")
+    before = script.rows("SELECT * FROM v")
+    (edited,) = parse_text("CREATE MATERIALIZED VIEW v (g COMMENT 'new', k, v) PARTITIONED BY (g) AS SELECT g, k, v FROM t")
+    assert isinstance(edited, View)
+    script.session._registry.declare([edited])
+    assert script.rows("SELECT * FROM v") == before
+    _live(script)
+    assert _detail(spark, script, "v")["partitionColumns"] == ["g"]
+    script.session._registry.declare([ViewDeclaration("v", edited.sql, cluster_by=("k",))])
+    script.run("REFRESH; VERIFY")
+    assert _detail(spark, script, "v")["clusteringColumns"] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "says"),
+    [
+        ("CLUSTER BY (nope)", "CLUSTER BY names nope, which is no column of it; there are g, v"),
+        ("PARTITIONED BY (g, v)", "PARTITIONED BY names all columns"),
+        ("PARTITIONED BY (g) CLUSTER BY (v)", "exclude each other"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(script: Script, clauses: str, says: str) -> None:
+    script.run(_TABLES)
+    with pytest.raises(DeclarationError, match=says):
+        raise script.error(f"CREATE MATERIALIZED VIEW v {clauses} AS SELECT g, v FROM t")
