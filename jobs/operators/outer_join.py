@@ -115,7 +115,10 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     else:
         runs = side.side.state.storage.runs(names)
     summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
-    side.touched = ctx.share(summed.where(F.col(side.weight) != 0))
+    # An epoch before retracted a record that the state did not have: it was not looked up then.
+    times, problem = F.col(side.weight), _contradiction(ctx, side)
+    checked = F.when(times < 0, F.raise_error(problem).cast("bigint")).otherwise(times)
+    side.touched = ctx.share(summed.select(*columns_of(names), checked.alias(side.weight)).where(times != 0))
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -172,9 +175,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     # A record of the change set that was not looked up was not touched from the other side: its count did not move.
     n_old = F.when(was_stored, F.col("_count")).otherwise(F.col("_found"))
     w_new = F.col("_old") + F.col("_delta")
-    problem = F.lit(f"a record of the {side.side.state.desc.schema.label} side of a join (table_id "
-                    f"{side.side.state.desc.table_id}) is retracted more often than it is there, or matched a negative "
-                    "number of times; the state and its inputs contradict each other, rebuild with --full-refresh")  # fmt: skip
+    problem = _contradiction(ctx, side)
     broken = (was_stored & (w_new < 0)) | (n_new < 0)
     checked = summed.select(
         *columns,
@@ -184,6 +185,22 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
         n_new.alias("_n_new"),
     )
     return ctx.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
+
+
+def _contradiction(ctx: EpochContext, side: _Side) -> Column:
+    """What is said where a record is there, or is matched, less than no times, with the record's key."""
+    desc = side.side.state.desc
+    key = [part.column for part in desc.schema.storage_key if part.column in side.columns]
+    values = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("NULL")) for name in key]
+    shown = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), value) for name, value in zip(key, values, strict=True)))
+    return F.concat(
+        F.lit(f"epoch {ctx.epoch}: a record of the {desc.schema.label} side of a join (table_id {desc.table_id}; "),
+        shown,
+        F.lit(
+            ") is retracted more often than it is there, or matched a negative number of times; the state and its inputs "
+            "contradict each other, rebuild with --full-refresh"
+        ),
+    )
 
 
 def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFrame | None:

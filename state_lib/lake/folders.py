@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from state_lib.lake.address import filesystem_of
+from state_lib.lake.table import DeltaError, DeltaTable
 
 
 def is_table(path: str) -> bool:
