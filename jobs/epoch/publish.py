@@ -227,13 +227,42 @@ def publish(
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
         if rows is not None:
+            _check_partitions(rows, view)
             apply = append_changes if only_inserts else merge_changes
             return apply(
                 table, rows, target.app_id, target.txn_version, target.wanted.to_json(), target.chain.expect(target.known)
             )
-    changes = _changes(store, view, epoch, commit.version)
+    changes = _checked_partitions(_changes(store, view, epoch, commit.version), view)
     mode = None if not only_inserts else "overwrite" if target.replaces else "append"
     return _publish_by_spark(session, target, changes, view, mode)
+
+
+def _partition_texts(view: ViewEntry) -> list[str]:
+    """The text columns by which a view's table is partitioned: in Delta an empty text cannot be told from NULL there."""
+    plan = plan_of(view)
+    types = {o.name: plan.field_named(o.column).data_type for o in plan.output}
+    return [name for name in view.layout.partitioned_by if types[name] == "string"]
+
+
+def _no_empty_text(view: ViewEntry, column: str) -> str:
+    return (
+        f"view {view.name}: a row has an empty text in {column}, by which the view is PARTITIONED, and Delta stores it as NULL "
+        f"there; use CLUSTER BY ({column})"
+    )
+
+
+def _check_partitions(rows: pa.Table, view: ViewEntry) -> None:
+    for column in _partition_texts(view):
+        if pc.any(pc.equal(rows[column], "")).as_py():
+            raise StateError(_no_empty_text(view, column))
+
+
+def _checked_partitions(changes: DataFrame, view: ViewEntry) -> DataFrame:
+    for column in _partition_texts(view):
+        value = F.col(quoted(column))
+        problem = F.raise_error(F.lit(_no_empty_text(view, column))).cast("string")
+        changes = changes.withColumn(column, F.when(value == "", problem).otherwise(value))
+    return changes
 
 
 def _publish_by_spark(

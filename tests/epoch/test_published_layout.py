@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs.api import EpochRunner
 from jobs.declare import ViewDeclaration, parse_text
 from jobs.declare.model import ViewDeclaration as View
-from state_lib.errors import DeclarationError
+from state_lib.errors import DeclarationError, StateError
 from tests.epoch.scripts import Script
 
 _TABLES = """
@@ -19,7 +19,7 @@ INSERT INTO t VALUES (1, 'a b', 10), (2, NULL, 20), (3, 'ü/%41', 30), (4, 'a b'
 _HISTORY = (
     "UPDATE t SET v = v + 1 WHERE k = 1",
     "UPDATE t SET g = 'other' WHERE k IN (2, 3)",
-    "DELETE FROM t WHERE k = 4; INSERT INTO t VALUES (5, '', 5)",
+    "DELETE FROM t WHERE k = 4; INSERT INTO t VALUES (5, ' ', 5)",
 )
 
 
@@ -45,6 +45,16 @@ def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
     ]
     assert comment == "the key"
     assert _detail(spark, script, "s")["partitionColumns"] == ["n"]
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_an_empty_text_is_no_partition(spark: SparkSession, script: Script, rebuilt: bool) -> None:
+    script.run(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW p PARTITIONED BY (g) AS SELECT g, k, v FROM t")
+    script.run("INSERT INTO t VALUES (9, '', 9)")
+    with pytest.raises(StateError, match=r"a row has an empty text in g, .* use CLUSTER BY \(g\)"):
+        list(EpochRunner(spark, script.warehouse).run(full_refresh=["p"] if rebuilt else []))
+    script.run("DELETE FROM t WHERE k = 9; REFRESH; VERIFY")
 
 
 def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> None:
