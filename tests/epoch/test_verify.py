@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.epoch import verify
-from jobs.epoch.verify import difference
+from jobs.epoch.verify import bag_difference, difference
 from tests.epoch.scripts import Script
 
 _ROWS = "(VALUES (1, 'a'), (1, 'b'), (2, 'c'), (2, 'd'), (2, 'd')) AS r(g, s)"
@@ -46,3 +46,17 @@ def test_a_query_is_run_in_full_over_much_and_over_few(script: Script, monkeypat
         "CREATE MATERIALIZED VIEW most AS SELECT max(n) AS n FROM counts; REFRESH; VERIFY"
     )
     assert script.rows("SELECT n FROM most") == [(7,)]
+
+
+@pytest.mark.parametrize("wrong", [3, 700])
+def test_many_rows_that_differ_in_their_last_digits_are_equal(spark: SparkSession, wrong: int) -> None:
+    columns = ("id % 50000 AS g", "IF(id % 7 = 0, NULL, id / 3D) AS x", "array(id / 7D, NULL) AS a", "map('k', id / 9D) AS m")
+    rounded = "transform_values(m, (k, v) -> v * (1 + 1E-12)) AS m"
+    expected = spark.range(200_000).selectExpr("id", *columns)
+    actual = expected.selectExpr(
+        "id", "g", f"x * (1 + 1E-12) + IF(id < {wrong}, 1, 0) AS x", "transform(a, v -> v * (1 + 1E-12)) AS a", rounded
+    )
+    others = len([n for n in range(wrong) if n % 7])
+    assert bag_difference(expected, actual) == (others, others)
+    # Without a column that tells the rows apart they are paired in their order.
+    assert bag_difference(expected.select("g", "x"), actual.select("g", "x")) == (others, others)
