@@ -45,7 +45,10 @@ class Registry:
         self._warehouse = warehouse
 
     def add_source(self, entry: SourceEntry) -> CatalogState:
-        """Register a Delta table as a source. Other indexes than before may be declared at any time."""
+        """Register a Delta table as a source, or declare it otherwise than before: views that read it are then rebuilt.
+
+        Other indexes may be declared at any time.
+        """
         check_name(entry.name, "source")
         state = self._warehouse.read()
         known = state.sources.get(entry.name)
@@ -53,23 +56,15 @@ class Registry:
             return state
         self._check_free(state, entry.name, besides="source")
         is_other = known is not None and replace(known, indexes=entry.indexes) != entry
-        if is_other and state.dependents(entry.name):
-            readers = ", ".join(state.dependents(entry.name))
-            raise DeclarationError(
-                f"source {entry.name} is declared otherwise than before ({known}), and {readers} read it; drop those first"
-            )
         source_relation(entry, self._warehouse.source(entry).facts())
-        return self._warehouse.catalog.write(state.with_source(entry))
+        readers = state.working.dependents(entry.name) if is_other else []
+        state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")
+        return self._warehouse.catalog.write(state)
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
-        """Register a view that is inlined where it is used."""
-        check_name(name, "view")
-        state = self._warehouse.read()
-        self._check_free(state, name, besides="plain view" if replace_existing else "")
-        others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != name})
-        catalyst = Catalyst(self._spark, self.relations(others), _queries(others), self._warehouse.functions)
-        catalyst.analyse(query)
-        return self._warehouse.catalog.write(state.with_plain_view(PlainView(name, query)))
+        """Register a view that is inlined where it is used; views that inline one that is replaced are rebuilt."""
+        self._check_free(self._warehouse.read(), name, besides="plain view" if replace_existing else "")
+        return self.declare([], [PlainView(name, query)])
 
     def plan(self, state: CatalogState, definition: ViewDeclaration) -> ViewEntry:
         """Plan a view without declaring it: its entry, with table ids as they would be allocated.
@@ -80,7 +75,7 @@ class Registry:
         """
         check_name(definition.name, "view")
         others = state.without(definition.name)
-        if _inlined(others, definition, definition.name):
+        if _inlined(others, definition.sql, definition.name):
             raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
         policy = definition.refresh_policy
         functions = self._warehouse.functions
@@ -90,7 +85,7 @@ class Registry:
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
         else:
             try:
-                plan = plan_view(self._spark, definition.sql, relations, _queries(others), functions)
+                plan = plan_view(self._spark, definition.sql, relations, _plain_views_in(others, definition.sql), functions)
             except NotIncremental as refusal:
                 if policy == "incremental" or refusal.code in _NEVER_FULL:
                     hint = "set TBLPROPERTIES ('refresh.policy' = 'full') to have it recomputed at every epoch"
@@ -114,14 +109,15 @@ class Registry:
             comment=definition.comment,
             properties=dict(definition.properties),
             functions=() if functions is None else self._called(functions, definition, others),
-            planned_on=self._planned_on(others, relations_read(plan)),
+            planned_on=self._planned_on(others, definition.sql, relations_read(plan)),
+            inlined=_plain_views_in(others, definition.sql),
             layout=self._checked_layout(definition, plan),
         )
 
-    def _planned_on(self, state: CatalogState, reads: Sequence[str]) -> str:
+    def _planned_on(self, state: CatalogState, query: str, reads: Sequence[str]) -> str:
         """A digest of relations as a plan depends on them: columns, keys, and whether they are only appended to."""
         known = self.relations(state, reads)
-        told = [repr(known.get(name)) for name in sorted(reads)] + [repr(sorted(_queries(state).items()))]
+        told = [repr(known.get(name)) for name in sorted(reads)] + [repr(_plain_views_in(state, query))]
         return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
     @staticmethod
@@ -149,8 +145,10 @@ class Registry:
 
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
         """The user's functions that a view calls, itself or through a plain view that it reads."""
-        inlined = [v.query for v in state.plain_views.values() if _inlined(state, definition, v.name)]
-        return called_in([definition.sql, *inlined], Catalyst(self._spark, {}, {}, functions).user_functions())
+        return called_in(
+            [definition.sql, *_plain_views_in(state, definition.sql).values()],
+            Catalyst(self._spark, {}, {}, functions).user_functions(),
+        )
 
     def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
         """The state with a view planned on its inputs as they are now, where those are not what it was planned on.
@@ -162,50 +160,79 @@ class Registry:
         PlanError : it cannot be planned on them.
         """
         working = state.working
-        if not view.planned_on or view.planned_on != self._planned_on(working, view.reads):
+        if not view.planned_on or view.planned_on != self._planned_on(working, view.query, view.reads):
             planned = replace(self.plan(working, _declaration(view)), costs=view.costs, problem=view.problem)
             return _with_table_ids(state, planned).with_rebuild(planned)
         return state.with_rebuild(view.restarted()) if is_table(self._warehouse.state_path(view)) else state
 
-    def declare(self, views: Sequence[ViewDeclaration]) -> CatalogState:
+    def declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainView] = ()) -> CatalogState:
         """Make views known, all or none: new ones, and edited ones, which are to be rebuilt with the views over them.
 
         Parameters
         ----------
-        views : upstream first.
+        views, plain_views : upstream first.
 
         Raises
         ------
         DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
         """
         state = before = self.swept()
+        over_plain: dict[str, None] = {}
+        for plain in plain_views:
+            known = state.plain_views.get(plain.name)
+            if known is None or known.query != plain.query:
+                state = self._with_plain_view(state, plain)
+                over_plain |= dict.fromkeys(n for n, v in state.working.views.items() if _inlined(state, v.query, plain.name))
         changed: list[str] = []
         for view in views:
-            known = state.working.views.get(view.name)
-            if known is None:
+            entry = state.working.views.get(view.name)
+            if entry is None:
                 self._check_free(state, view.name, besides="")
                 entry = self.plan(state.working, view)
                 state = _with_table_ids(state, entry).with_view(entry)
-            elif _declares(known, view):
+            elif _declares(entry, view):
                 state = _with_options(state, view)
             else:
                 entry = self.plan(state.working, view)
                 state = _with_options(_with_table_ids(state, entry).with_rebuild(entry), view)
                 changed.append(view.name)
-        state = self._planned_over(state, changed)
+        over = set(with_dependents(state, changed)) - set(changed)
+        edited = ", ".join([*changed, *(p.name for p in plain_views if over_plain)])
+        state = self._planned_again_with(state, [*over, *(n for n in over_plain if n not in changed)], edited)
         return state if state == before else self._warehouse.catalog.write(state)
 
-    def _planned_over(self, state: CatalogState, changed: Sequence[str]) -> CatalogState:
-        """The state with the views over edited ones planned again as well."""
-        over = set(with_dependents(state, changed)) - set(changed)
+    def _with_plain_view(self, state: CatalogState, plain: PlainView) -> CatalogState:
+        check_name(plain.name, "view")
+        self._check_free(state, plain.name, besides="plain view")
+        others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != plain.name})
+        if _inlined(others, plain.query, plain.name):
+            raise DeclarationError(f"view {plain.name} reads itself; a view can only read sources and other views")
+        self._analyse(others, plain.query)
+        state = state.with_plain_view(plain)
+        for reader in state.plain_views.values():
+            if reader.name != plain.name and _inlined(state, reader.query, plain.name):
+                try:
+                    self._analyse(state, reader.query)
+                except RelstateError as error:
+                    raise DeclarationError(
+                        f"view {reader.name} cannot be read with {plain.name} as declared now: {error}; edit or drop "
+                        f"{reader.name} as well"
+                    ) from error
+        return state
+
+    def _analyse(self, state: CatalogState, query: str) -> None:
+        relations = self.relations(state.working)
+        Catalyst(self._spark, relations, _plain_views_in(state, query), self._warehouse.functions).analyse(query)
+
+    def _planned_again_with(self, state: CatalogState, names: Sequence[str], edited: str) -> CatalogState:
+        """The state with some views, and those over them, planned again on what was edited; the next run rebuilds them."""
+        wanted = set(with_dependents(state, names))
         for name in topological(state.working):
-            if name not in over:
+            if name not in wanted:
                 continue
-            view = state.working.views[name]
             try:
-                entry = self.plan(state.working, _declaration(view))
+                entry = self.plan(state.working, _declaration(state.working.views[name]))
             except RelstateError as error:
-                edited = ", ".join(n for n in changed if name in with_dependents(state, [n]))
                 raise DeclarationError(
                     f"view {name} cannot be planned on {edited} as declared now: {error}; edit or drop {name} as well"
                 ) from error
@@ -290,11 +317,11 @@ class Registry:
         relations: Mapping[str, Relation],
         state: CatalogState,
     ) -> Materialize:
-        catalyst = Catalyst(self._spark, relations, _queries(state), self._warehouse.functions)
+        catalyst = Catalyst(self._spark, relations, _plain_views_in(state, definition.sql), self._warehouse.functions)
         analysed = catalyst.analyse(definition.sql)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
-        reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition, name))
+        reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition.sql, name))
         node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
         plan = Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
         check_published_types(plan)
@@ -307,17 +334,27 @@ class Registry:
                 raise DeclarationError(f"there is a {kind} named {clash} already; drop it first or take another name")
 
 
-def _queries(state: CatalogState) -> dict[str, str]:
-    return {v.name: v.query for v in state.plain_views.values()}
-
-
 def _mentions(query: str, name: str) -> bool:
     return name.lower() in {d.lower() for d in relations_named(query)}
 
 
-def _inlined(state: CatalogState, definition: ViewDeclaration, name: str) -> bool:
-    """Whether the query reads a relation through plain views."""
-    pending, seen = [definition.sql], set()
+def _plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
+    """The plain views that a query reads, itself or through others; each after those that it reads."""
+    found: dict[str, str] = {}
+
+    def visit(text: str) -> None:
+        for plain in state.plain_views.values():
+            if plain.name not in found and _mentions(text, plain.name):
+                visit(plain.query)
+                found[plain.name] = plain.query
+
+    visit(query)
+    return found
+
+
+def _inlined(state: CatalogState, query: str, name: str) -> bool:
+    """Whether a query reads a relation, itself or through plain views."""
+    pending, seen = [query], set()
     while pending:
         query = pending.pop()
         if _mentions(query, name):

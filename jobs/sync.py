@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, SourceEntry
+from jobs.catalog.entries import CatalogState, PlainView, SourceEntry
 from jobs.declare import Project, SourceDeclaration, check_name
 from jobs.epoch.explained import reason_of
 from jobs.registry import Registry
@@ -37,11 +37,8 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
     for name in project.undeclared:
         if name not in state.sources:
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
-    for plain in project.plain_views:
-        known = warehouse.read().plain_views.get(plain.name)
-        if known is None or known.query != plain.sql:
-            registry.add_plain_view(plain.name, plain.sql, replace_existing=True)
-    return registry.declare(project.views)
+    plain_views = [PlainView(plain.name, plain.sql) for plain in project.plain_views]
+    return registry.declare(project.views, plain_views)
 
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:

@@ -68,7 +68,8 @@ class ViewEntry:
     """A materialized view and how far it has come.
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on. ``planned_on``
-    is a digest of the relations that it was planned on: it is planned again before a backfill on others.
+    is a digest of the relations that it was planned on: it is planned again before a backfill on others. ``inlined`` are the
+    plain views that its query reads, as they were then, each after those that it reads.
     ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
@@ -91,6 +92,7 @@ class ViewEntry:
     functions: tuple[str, ...] = ()
     costs: Costs = field(default_factory=Costs)
     planned_on: str = ""
+    inlined: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
     problem: Problem | None = None
 
@@ -299,6 +301,8 @@ def _view_payload(view: ViewEntry) -> dict[str, Any]:
         **({"functions": list(view.functions)} if view.functions else {}),
         **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
         "planned_on": view.planned_on,
+        # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
+        **({"inlined": list(view.inlined.items())} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
     }
@@ -319,6 +323,7 @@ def _view(payload: dict[str, Any]) -> ViewEntry:
             "functions": tuple(payload.get("functions", ())),
             "costs": Costs.from_dict(payload.get("costs", {})),
             "layout": _layout(payload.get("layout", {})),
+            "inlined": dict(payload.get("inlined", ())),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
         }
     )

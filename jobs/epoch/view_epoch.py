@@ -203,7 +203,8 @@ def _digest(inputs: EpochInputs, base: str) -> str:
     upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
     instant = None if epoch.instant is None else epoch.instant.isoformat()
     tables = [t.table_id for t in view.tables]
-    told = [view.generation, plan_to_dict(view.plan), tables, pins, upstream, instant, view.last_epoch, base]
+    plan = [plan_to_dict(view.plan), list(view.inlined.items()), tables]
+    told = [view.generation, plan, pins, upstream, instant, view.last_epoch, base]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -227,11 +228,8 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     """The view's query run in full by Spark, on its inputs as of the epoch and at its instant."""
     for name in inputs.view.reads:
         inputs.snapshot(name, session).createOrReplaceTempView(name)
-    for plain in inputs.catalog.plain_views.values():
-        try:
-            session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
-        except PySparkException:
-            continue  # a plain view over relations that this view does not read
+    for name, query in inputs.view.inlined.items():
+        session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
     instant = inputs.epoch.instant
     if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(plan_of(inputs.view))):
         return session.sql(inputs.view.query)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,34 @@ def test_a_source_of_another_type_is_planned_again(spark: SparkSession, script: 
     assert script.rows("SELECT v FROM m") == [(10.75,)]
     assert script.rows("SELECT w FROM over_m") == [(11.75,)]
     script.verify()
+
+
+def test_an_edited_plain_view_rebuilds_what_inlines_it(spark: SparkSession, script: Script) -> None:
+    script.run(_TABLES)
+    script.run("CREATE VIEW inner_view AS SELECT g, sum(v) AS a FROM t GROUP BY g")
+    script.run("CREATE VIEW outer_view AS SELECT a FROM inner_view")
+    script.run("CREATE MATERIALIZED VIEW of_plain AS SELECT sum(a) AS a FROM outer_view")
+    script.run("CREATE MATERIALIZED VIEW above AS SELECT a + 1 AS b FROM of_plain")
+    script.run("CREATE OR REPLACE VIEW inner_view AS SELECT g, avg(v) AS a FROM t GROUP BY g")
+    script.verify()  # as it was planned, until it is rebuilt
+    script.run("REFRESH; VERIFY")
+    assert script.rows("SELECT b FROM above") == [(46.0,)]
+    error = script.error("CREATE OR REPLACE VIEW inner_view AS SELECT g FROM t")
+    assert "outer_view" in str(error) or "of_plain" in str(error)
+    script.run("UPDATE t SET v = v + 1; REFRESH; VERIFY")
+
+
+def test_another_key_of_a_source_rebuilds_what_reads_it(spark: SparkSession, script: Script) -> None:
+    script.run(_TABLES)
+    path = script.warehouse.source_path("t")
+    registry = Registry(spark, script.warehouse)
+    known = script.warehouse.read().sources["t"]
+    registry.add_source(replace(known, primary_key=()))
+    assert set(script.warehouse.read().rebuilds) == {"sums", "counts", "over_sums", "both"}
+    script.run("REFRESH; VERIFY")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 1, 10)")
+    script.run("REFRESH; VERIFY")
+    registry.add_source(known)
+    assert "2 rows have k = 1; remove all but one" in str(_run(script)[1])
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 1")
+    script.run("REFRESH; VERIFY")
