@@ -74,6 +74,7 @@ def test_the_examples_of_all_functions_survive_as_text(spark: SparkSession) -> N
         "from_utc_timestamp(timestamp_seconds(k), 'Asia/Tokyo')",
         "try_to_number(s, '999')", "round(v, 1)", "bround(v, 1)", "CAST(s AS DECIMAL(4,1))",
         "element_at(array(k), 1)", "array(k)[0]", "(array(struct(k AS a))).a",
+        "to_json(named_struct('x y', s, 'z', array('a')))",
     ],
 )  # fmt: skip
 def test_an_expression_is_its_text(spark: SparkSession, expression: str) -> None:
