@@ -12,11 +12,19 @@ from jobs.epoch.chain import first_line
 from state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError
 from state_lib.lake.table import DeltaError
 
+#: What Spark says of a job of which a task has failed.
+_OF_A_JOB: Final = ("Job aborted", "awaitResult")
 #: What Spark puts around the reason: its class names and error codes at the ends.
 _BEFORE: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _AFTER: Final = re.compile(r"(?: ?SQLSTATE: \w+)+$")
 _DAMAGED: Final = ("FAILED_READ_FILE", "is not a Parquet file")
-_GONE: Final = ("DELTA_FILE_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST", "FileNotFoundException", "No such file")
+_GONE: Final = (
+    "DELTA_FILE_NOT_FOUND",
+    "PATH_NOT_FOUND",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FileNotFoundException",
+    "No such file",
+)
 
 
 def explained(view: str, epoch: int | None, error: BaseException) -> RelstateError:
@@ -88,6 +96,6 @@ def _line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     own = next((line for line in lines if not line.startswith("An error occurred while calling")), "an error without a text")
-    # A task's own reason stands behind the job's: "Job aborted due to stage failure".
-    chosen = caused[-1] if caused and "Job aborted" in own else own.removeprefix(": ")
+    # A task's own reason stands behind those of its job and of the thread that waited for it.
+    chosen = caused[-1] if caused and any(word in own for word in _OF_A_JOB) else own.removeprefix(": ")
     return _AFTER.sub("", _BEFORE.sub("", chosen)).strip()

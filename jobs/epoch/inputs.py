@@ -12,6 +12,7 @@ from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersio
 from jobs.epoch.pinned_sources import PinnedSources
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.epoch.source_lookups import MOST_CHANGED_BYTES, SourceLookups
+from jobs.operators.context import consolidate
 from jobs.planner.nodes import quoted
 from jobs.relations import state_column, view_columns
 from jobs.sources.delta_source import ChangeRange
@@ -115,9 +116,19 @@ class EpochInputs:
         return found
 
     def scan(self, name: str) -> DataFrame | None:
-        """The change set of a source or an upstream view."""
-        if self._is_view(name):
-            return self._view_changes(name)
+        """The change set of a source or an upstream view.
+
+        For a view that was left behind it is netted first: a row that came and went in between, which may be the very one that
+        could not be computed, is not even looked at.
+        """
+        changes = self._view_changes(name) if self._is_view(name) else self._source_changes(name)
+        if changes is None or self.since is None or self.view.problem is None:
+            return changes
+        read = scanned_columns(self.view)[name]
+        # Computed here and now: Spark would push what a query computes of a row below the sum.
+        return consolidate(changes, [c for c in changes.columns if c in read]).localCheckpoint()
+
+    def _source_changes(self, name: str) -> DataFrame | None:
         source, until, since = self.sources.source(name), self.sources.pin(name), self.since
         columns = scanned_columns(self.view)[name]
         with_row_id = ROW_ID in columns

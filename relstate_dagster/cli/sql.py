@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
@@ -80,7 +81,7 @@ def _print_result(result: Result, output_format: Format) -> None:
         return
     table = Table(*columns, header_style="bold")
     for row in result.rows:
-        table.add_row(*("NULL" if value is None else str(value) for value in row))
+        table.add_row(*("NULL" if value is None else escape(str(value)) for value in row))
     output.print(table)
 
 

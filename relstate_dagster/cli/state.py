@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.start import start_spark
+from relstate_dagster.cli.tables import Shown, fitted
 from state_lib.errors import DeclarationError
 
 
@@ -29,12 +31,20 @@ def state(
     if entry is None:
         raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(catalog.views)) or 'none'}")
     if table_id is None:
-        listed = Table("table_id", "table", "holds", "storage primary key", "merge", "vnodes", header_style="bold")
+        columns = [
+            Shown("table_id", is_number=True),
+            Shown("table"),
+            Shown("holds", 1),
+            Shown("storage primary key", 2),
+            Shown("merge", 4),
+            Shown("vnodes", 3, is_number=True),
+        ]
+        rows = []
         for desc in entry.tables:
             key = ", ".join(p.column + (" desc" if p.descending else "") for p in desc.schema.storage_key)
-            row = [str(desc.table_id), desc.schema.label, desc.schema.kind.value, key, desc.schema.merge.value]
-            listed.add_row(*row, str(desc.vnode_count))
-        output.print(listed)
+            named = [str(desc.table_id), desc.schema.label, desc.schema.kind.value, key, desc.schema.merge.value]
+            rows.append([*named, str(desc.vnode_count)])
+        output.print(fitted(columns, rows, output.width))
         return
     if table_id not in {d.table_id for d in entry.tables}:
         raise DeclarationError(f"view {view} has no state table {table_id}; it has {[d.table_id for d in entry.tables]}")
@@ -46,7 +56,7 @@ def state(
 
     store = StateStore(start_spark(where), StateFiles(home.state_path(entry)), entry.tables)
     frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
-    rows = Table(*frame.columns, header_style="bold")
+    shown = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():
-        rows.add_row(*("NULL" if value is None else str(value) for value in found))
-    output.print(rows)
+        shown.add_row(*("NULL" if value is None else escape(str(value)) for value in found))
+    output.print(shown)

@@ -86,6 +86,30 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
             assert outcomes == {"matches_full_recompute": True, "stream_key_unique": True}
 
 
+def test_a_view_that_is_left_behind_fails_its_asset_and_not_the_others(spark, tmp_path):
+    project, warehouse = tmp_path / "project", tmp_path / "warehouse"
+    project.mkdir()
+    others = "CREATE MATERIALIZED VIEW counts AS SELECT count(*) AS n FROM orders;"
+    (project / "views.sql").write_text(DECLARATIONS + others)
+    repository = build_definitions(Location(project, str(warehouse))).get_repository_def()
+    orders = f"delta.`{warehouse}/sources/orders`"
+    with DagsterInstance.ephemeral() as instance:
+
+        def run():
+            result = repository.get_job("refresh_views").execute_in_process(instance=instance, raise_on_error=False)
+            done = {event.asset_key.to_user_string() for event in result.get_asset_materialization_events()}
+            return result.success, done, [str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure]
+
+        assert run() == (True, {"per_customer", "big_customers", "counts"}, [])
+        spark.sql(f"INSERT INTO {orders} VALUES (1, 'ann', 9223372036854775807), (2, 'ann', 1)")
+        success, done, errors = run()
+        assert (success, done) == (False, {"counts"})
+        assert "view per_customer, epoch" in errors[0]
+        assert "overflow" in errors[0].lower()
+        spark.sql(f"DELETE FROM {orders} WHERE id = 2")
+        assert run()[:2] == (True, {"per_customer", "big_customers", "counts"})
+
+
 def test_a_project_with_functions_of_its_own(spark, tmp_path, monkeypatch):
     project, warehouse = tmp_path / "project", tmp_path / "warehouse"
     project.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -203,6 +204,31 @@ def test_state_changed_by_hand_is_not_built_upon(spark: SparkSession, script: Sc
     with pytest.raises(StateError, match=r"its state .* somebody else changed it \(DELETE at version"):
         script.run("REFRESH")
     _rebuilt(script)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut off"])
+def test_a_file_of_state_that_is_damaged_is_one_line_and_says_what_to_do(script: Script, damage: str) -> None:
+    for file in Path(_tables(script.warehouse)["state"]).rglob("*.parquet"):
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:40])
+        for crc in file.parent.glob(f".{file.name}.crc"):
+            crc.unlink()
+    script.run(_CHANGES[2])
+    error = script.error("REFRESH")
+    assert isinstance(error, RelstateError)
+    assert "--full-refresh sums" in str(error)
+    assert len(str(error).splitlines()) == 1
+    _rebuilt(script)
+
+
+def test_an_error_of_spark_inside_an_epoch_is_one_line(script: Script) -> None:
+    script.run("CREATE MATERIALIZED VIEW s AS SELECT k, sequence(1, 3, IF(v > 1000, -1, 1)) AS q FROM t")
+    script.run("UPDATE t SET v = 1001 WHERE k = 1")
+    error = script.error("REFRESH")
+    assert re.fullmatch(r"view s, epoch \d+: Spark could not compute it: .*Illegal sequence boundaries.*mend .*", str(error))
+    script.run("UPDATE t SET v = 1 WHERE k = 1; REFRESH; VERIFY")
 
 
 @pytest.mark.parametrize("table", ["state", "published"])
