@@ -136,9 +136,10 @@ class PinnedSources:
         return {f.name: f.data_type for scan in scans for f in scan.columns} or None
 
     def _columns_read(self, name: str) -> set[str] | None:
-        """At least the columns of a source that the view reads; ``None`` where the plan does not say."""
+        """At least the columns of a source that the view reads, and its key; ``None`` where the plan does not say."""
         assert self.view.plan is not None
-        return used_columns(self.view.plan).get(name)
+        used = used_columns(self.view.plan).get(name)
+        return None if used is None else used | set(self.catalog.sources[name].primary_key)
 
     def _reads_append_only(self, name: str) -> bool:
         assert self.view.plan is not None
