@@ -149,6 +149,16 @@ class Chain:
         self._check(recorded, recorded.version)
         return self.after(recorded.version)
 
+    def check_not_empty(self, recorded: Recorded) -> None:
+        """Look, at the cost of one file's size, whether the recorded commit was lost.
+
+        Raises
+        ------
+        StateError : its file is empty, so that readers would get the rows of before.
+        """
+        if recorded.version is not None and self._log.is_empty(recorded.version):
+            raise self._damaged(f"is damaged: version {recorded.version} in its log is empty")
+
     def after(self, version: int) -> Since:
         """What came after a version of the table.
 

@@ -17,14 +17,29 @@ from state_lib.state_files import StateFiles
 
 def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
     """What somebody else, or a damaged disk, has done to a view's state and to its published table."""
+    for chain, path, recorded in _chains(warehouse, state, view):
+        yield from _problem(chain, path, recorded)
+
+
+def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> None:
+    """Look whether the last epoch of a view is still in its tables, as far as that costs nothing.
+
+    Raises
+    ------
+    StateError : it is not.
+    """
+    for chain, _, recorded in _chains(warehouse, state, view):
+        chain.check_not_empty(recorded)
+
+
+def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, str, Recorded]]:
+    """The tables of a view, as they are, and what the catalog has recorded of each."""
     versions = state.versions_at(view.name)
-    if versions is None:
-        return
-    files = StateFiles(warehouse.state_path(view))
-    yield from _problem(state_chain(files, view), files.path, Recorded(versions.state_version, versions.digest))
-    table = OpenedTable(warehouse.view_path(view.name))
-    chain = published_chain(table, view.name)
-    yield from _problem(chain, table.path, Recorded(versions.view_version, versions.published))
+    if versions is not None:
+        files = StateFiles(warehouse.state_path(view))
+        yield state_chain(files, view), files.path, Recorded(versions.state_version, versions.digest)
+        table = OpenedTable(warehouse.view_path(view.name))
+        yield published_chain(table, view.name), table.path, Recorded(versions.view_version, versions.published)
 
 
 def _problem(chain: Chain, path: str, recorded: Recorded) -> Iterator[str]:

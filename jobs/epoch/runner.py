@@ -21,6 +21,7 @@ from jobs.catalog.store import ConcurrentCatalogChange
 from jobs.epoch.anew import choose_anew
 from jobs.epoch.compaction import CompactReport, compact_view
 from jobs.epoch.explained import ends_the_run
+from jobs.epoch.health import check_tables
 from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
@@ -223,7 +224,8 @@ class EpochRunner:
         return [name for name in names if name not in self._left]
 
     def _check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
-        """Raise for whatever a view cannot read."""
+        """Raise for whatever a view cannot read, and if its own last epoch is lost."""
+        check_tables(self._warehouse, state, view)
         if view.functions:
             check_functions(view, self._runs.session(view, Workload.FULL), self._warehouse.functions)
         inputs = self._inputs(state, view, epoch)

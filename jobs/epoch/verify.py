@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.epoch.explained import ends_the_run, explained
+from jobs.epoch.health import check_tables
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.nearly_equal import unmatched
 from jobs.epoch.reports import VerifyReport
@@ -80,6 +81,7 @@ def published_rows(session: SparkSession, warehouse: Warehouse, state: CatalogSt
     versions = state.versions_at(view.name)
     if versions is None or versions.view_version is None:
         raise EpochError(f"view {view.name} has no complete epoch yet; run it first")
+    check_tables(warehouse, state, view)
     reader = session.read.format("delta").option("versionAsOf", versions.view_version)
     return reader.load(warehouse.view_path(view.name)).select(*columns_of([o.name for o in plan_of(view).output]))
 

@@ -43,7 +43,7 @@ from jobs.registry import Registry
 from jobs.script.strategy import strategy_line
 from jobs.sync import declare_source
 from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, RelstateError
+from state_lib.errors import DeclarationError, RelstateError, StateError
 from state_lib.lake.folders import is_table
 from state_lib.lake.table import DeltaError
 from state_lib.literals import text_literal
@@ -244,7 +244,7 @@ class ScriptSession:
                 continue
             try:
                 self._frame(state, view.name).createOrReplaceTempView(view.name)
-            except (PySparkException, Py4JJavaError) as error:
+            except (PySparkException, Py4JJavaError, StateError) as error:
                 self._spark.catalog.dropTempView(view.name)
                 if re.search(rf"(?i)\b{re.escape(view.name)}\b", statement):
                     raise explained(view.name, None, error) from error

@@ -89,6 +89,11 @@ class DeltaLog:
     def _commit_path(self, version: int) -> str:
         return f"{self._filesystem[1]}/_delta_log/{version:020d}.json"
 
+    def is_empty(self, version: int) -> bool:
+        """Whether the file of a commit is there and holds nothing: readers of Delta pass over such a file without a word."""
+        (found,) = self._filesystem[0].get_file_info([self._commit_path(version)])
+        return found.type is fs.FileType.File and found.size == 0
+
     def latest_version(self, at_least: int | None = None) -> int:
         """The newest version; from a known one on, by looking for the commits that would follow it."""
         if at_least is None or not self.has(at_least):
