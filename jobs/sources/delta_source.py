@@ -21,7 +21,6 @@ from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, chang
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from jobs.sources.row_counts import RowCounts
-from jobs.spark.opened_logs import forget_replaced
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.errors import SourceError
 from state_lib.lake.address import Address, full_path, is_absolute
@@ -278,7 +277,6 @@ class DeltaSource:
         SourceError : another commit has that version now.
         """
         self._check_is_there(pin)
-        forget_replaced(spark, self.path)
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
     def all_rows(self, spark: SparkSession, pin: Pin, *, with_row_id: bool) -> DataFrame:
@@ -299,7 +297,6 @@ class DeltaSource:
         layout = self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
-        forget_replaced(spark, self.path)
         try:
             feed = (
                 spark.read.format("delta")

@@ -107,11 +107,6 @@ class DeltaLog:
         """Whether the log has the commit of a version: it may be cleaned up, or not be there yet."""
         return self._sizes([self._commit_path(version)])[0] is not None
 
-    def modified_ms(self, version: int) -> int | None:
-        """When the commit of a version was written, in milliseconds; ``None`` where the log does not have it."""
-        info = self._filesystem[0].get_file_info(self._commit_path(version))
-        return None if info.type is fs.FileType.NotFound or info.mtime_ns is None else info.mtime_ns // 1_000_000
-
     def fingerprint(self, version: int) -> str | None:
         """Names the commit of a version by its content; ``None`` where the log does not have it any more.
 

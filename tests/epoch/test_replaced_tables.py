@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.epoch.runner import EpochRunner
+from jobs.sources.delta_source import DeltaSource
 from state_lib.errors import SourceError
 from tests.epoch.scripts import Script
 
@@ -64,3 +65,17 @@ def test_made_again_by_others(
     script.run("CREATE MATERIALIZED VIEW w AS SELECT h, count(*) AS n FROM x GROUP BY h")
     script.run("INSERT INTO x VALUES (7, 'x'); REFRESH; VERIFY")
     assert script.rows("SELECT h, n FROM w") == [("x", 2), ("y", 1)]
+
+
+def test_put_back_from_a_copy_that_spark_has_open(spark: SparkSession, tmp_path: Path) -> None:
+    """The same table id and the same version, of another commit."""
+    path, copy = tmp_path / "x", tmp_path / "copy"
+    deltalake.write_deltalake(path, pa.table({"k": [1]}))
+    shutil.copytree(path, copy)
+    deltalake.write_deltalake(path, pa.table({"k": [2]}), mode="append")
+    assert spark.read.format("delta").load(str(path)).count() == 2
+    shutil.rmtree(path)
+    shutil.copytree(copy, path)
+    deltalake.write_deltalake(path, pa.table({"k": [3]}), mode="append")
+    source = DeltaSource("x", str(path))
+    assert sorted(source.snapshot(spark, source.pin(None)).collect()) == [(1,), (3,)]
