@@ -29,6 +29,7 @@ from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError
 from state_lib.lake.folders import delete_folder, is_table, table_id
 from state_lib.table_catalog import TableCatalog
+from state_lib.table_schema import StateTableDesc
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
 _NEVER_FULL = frozenset({"non-deterministic"})
@@ -96,6 +97,9 @@ class Registry:
                 plan = self._full_plan(definition, relations, others)
         schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
         tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
+        known = state.views.get(definition.name)
+        if known is not None:
+            tables = _as_large(tables, known.tables)
         is_full = isinstance(plan.child, FullQuery)
         return ViewEntry(
             name=definition.name,
@@ -377,6 +381,12 @@ def _declaration(view: ViewEntry) -> ViewDeclaration:
         column_comments=view.layout.column_comments,
         properties=view.properties,
     )
+
+
+def _as_large(tables: Sequence[StateTableDesc], before: Sequence[StateTableDesc]) -> tuple[StateTableDesc, ...]:
+    """State tables with as many vnodes as the same ones had before: what is rebuilt is about as large."""
+    counts = {repr(table.schema): table.vnode_count for table in before}
+    return tuple(replace(t, vnode_count=max(t.vnode_count, counts.get(repr(t.schema), 0))) for t in tables)
 
 
 def _layout(view: ViewDeclaration) -> TableLayout:

@@ -29,7 +29,14 @@ _USELESS_RULES = (
     "org.apache.spark.sql.catalyst.optimizer.MergeSubplans",
 )
 #: What a plan's meaning depends on; stored with the view and set again in every epoch.
-MEANING = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive")
+MEANING = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.session.timeZone",
+    "spark.sql.caseSensitive",
+    "spark.sql.timestampType",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+)
 
 
 def meaning_of(spark: SparkSession) -> dict[str, str]:
