@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jobs.declare import parse_text
 from jobs.declare.model import SourceDeclaration, ViewDeclaration
+from tests.processes import heeds_interrupts
 
 _README = Path(__file__).parent.parent / "README.md"
 _DEV = "dagster dev"
@@ -61,7 +63,12 @@ def test_the_shell_blocks(shell: dict) -> None:
 
 def _runs_until_it_answers(command: str, url: str, shell: dict) -> None:
     process = subprocess.Popen(
-        ["bash", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, **shell
+        ["bash", "-c", command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=heeds_interrupts,  # Dagster ends its own processes by them
+        **shell,
     )
     try:
         for _ in range(240):
@@ -75,7 +82,10 @@ def _runs_until_it_answers(command: str, url: str, shell: dict) -> None:
         raise AssertionError(f"{url} does not answer")
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=60)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_the_sql_blocks_are_declarations() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from jobs.api import Warehouse
 from relstate_dagster.cli import app
 from relstate_dagster.cli.app import console, output
 from state_lib.errors import DeclarationError
+from tests.processes import heeds_interrupts
 
 _LONG = "revenue_of_each_customer_by_day_of_the_week_and_store"
 _SOURCES = "CREATE TABLE orders_of_all_stores (id INT, customer STRING, cents BIGINT, PRIMARY KEY (id));"
@@ -120,11 +122,16 @@ def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, seconds):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=heeds_interrupts,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGINT)
-    said, _ = process.communicate(timeout=120)  # which ends once the JVM has ended as well
+    try:
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=120)  # which ends once the JVM has ended as well
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert said.splitlines()[-1] == "interrupted: what was committed stays, and the next run goes on from there"
     assert "Traceback" not in said
     assert "ERROR" not in said
