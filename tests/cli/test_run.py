@@ -111,13 +111,19 @@ def test_version_and_log_level():
         raise CliRunner().invoke(app, ["--log-level", "loud", "doctor"]).exception
 
 
-@pytest.mark.parametrize("seconds", [3, 14], ids=["while Spark starts", "in a statement"])
-def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, seconds):
+def _has_java(pid: int) -> bool:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return any(b"java" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the JVM in /proc")
+@pytest.mark.parametrize("when", ["while Spark starts", "in a statement"])
+def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, when):
     warehouse = tmp_path / "ctrl_c_warehouse"
     slow = "SELECT count(*) FROM range(3000000000) a JOIN range(100) b ON a.id % 3 <> b.id"
     code = "from relstate_dagster.cli import console_script; console_script()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "sql", "--warehouse", str(warehouse), "-e", slow],
+        [sys.executable, "-c", code, "sql", "--warehouse", str(warehouse), "-e", f"CREATE TABLE made (a INT); {slow}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -126,7 +132,14 @@ def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, seconds):
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     try:
-        time.sleep(seconds)
+        has_come_so_far = {
+            "while Spark starts": lambda: _has_java(process.pid),
+            "in a statement": lambda: (warehouse / "_relstate" / "catalog").exists(),
+        }[when]
+        while not has_come_so_far():
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.2)
+        time.sleep(0 if when == "while Spark starts" else 3)
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate(timeout=120)  # which ends once the JVM has ended as well
     finally:
