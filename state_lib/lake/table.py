@@ -7,7 +7,7 @@ tables for many things. What is open is brought up to date instead, which takes 
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import deltalake
 import pyarrow as pa
@@ -15,7 +15,7 @@ from deltalake import ColumnProperties, Schema, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.table import TableMerger, TableOptimizer
 
-from state_lib.lake.address import Address, full_path
+from state_lib.lake.address import Address, filesystem_of, full_path
 
 __all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError", "exact_statistics"]
 
@@ -92,8 +92,18 @@ class DeltaTable(deltalake.DeltaTable):
         return _Optimizer(self)
 
 
+#: Size and time of a commit's file; ``None`` for both where the log does not have it (any more).
+_CommitFile: TypeAlias = tuple[int | None, int | None]
+
+
+def _commit_file(path: str, version: int) -> _CommitFile:
+    filesystem, inside = filesystem_of(path)
+    found = filesystem.get_file_info(f"{inside}/_delta_log/{version:020d}.json")
+    return found.size, found.mtime_ns
+
+
 class OpenedTable:
-    """A Delta table by its path, for the time of one run: a table that is deleted and made again is not noticed.
+    """A Delta table by its path, opened once. One that is deleted and made again under the path is opened again.
 
     What :meth:`latest` gives is brought up to date by the next call, and by a commit that is made on it; so does :meth:`at`
     where it is the same version. Threads may share an object only to ask for versions.
@@ -103,6 +113,8 @@ class OpenedTable:
         self.path = Address.parse(path).spark
         self._latest: DeltaTable | None = None
         self._versions: dict[int, DeltaTable] = {}
+        #: A version that was opened and the file of its commit: another table's is another file.
+        self._opened_at: tuple[int, _CommitFile] | None = None
 
     def latest(self) -> DeltaTable:
         """The newest version.
@@ -112,8 +124,10 @@ class OpenedTable:
         TableNotFoundError
             There is no table (yet).
         """
+        self._forget_another()
         if self._latest is None:
             self._latest = DeltaTable(self.path)
+            self._remember(self._latest)
         else:
             self._latest.update_incremental()
         return self._latest
@@ -122,11 +136,23 @@ class OpenedTable:
         """A version; the newest without one."""
         if version is None:
             return self.latest()
+        self._forget_another()
         if self._latest is not None and self._latest.version() == version:
             return self._latest
         if version not in self._versions:
             self._versions[version] = DeltaTable(self.path, version=version)
+            if self._opened_at is None:
+                self._remember(self._versions[version])
         return self._versions[version]
+
+    def _remember(self, table: DeltaTable) -> None:
+        version = table.version()
+        self._opened_at = version, _commit_file(self.path, version)
+
+    def _forget_another(self) -> None:
+        """Forget what was opened if the table was made again since: 0.05 ms where it lies on this machine."""
+        if self._opened_at is not None and _commit_file(self.path, self._opened_at[0]) != self._opened_at[1]:
+            self._latest, self._versions, self._opened_at = None, {}, None
 
     def transaction_version(self, app_id: str) -> int | None:
         """The newest ``txnVersion`` that an application id has committed; ``None`` if none, or if there is no table."""
