@@ -30,6 +30,13 @@ _CONSTANTS = {
     TIMESTAMP: ["TIMESTAMP '2024-02-29 23:59:59'", "TIMESTAMP '2024-03-01 00:00:00'"],
     DOUBLE: ["0D", "1.5D"],
 }
+#: By the type that a RANGE frame is ordered by: how far it reaches.
+_RANGES = {
+    INT: ["1", "3"],
+    DECIMAL: ["0.50", "2"],
+    "date": ["INTERVAL 1 DAY", "INTERVAL 1 MONTH", "2"],
+    TIMESTAMP: ["INTERVAL 1 DAY", "INTERVAL '0 00:30:00' DAY TO SECOND", "INTERVAL 1 MONTH"],
+}
 #: Types that queries group by, compare across relations, and stack.
 _TYPES = tuple(_CONSTANTS)
 _JOINS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI", "CROSS")
@@ -72,7 +79,8 @@ class Grammar:
             return self._base()
         makers = (
             self._filter, self._filter, self._project, self._join, self._join, self._join, self._aggregate, self._aggregate,
-            self._aggregate, self._distinct, self._set_operation, self._window, self._limit, self._explode, self._subquery,
+            self._aggregate, self._distinct, self._set_operation, self._window, self._range_window,
+            self._limit, self._explode, self._subquery,
             self._scalar, self._window, self._time_window, self._sessions, self._lateral,
         )  # fmt: skip
         return self._pick(makers)(depth)
@@ -195,6 +203,24 @@ class Grammar:
         kind = self._pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
         text = f"SELECT {one} AS {name} FROM {self._from(left)} {kind} SELECT {other} FROM {self._from(right)}"
         return Relation(f"SELECT {name} FROM ({text}) {self._alias()}", ((name, data_type),))
+
+    def _range_window(self, depth: int) -> Relation:
+        """A window function over a frame of values: what it gives does not depend on the order of ties."""
+        child = self.relation(depth - 1)
+        ordered = child.of(*_RANGES)
+        if not ordered:
+            return child
+        order, column = self._pick(ordered), self._pick(child.names)
+        steps = _RANGES[dict(child.columns)[order]]
+        starts = ["UNBOUNDED PRECEDING", f"{self._pick(steps)} PRECEDING", "CURRENT ROW"]
+        ends = ["CURRENT ROW", f"{self._pick(steps)} FOLLOWING", "UNBOUNDED FOLLOWING"]
+        frame = f"RANGE BETWEEN {self._pick(starts)} AND {self._pick(ends)}"
+        function = self._pick(["count(*)", f"count({column})", f"min({column})", f"max({column})"])
+        name, data_type = self._name(), INT if function.startswith("count") else dict(child.columns)[column]
+        partition = f"PARTITION BY {self._pick(child.names)} " if self._chance() else ""
+        direction = self._pick(["", " DESC", " NULLS LAST"])
+        value = f"CAST({function} OVER ({partition}ORDER BY {order}{direction} {frame}) AS {data_type})"
+        return Relation(f"SELECT *, {value} AS {name} FROM {self._from(child)}", (*child.columns, (name, data_type)))
 
     def _window(self, depth: int) -> Relation:
         """A window function: rows in an order that leaves no ties, any frame of them, NULLs respected or not."""
