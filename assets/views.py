@@ -127,5 +127,6 @@ def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey]) -> Iterator[Ass
                     "missing rows": report.missing_rows,
                     "unexpected rows": report.unexpected_rows,
                     "seconds": float(report.seconds),
+                    **({"problem": report.problem} if report.problem is not None else {}),
                 },
             )

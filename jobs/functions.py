@@ -23,7 +23,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import ViewEntry
-from state_lib.errors import DeclarationError
+from state_lib.errors import DeclarationError, first_line
 
 #: The environment variable that names the callable, for messages.
 VARIABLE = "RELSTATE_FUNCTIONS"
@@ -111,5 +111,4 @@ def called_in(texts: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _said(error: Exception) -> str:
-    first_line = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first_line}"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -12,11 +12,12 @@ from jobs import failpoints
 from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, TableLayout, ViewEntry
 from jobs.declare import ViewDeclaration, check_name
 from jobs.epoch.protocol import with_dependents
-from jobs.epoch.sessions import forget_table, meaning_of
+from jobs.epoch.sessions import forget_table
 from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
+from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
 from jobs.planner.query_text import relations_named
@@ -181,13 +182,11 @@ class Registry:
         DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
         """
         state = before = self.swept()
-        over_plain: dict[str, None] = {}
-        for plain in plain_views:
-            known = state.plain_views.get(plain.name)
-            if known is None or known.query != plain.query:
-                state = self._with_plain_view(state, plain)
-                over_plain |= dict.fromkeys(n for n, v in state.working.views.items() if _inlined(state, v.query, plain.name))
         changed: list[str] = []
+        edited = [p for p in plain_views if state.plain_views.get(p.name) != p]
+        for plain in edited:
+            state = self._with_plain_view(state, plain)
+        readers = [n for n, v in state.working.views.items() if any(_inlined(state, v.query, p.name) for p in edited)]
         for view in views:
             entry = state.working.views.get(view.name)
             if entry is None:
@@ -200,9 +199,8 @@ class Registry:
                 entry = self.plan(state.working, view)
                 state = _with_options(_with_table_ids(state, entry).with_rebuild(entry), view)
                 changed.append(view.name)
-        over = set(with_dependents(state, changed)) - set(changed)
-        edited = ", ".join([*changed, *(p.name for p in plain_views if over_plain)])
-        state = self._planned_again_with(state, [*over, *(n for n in over_plain if n not in changed)], edited)
+        over = {*with_dependents(state, changed), *readers} - set(changed)
+        state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
         return state if state == before else self._warehouse.catalog.write(state)
 
     def _with_plain_view(self, state: CatalogState, plain: PlainView) -> CatalogState:
@@ -228,7 +226,7 @@ class Registry:
         relations = self.relations(state.working)
         Catalyst(self._spark, relations, _plain_views_in(state, query), self._warehouse.functions).analyse(query)
 
-    def _planned_again_with(self, state: CatalogState, names: Sequence[str], edited: str) -> CatalogState:
+    def _planned_again_with(self, state: CatalogState, names: Iterable[str], edited: str) -> CatalogState:
         """The state with some views, and those over them, planned again on what was edited; the next run rebuilds them."""
         wanted = set(with_dependents(state, names))
         for name in topological(state.working):
@@ -325,7 +323,7 @@ class Registry:
         analysed = catalyst.analyse(definition.sql)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
-        reads = tuple(name for name in relations if _mentions(definition.sql, name) or _inlined(state, definition.sql, name))
+        reads = tuple(name for name in relations if _inlined(state, definition.sql, name))
         node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
         plan = Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
         check_published_types(plan)
@@ -358,16 +356,7 @@ def _plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
 
 def _inlined(state: CatalogState, query: str, name: str) -> bool:
     """Whether a query reads a relation, itself or through plain views."""
-    pending, seen = [query], set()
-    while pending:
-        query = pending.pop()
-        if _mentions(query, name):
-            return True
-        for plain in state.plain_views.values():
-            if plain.name not in seen and _mentions(query, plain.name):
-                seen.add(plain.name)
-                pending.append(plain.query)
-    return False
+    return any(_mentions(text, name) for text in (query, *_plain_views_in(state, query).values()))
 
 
 def _declaration(view: ViewEntry) -> ViewDeclaration:
@@ -396,7 +385,12 @@ def _layout(view: ViewDeclaration) -> TableLayout:
 def _declares(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration is of the view as it is, but for options that need no rebuild."""
     same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
-    return same_query and replace(known.layout, column_comments={}) == replace(_layout(view), column_comments={})
+    return same_query and _laid_out_by(known.layout) == _laid_out_by(_layout(view))
+
+
+def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
+    """The columns of a layout, as they are told apart: in any case."""
+    return [c.lower() for c in layout.cluster_by], [c.lower() for c in layout.partitioned_by]
 
 
 def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:

@@ -31,6 +31,7 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
     if warehouse.functions is not None:
         warehouse.functions.load()
     registry = Registry(spark, warehouse)
+    registry.swept()
     for source in project.sources:
         declare_source(spark, warehouse, registry, source)
     state = warehouse.read()
@@ -44,7 +45,6 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
     check_name(source.name, "source")
-    registry.swept()
     path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
     managed = source.location is None
     try:
@@ -87,11 +87,15 @@ def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
         pass
     else:
         return warehouse.source_path(name)
-    if spark.catalog.tableExists(name):
-        detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first()
-        if detail is not None and detail["format"] == "delta":
-            return Address.parse(str(detail["location"])).spark
-        raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
+    try:
+        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
+        detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first() if spark.catalog.tableExists(name) else None
+    except PySparkException as error:
+        raise DeclarationError(f"table {name} of Spark's catalog cannot be read: {reason_of(error)}") from error
+    if detail is not None:
+        if detail["format"] != "delta":
+            raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
+        return Address.parse(str(detail["location"])).spark
     raise DeclarationError(
         f"table {name} is neither declared, nor in {warehouse.root}/sources, nor in Spark's catalog; declare it with "
         f"CREATE TABLE {name} USING delta LOCATION '…'"

@@ -101,13 +101,23 @@ def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, 
 
 
 def _merged(store: StateStore, table_id: int, version: int, merged_until: int | None) -> DataFrame:
-    """The stored form of a table's merged rows."""
+    """The stored form of a table's merged rows; a row that is retracted more often than it was inserted ends the job.
+
+    Joins read runs unmerged and do not see it.
+    """
     storage = store.storage_table(table_id, version=version)
     schema = storage.desc.schema
     runs = storage.runs()
     old = runs if merged_until is None else runs.where(F.col(EPOCH) <= merged_until)
     merged = merge_runs(old, schema, keep_epoch=True)
-    if schema.merge is not MergeRule.SUM:
+    if schema.merge is MergeRule.SUM:
+        problem = F.lit(
+            f"{storage.place()}: a row is retracted more often than it was inserted, so rows of the state were lost; "
+            "rebuild the view with --full-refresh"
+        )
+        broken = F.col(WEIGHT) < 0
+        merged = merged.withColumn(WEIGHT, F.when(broken, F.raise_error(problem).cast("bigint")).otherwise(F.col(WEIGHT)))
+    else:
         merged = merged.withColumn(WEIGHT, F.lit(1).cast("bigint"))
     stored = store.stored_form(table_id, merged, F.col(EPOCH))
     if merged_until is None:

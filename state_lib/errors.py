@@ -6,6 +6,11 @@ One base class, few subclasses: a message says what was wrong, where, and what t
 from __future__ import annotations
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text; the name of its type where it has none."""
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+
+
 class RelstateError(Exception):
     """Base of all errors raised on purpose; the command line prints them without a traceback."""
 

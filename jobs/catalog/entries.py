@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from jobs.catalog.costs import Costs
+from jobs.declare.model import PUBLISH_ON_CHANGE
 from jobs.planner.nodes import Materialize
 from jobs.planner.serialize import plan_from_dict, plan_to_dict
 from jobs.sources.delta_source import Pin
@@ -106,6 +107,11 @@ class ViewEntry:
         """``auto`` (the default), ``incremental`` or ``full``."""
         return self.properties.get("refresh.policy", "auto")
 
+    @property
+    def restores_published(self) -> bool:
+        """Whether runs put the published table back where somebody else has changed its rows."""
+        return self.properties.get(PUBLISH_ON_CHANGE) == "restore"
+
     def reached(self, epoch: int, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
         return replace(self, epochs=(*self.epochs, epoch)[-keep:], problem=None)
@@ -116,17 +122,35 @@ class ViewEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """The commit of a table that the catalog has recorded: its version and its digest; ``None`` before the first."""
+
+    version: int | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ViewVersions:
-    """What a view has come to at an epoch: the Delta versions of its state and of its published table.
+    """The Delta versions of a view's state and of its published table at an epoch; ``None`` before the first.
 
     ``digest`` names the state commit, and ``published`` the one whose change set was published last (a commit without changes
     of the view publishes none); both are in the commits themselves, so that another commit of the same number is noticed.
     """
 
-    state_version: int | None
-    view_version: int | None
+    state_version: int | None = None
+    view_version: int | None = None
     digest: str = ""
     published: str = ""
+
+    @property
+    def state_commit(self) -> Recorded:
+        """The commit of the state."""
+        return Recorded(self.state_version, self.digest)
+
+    @property
+    def published_commit(self) -> Recorded:
+        """The commit of the published table."""
+        return Recorded(self.view_version, self.published)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from typing import Final, TypeAlias
 
 #: The values of ``refresh.policy``.
 REFRESH_POLICIES: Final = ("auto", "incremental", "full")
-#: The values of ``publish.on_change``: what a run does where somebody else has changed a view's published table.
+#: What a run does where somebody else has changed the rows of a view's published table, and its values.
+PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
 #: Properties of ours that a view may set; any other key that begins as one of them is taken for a typing error.
-VIEW_PROPERTIES: Final = ("refresh.policy", "publish.on_change", "dagster.group", "dagster.owners", "dagster.tags")
+VIEW_PROPERTIES: Final = ("refresh.policy", PUBLISH_ON_CHANGE, "dagster.group", "dagster.owners", "dagster.tags")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.declare.model import (
     ON_CHANGE,
+    PUBLISH_ON_CHANGE,
     REFRESH_POLICIES,
     VIEW_PROPERTIES,
     Declaration,
@@ -129,9 +130,11 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(REFRESH_POLICIES)}."
         )
-    on_change = properties.get("publish.on_change", "error")
+    on_change = properties.get(PUBLISH_ON_CHANGE, "error")
     if on_change not in ON_CHANGE:
-        raise DeclarationError(f"{where}: 'publish.on_change' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}.")
+        raise DeclarationError(
+            f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
+        )
     for key in properties:
         if key.startswith(("refresh.", "publish.", "dagster.", "state.", "source.", "index.")) and key not in VIEW_PROPERTIES:
             raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}.")

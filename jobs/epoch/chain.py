@@ -22,7 +22,9 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from state_lib.errors import EpochError, SourceError, StateError
+from jobs.catalog.entries import Recorded
+from jobs.declare.model import PUBLISH_ON_CHANGE
+from state_lib.errors import EpochError, SourceError, StateError, first_line
 from state_lib.lake.log import Action, DeltaLog, commit_info, files_of
 from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
 
@@ -57,14 +59,6 @@ class EpochCommit:
         if not isinstance(found, dict) or found.pop("relstate", None) != 2:
             return None
         return cls(**found)
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The commit of a table that the catalog has recorded: its version and its digest; ``None`` before the first."""
-
-    version: int | None
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +114,24 @@ class Chain:
     ----------
     name : the view.
     what : how messages name the table: ``state`` or ``published table``.
-    is_maintenance : tells the commits of our own that rewrite rows without changing them.
+    is_maintenance : whether a commit is one of our own that rewrites rows without changing them.
+    is_restorable : whether the recorded version is all there is to the table, so that anybody may put it back.
     """
 
     def __init__(
-        self, table: OpenedTable, name: str, what: str, is_maintenance: Callable[[list[Action]], bool] = lambda _: False
+        self,
+        table: OpenedTable,
+        name: str,
+        what: str,
+        *,
+        is_maintenance: Callable[[list[Action]], bool] = lambda _: False,
+        is_restorable: bool = False,
     ) -> None:
         self._table = table
         self._name = name
         self._what = what
         self._is_maintenance = is_maintenance
+        self._is_restorable = is_restorable
         self._log = DeltaLog(table.path)
 
     @property
@@ -194,6 +196,16 @@ class Chain:
     def said(self, since: Since) -> str:
         """What came after a known commit, as part of a message."""
         return f"its {self._what} at {self._table.path} is not as the catalog knows it: {since}"
+
+    def changed_by_others(self, since: Since, recorded: Recorded) -> str:
+        """What somebody else did to the table, and the ways out, as part of a message."""
+        if not self._is_restorable:
+            return f"{self.said(since)}; {self.rebuild}"
+        return (
+            f"{self.said(since)}; the rows of a view follow from its query. Put it back (RESTORE TABLE "
+            f"delta.`{self._table.path}` TO VERSION AS OF {recorded.version}), or let runs do so "
+            f"(TBLPROPERTIES ('{PUBLISH_ON_CHANGE}' = 'restore')), or {self.rebuild}"
+        )
 
     def take_back(self, since: Since) -> Since:
         """Undo all that came after the known commits, by a commit that restores them.
@@ -267,15 +279,11 @@ def is_compaction(app_id: str) -> Callable[[list[Action]], bool]:
 
 def _restored_version(actions: list[Action]) -> int:
     """The version that a RESTORE went back to; -2 for any other commit."""
-    told = commit_info(actions)
-    version = (told.get("operationParameters") or {}).get("version")
-    return int(version) if told.get("operation") == "RESTORE" and version is not None else -2
+    info = commit_info(actions)
+    version = str((info.get("operationParameters") or {}).get("version"))
+    # By a timestamp, Spark names no version.
+    return int(version) if info.get("operation") == "RESTORE" and version.isdigit() else -2
 
 
 def _columns(schema_json: str) -> list[tuple[str, str]]:
     return [(f["name"], json.dumps(f["type"], sort_keys=True)) for f in json.loads(schema_json)["fields"]]
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text."""
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -8,8 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from jobs.epoch.chain import first_line
-from state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError
+from state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError, first_line
 from state_lib.lake.table import DeltaError
 
 #: What Spark says of a job of which a task has failed.

@@ -6,33 +6,26 @@ from collections.abc import Iterable
 
 from jobs.catalog.entries import CatalogState, ViewEntry
 from jobs.relations import topological
+from jobs.sources.delta_source import look_at
 from jobs.warehouse import Warehouse
 
 
 def views_behind(warehouse: Warehouse, names: Iterable[str]) -> dict[str, str]:
     """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
 
-    A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again.
-
-    Raises
-    ------
-    SourceError : a source cannot be looked at.
+    A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
+    source that cannot be looked at has not moved.
     """
     state, wanted = warehouse.read(), set(names)
     found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
-    newest = _newest(warehouse, state, [state.views[n] for n in wanted if n in state.views])
+    read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
+    pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins)
+    newest = {name: pin.identity for name, pin in pins.items()}
     for name in topological(state.working):
         reason = _behind(state, state.views[name], newest, found) if name in wanted else None
         if reason is not None:
             found[name] = reason
     return found
-
-
-def _newest(warehouse: Warehouse, state: CatalogState, views: Iterable[ViewEntry]) -> dict[str, str]:
-    """What the sources of some views are at now."""
-    last = state.last_pins
-    sources = {name for view in views for name in view.reads if name in state.sources}
-    return {name: warehouse.source(state.sources[name]).pin(last.get(name)).identity for name in sources}
 
 
 def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind: dict[str, str]) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.catalog.entries import CatalogState, ViewEntry
-from jobs.epoch.chain import Chain, Recorded
+from jobs.catalog.entries import CatalogState, Recorded, ViewEntry
+from jobs.epoch.chain import Chain
 from jobs.epoch.publish import published_chain
 from jobs.epoch.view_epoch import state_chain
 from jobs.warehouse import Warehouse
@@ -16,13 +16,22 @@ from state_lib.state_files import StateFiles
 
 
 def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
-    """What somebody else, or a damaged disk, has done to a view's state and to its published table."""
-    for chain, path, recorded in _chains(warehouse, state, view):
-        yield from _problem(chain, path, recorded)
+    """What somebody else, or a damaged disk, has done to a view's state and to its published table, and the ways out."""
+    for chain, table, recorded in _chains(warehouse, state, view):
+        if not is_table(table.path):
+            yield f"there is no Delta table at {table.path} any more; {chain.rebuild}"
+            continue
+        try:
+            since = chain.since(recorded)
+        except StateError as error:
+            yield str(error)
+            continue
+        if since.foreign is not None:
+            yield chain.changed_by_others(since, recorded)
 
 
 def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> None:
-    """Look whether the last epoch of a view is still in its tables, as far as that costs nothing.
+    """Look whether the last epoch of a view is still in its tables, at the cost of two files' sizes.
 
     Raises
     ------
@@ -32,24 +41,10 @@ def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> 
         chain.check_not_empty(recorded)
 
 
-def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, str, Recorded]]:
-    """The tables of a view, as they are, and what the catalog has recorded of each."""
+def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, OpenedTable, Recorded]]:
+    """The state and the published table of a view, and what the catalog has recorded of each."""
     versions = state.versions_at(view.name)
     if versions is not None:
-        files = StateFiles(warehouse.state_path(view))
-        yield state_chain(files, view), files.path, Recorded(versions.state_version, versions.digest)
-        table = OpenedTable(warehouse.view_path(view.name))
-        yield published_chain(table, view.name), table.path, Recorded(versions.view_version, versions.published)
-
-
-def _problem(chain: Chain, path: str, recorded: Recorded) -> Iterator[str]:
-    if not is_table(path):
-        yield f"there is no Delta table at {path} any more; {chain.rebuild}"
-        return
-    try:
-        since = chain.since(recorded)
-    except StateError as error:
-        yield str(error)
-    else:
-        if since.foreign is not None:
-            yield f"{chain.said(since)}; the next run that has something to publish says what to do"
+        files, published = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))
+        yield state_chain(files, view), files.table, versions.state_commit
+        yield published_chain(published, view.name), published, versions.published_commit

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from jobs.catalog.entries import Problem, ViewEntry
 from jobs.epoch.explained import explained
 from jobs.epoch.reports import ViewReport
 from state_lib.errors import EpochError, RelstateError
+
+#: Errors that no data, table or Spark can cause.
+_FAULTS: Final = (AssertionError, AttributeError, LookupError, NameError, TypeError)
 
 
 @dataclass(slots=True)
@@ -17,28 +21,32 @@ class LeftBehind:
 
     Parameters
     ----------
-    errors : of views that could not be computed.
-    waits_for : views over these, with the one that each waits for.
+    problems : of all of them, those that wait for another one included.
     """
 
-    errors: dict[str, Exception] = field(default_factory=dict)
-    waits_for: dict[str, str] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
+    _errors: list[RelstateError] = field(default_factory=list)
+    _faults: list[Exception] = field(default_factory=list)
 
     def __contains__(self, name: str) -> bool:
         return name in self.problems
 
     def failed(self, view: ViewEntry, error: Exception, epoch: int | None, pins: Mapping[str, str]) -> ViewReport:
         """Note a view that could not be computed."""
-        self.errors[view.name] = error
-        reason = str(explained(view.name, epoch, error))
+        known = explained(view.name, epoch, error)
+        if known is not error:
+            known.__cause__ = error
+        if isinstance(error, _FAULTS):
+            self._faults.append(error)
+        else:
+            self._errors.append(known)
+        reason = str(known)
         for named in (f"view {view.name}, epoch {epoch}: ", f"view {view.name}: "):
             reason = reason.removeprefix(named)
         return self._noted(view, Problem(reason, epoch, pins))
 
     def waits(self, view: ViewEntry, upstream: str) -> ViewReport:
         """Note a view that waits for one that was left behind."""
-        self.waits_for[view.name] = upstream
         return self._noted(view, Problem(f"waits for {upstream}, which was left behind"))
 
     def _noted(self, view: ViewEntry, problem: Problem) -> ViewReport:
@@ -57,26 +65,13 @@ class LeftBehind:
 
         Raises
         ------
-        RelstateError : the error of the one view, or what several were left behind for.
-        Exception : an error that is a fault of this package.
+        RelstateError : the error of the one view, or an EpochError with those of several.
+        Exception : an error that is a fault of this package, before all others.
         """
-        if not self.errors:
-            return
-        for name, error in self.errors.items():
-            if _is_fault(name, error):
-                raise error
-        texts = dict.fromkeys(str(explained(name, None, error)) for name, error in self.errors.items())
-        if len(texts) == 1:
-            name, error = next(iter(self.errors.items()))
-            known = explained(name, self.problems[name].epoch, error)
-            if known is error:
-                raise error
-            raise known from error
-        raise EpochError(f"{len(self.errors)} views were left behind:\n" + "\n".join(f"  {text}" for text in texts))
-
-
-def _is_fault(name: str, error: Exception) -> bool:
-    """Whether an error is of no kind that data, tables or Spark can cause."""
-    if isinstance(error, RelstateError):
-        return False
-    return isinstance(error, AssertionError | AttributeError | KeyError | NameError | TypeError | IndexError)
+        for fault in self._faults:
+            raise fault
+        different = {str(error): error for error in self._errors}
+        if len(different) == 1:
+            raise self._errors[0]
+        if different:
+            raise EpochError(f"{len(self._errors)} views were left behind:\n" + "\n".join(f"  {text}" for text in different))

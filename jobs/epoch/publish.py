@@ -9,7 +9,6 @@ copies inserts or deletes the copies between.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs import failpoints
-from jobs.catalog.entries import ViewEntry, ViewVersions
-from jobs.epoch.chain import Chain, EpochCommit, Recorded
+from jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
+from jobs.epoch.chain import Chain, EpochCommit
 from jobs.epoch.published import OP, Published, append_changes, merge_changes
 from jobs.epoch.sessions import forget_table, transaction
-from jobs.epoch.view_epoch import StateCommit, epoch_txn_version, plan_of
+from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
 from state_lib.collected import collected
@@ -39,9 +38,6 @@ from state_lib.row_encoding import parse_type
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
-
-#: What a run does where somebody else has changed the rows of a published table: ``error`` (the default) or ``restore``.
-ON_CHANGE: Final = "publish.on_change"
 
 #: A view up to this size is merged into by the driver; a larger one by Spark, which rewrites only rows and not files.
 _DRIVER_BYTES = 64 * 1024 * 1024
@@ -108,20 +104,10 @@ class Target:
     replaces: bool = False
     done: int | None = None
 
-    @property
-    def app_id(self) -> str:
-        """The transaction application id of what is written."""
-        return f"relstate:{self.wanted.view}:{self.wanted.generation}"
-
-    @property
-    def txn_version(self) -> int:
-        """The transaction version of what is written."""
-        return epoch_txn_version(self.wanted.epoch, self.table.transaction_version(self.app_id))
-
 
 def published_chain(table: OpenedTable, name: str) -> Chain:
     """The commits of a view's published table."""
-    return Chain(table, name, "published table")
+    return Chain(table, name, "published table", is_restorable=True)
 
 
 def target_of(
@@ -140,38 +126,37 @@ def target_of(
     """
     table = OpenedTable(path)
     chain = published_chain(table, view.name)
-    recorded = Recorded(None if before is None else before.view_version, "" if before is None else before.published)
+    recorded = (before or ViewVersions()).published_commit
+    if first:
+        return _of_new_generation(session, table, chain, view, wanted, recorded)
     if not is_table(path):
-        if not first:
-            raise StateError(f"view {view.name}: its published table at {path} is gone; {chain.rebuild}")
-        return _made(session, path, view, wanted)
+        raise StateError(f"view {view.name}: its published table at {path} is gone; {chain.rebuild}")
+    since = chain.since(recorded)
+    done = since.made_by(wanted)
+    if done is not None or since.is_clean:
+        return Target(table, chain, wanted, since.known, done=done)
+    if since.foreign is not None and not view.restores_published:
+        raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
+    return Target(table, chain, wanted, chain.take_back(since).known)
+
+
+def _of_new_generation(
+    session: SparkSession, table: OpenedTable, chain: Chain, view: ViewEntry, wanted: EpochCommit, recorded: Recorded
+) -> Target:
+    """The published table before the first epoch of a generation: none, the one that readers see, or one that nobody does."""
+    if not is_table(table.path):
+        return _made(session, table.path, view, wanted)
     try:
         since = chain.since(recorded)
-    except StateError:
-        if not first:
-            raise
-        since = None
-    done = None if since is None else since.made_by(wanted)
-    if since is not None and done is not None:
+    except StateError:  # damaged; that is what the view is rebuilt for
+        return _made_again(session, table.path, view, wanted)
+    done = since.made_by(wanted)
+    if done is not None:
         return Target(table, chain, wanted, since.known, done=done)
-    if first:
-        keeps_place = since is not None and recorded.version is not None and _has_layout(table, view)
-        # Readers of a view that is rebuilt go on until the one commit that replaces its rows. What nobody reads is removed.
-        return (
-            Target(table, chain, wanted, since.newest, replaces=True)
-            if since and keeps_place
-            else _made_again(session, path, view, wanted)
-        )
-    assert since is not None
-    if since.foreign is not None and view.properties.get(ON_CHANGE, "error") != "restore":
-        raise StateError(
-            f"view {view.name}: {chain.said(since)}; the rows of a view follow from its query. Put it back (RESTORE TABLE "
-            f"delta.`{path}` TO VERSION AS OF {recorded.version}), or let runs do so (TBLPROPERTIES ('{ON_CHANGE}' = "
-            f"'restore')), or {chain.rebuild}"
-        )
-    if not since.is_clean:
-        since = chain.take_back(since)
-    return Target(table, chain, wanted, since.known)
+    if recorded.version is not None and _has_layout(table, view):
+        # Readers of a view that is rebuilt go on until the one commit that replaces its rows.
+        return Target(table, chain, wanted, since.newest, replaces=True)
+    return _made_again(session, table.path, view, wanted)
 
 
 def _made(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit) -> Target:
@@ -229,9 +214,9 @@ def publish(
         if rows is not None:
             _check_partitions(rows, view)
             apply = append_changes if only_inserts else merge_changes
-            return apply(
-                table, rows, target.app_id, target.txn_version, target.wanted.to_json(), target.chain.expect(target.known)
-            )
+            app = app_id(view)
+            number = epoch_txn_version(epoch, table.transaction_version(app))
+            return apply(table, rows, app, number, target.wanted.to_json(), target.chain.expect(target.known))
     changes = _checked_partitions(_changes(store, view, epoch, commit.version), view)
     mode = None if not only_inserts else "overwrite" if target.replaces else "append"
     return _publish_by_spark(session, target, changes, view, mode)
@@ -269,16 +254,17 @@ def _publish_by_spark(
     session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, mode: str | None
 ) -> Published:
     """Apply changes of any size: nothing but insertions by appending them, others (``mode`` None) by MERGE."""
-    table, txn_version, metadata = target.table, target.txn_version, target.wanted.to_json()
+    table, app, metadata = target.table, app_id(view), target.wanted.to_json()
+    txn_version = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     target.chain.expect(target.known)(table.latest())
     if mode is None:
-        _merge(session, table.path, changes, view, target.app_id, txn_version, metadata)
+        _merge(session, table.path, changes, view, app, txn_version, metadata)
     else:
         writer = _commented(changes.drop(OP), view).write.format("delta").mode(mode).option("userMetadata", metadata)
         if mode == "overwrite":
             # A new generation replaces the rows of the old one, and may have other columns.
             writer = writer.option("overwriteSchema", "true").partitionBy(*view.layout.partitioned_by)
-        writer.option("txnAppId", target.app_id).option("txnVersion", txn_version).save(table.path)
+        writer.option("txnAppId", app).option("txnVersion", txn_version).save(table.path)
     # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
     made = target.chain.after(target.known)
     version = made.made_by(target.wanted)

@@ -20,7 +20,7 @@ from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersio
 from jobs.catalog.store import ConcurrentCatalogChange
 from jobs.epoch.anew import choose_anew
 from jobs.epoch.compaction import CompactReport, compact_view
-from jobs.epoch.explained import ends_the_run
+from jobs.epoch.explained import ends_the_run, explained
 from jobs.epoch.health import check_tables
 from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
@@ -28,7 +28,7 @@ from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.left_behind import LeftBehind
 from jobs.epoch.protocol import Reached, begun, completed, left_behind, solved, to_rebuild, waiting, with_dependents
 from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.sessions import Workload, session_for
+from jobs.epoch.sessions import Workload
 from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
@@ -41,10 +41,10 @@ from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import Registry
 from jobs.relations import topological, with_upstream_views
-from jobs.sources.delta_source import Pin
+from jobs.sources.delta_source import Pin, look_at
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
-from state_lib.errors import DeclarationError, RelstateError
+from state_lib.errors import DeclarationError
 
 
 class EpochRunner:
@@ -67,6 +67,8 @@ class EpochRunner:
         self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
         self._left = LeftBehind()
+        #: The catalog as this run has read or written it last.
+        self._known = CatalogState()
 
     def run(
         self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
@@ -91,15 +93,14 @@ class EpochRunner:
         self._reads, self._left = SourceReads(), LeftBehind()
         self._checked_keys.clear()
         with run_lock(self._warehouse.lock_path, run_id):
-            state = self._warehouse.read()
+            state = self._known = self._warehouse.read()
             rebuilt = with_dependents(state, full_refresh)
             if state.running_epoch is not None:
                 state = yield from self._settle(state, state.running_epoch, rebuilt)
             state = to_rebuild(state, full_refresh)
             yield from self._new_epoch(state, self._selected(state, views), run_id)
-            state = self._warehouse.read()
-            if any(source.indexes for source in state.sources.values()):
-                refresh_indexes(self._spark, self._warehouse, state, self._reads)
+            if any(source.indexes for source in self._known.sources.values()):
+                refresh_indexes(self._spark, self._warehouse, self._known, self._reads)
         self._left.raise_if_any()
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
@@ -132,14 +133,15 @@ class EpochRunner:
             if done is not None:
                 reached[name], versions[name] = done.reached, done.reached.versions
                 yield done.report
-        return self._warehouse.catalog.write(completed(state, epoch, reached, left.problems))
+        return self._write(completed(state, epoch, reached, left.problems))
 
     # -- an epoch -------------------------------------------------------------------------------------------------
 
     def _new_epoch(self, state: CatalogState, names: list[str], run_id: str) -> Iterator[ViewReport]:
         state = yield from self._planned(state, names)
         working = state.working
-        pins, unpinned = self._pins(working)
+        sources = {name: self._reads.source(self._warehouse, entry) for name, entry in working.sources.items()}
+        pins, unpinned = look_at(sources, working.last_pins)
         with_upstream = [v for v in names if not _outside_upstream(working, v, names)]
         epoch = EpochEntry(state.next_epoch, pins, (), run_id, instant=read_clock(self._clock))
         able = yield from self._able(working, epoch, with_upstream, unpinned)
@@ -147,7 +149,7 @@ class EpochRunner:
         stale = _stale(working, epoch)
         if stale:
             state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
-            state = self._warehouse.catalog.write(begun(state, epoch))
+            state = self._write(begun(state, epoch))
             failpoints.reached("after_begin")
             yield from self._finish(state, epoch)
         else:
@@ -157,7 +159,7 @@ class EpochRunner:
         # Views selected without all of their upstream views follow to an epoch that those have all reached.
         for view in names:
             if view not in with_upstream and view not in self._left:
-                yield from self._follow(self._warehouse.read(), view, run_id)
+                yield from self._follow(self._known, view, run_id)
 
     def _planned(self, state: CatalogState, names: Sequence[str]) -> Generator[ViewReport, None, CatalogState]:
         """Plan views again that are to be built, on their inputs as they are now."""
@@ -166,42 +168,12 @@ class EpochRunner:
             if view.last_epoch is not None:
                 continue
             try:
-                session = session_for(
-                    self._spark, view.settings, Workload.FULL, self._warehouse.functions, is_local=self._warehouse.is_local
-                )
+                session = self._runs.session(view, Workload.FULL)
                 state = Registry(session, self._warehouse).planned_again(state, view)
             except Exception as error:
                 self._stop_for(error)
                 yield self._left.failed(view, error, None, {})
         return state
-
-    def pins(self, state: CatalogState) -> dict[str, Pin]:
-        """Look once at every source, all at the same time, without Spark."""
-        found, errors = self._pins(state)
-        for error in errors.values():
-            raise error
-        return found
-
-    def _pins(self, state: CatalogState) -> tuple[dict[str, Pin], dict[str, Exception]]:
-        """The pins of all sources that can be looked at, and the errors of the others."""
-        last, found, errors = state.last_pins, dict[str, Pin](), dict[str, Exception]()
-        used = sorted(state.sources)
-        if not used:
-            return found, errors
-
-        def pin(name: str) -> Pin | Exception:
-            try:
-                return self._reads.source(self._warehouse, state.sources[name]).pin(last.get(name))
-            except (RelstateError, OSError) as error:
-                return error
-
-        with ThreadPoolExecutor(max_workers=min(16, len(used))) as pool:
-            for name, pinned in zip(used, pool.map(pin, used), strict=True):
-                if isinstance(pinned, Pin):
-                    found[name] = pinned
-                else:
-                    errors[name] = pinned
-        return found, errors
 
     def _able(
         self, state: CatalogState, epoch: EpochEntry, names: Sequence[str], unpinned: Mapping[str, Exception]
@@ -261,7 +233,7 @@ class EpochRunner:
             yield self._left.failed(view, error, target.epoch, _identities(target.pins, view))
             self._remember(state)
             return
-        yield from self._finish(self._warehouse.catalog.write(begun(state, entry)), entry)
+        yield from self._finish(self._write(begun(state, entry)), entry)
 
     def _late_pins(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> dict[str, Pin]:
         """Pins for sources that were registered after an epoch began: no view at that epoch has read them yet.
@@ -291,7 +263,7 @@ class EpochRunner:
                 yield ended
         self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
-        self._warehouse.catalog.write(completed(state, epoch, reached, self._left.problems))
+        self._write(completed(state, epoch, reached, self._left.problems))
 
     def _side_by_side(
         self,
@@ -344,8 +316,12 @@ class EpochRunner:
     def _remember(self, state: CatalogState) -> None:
         """Keep in the catalog why views were left behind, and what was planned, where that is news."""
         after = left_behind(state, self._left.problems)
-        if after != self._warehouse.read():
-            self._warehouse.catalog.write(after)
+        if after != self._known:
+            self._write(after)
+
+    def _write(self, state: CatalogState) -> CatalogState:
+        self._known = self._warehouse.catalog.write(state)
+        return self._known
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
@@ -353,8 +329,13 @@ class EpochRunner:
             state = self._warehouse.read()
             for name in self._selected(state, views):
                 view = state.views[name]
-                if view.last_epoch is not None:
-                    yield compact_view(self._runs.session(view, Workload.FULL), self._warehouse, state, view)
+                if view.last_epoch is None:
+                    continue
+                try:
+                    done = compact_view(self._runs.session(view, Workload.FULL), self._warehouse, state, view)
+                except Exception as error:
+                    raise ends_the_run(error) or explained(name, None, error) from error
+                yield done
 
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS

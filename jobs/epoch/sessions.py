@@ -28,20 +28,6 @@ _USELESS_RULES = (
     "org.apache.spark.sql.catalyst.optimizer.InjectRuntimeFilter",
     "org.apache.spark.sql.catalyst.optimizer.MergeSubplans",
 )
-#: What a plan's meaning depends on; stored with the view and set again in every epoch.
-MEANING = (
-    "spark.sql.ansi.enabled",
-    "spark.sql.session.timeZone",
-    "spark.sql.caseSensitive",
-    "spark.sql.timestampType",
-    "spark.sql.parser.escapedStringLiterals",
-    "spark.sql.decimalOperations.allowPrecisionLoss",
-)
-
-
-def meaning_of(spark: SparkSession) -> dict[str, str]:
-    """The settings of a session that decide what a query means."""
-    return {key: str(spark.conf.get(key)) for key in MEANING}
 
 
 class Workload(enum.Enum):

@@ -76,12 +76,12 @@ def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict
 
 def state_chain(files: StateFiles, view: ViewEntry) -> Chain:
     """The commits of a view's state."""
-    return Chain(files.table, view.name, "state", is_compaction(app_id(view)))
+    return Chain(files.table, view.name, "state", is_maintenance=is_compaction(app_id(view)))
 
 
 def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCommit:
     """What the state commit of a view at an epoch says of itself: the same for every try."""
-    base = before.digest if before is not None else ""
+    base = (before or ViewVersions()).digest
     view, epoch = inputs.view, inputs.epoch
     return EpochCommit(view.name, view.generation, epoch.epoch, epoch.run_id, _digest(inputs, base), base)
 
@@ -168,12 +168,13 @@ def compute_and_commit(
         failpoints.reached("before_state_commit")
         app, metadata = app_id(view), wanted.to_json()
         number = epoch_txn_version(epoch, files.table.transaction_version(app))
-        chain.expect(base)(files.table.latest())
+        check = chain.expect(base)
         if stored is not None:
             version = store.append_computed(
-                epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=chain.expect(base)
+                epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=check
             )
         else:
+            check(files.table.latest())
             tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
             version = store.append(
                 epoch,

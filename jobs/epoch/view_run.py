@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
 from jobs.epoch.anew import costs_after
-from jobs.epoch.chain import EpochCommit, Recorded, Since
+from jobs.epoch.chain import EpochCommit, Since
 from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.protocol import Reached
@@ -176,7 +176,7 @@ class ViewRuns:
             return None
         # Much may have changed, and come to little.
         small = inputs.is_small or mv_rows(view, commit) <= FEW_ROWS
-        wanted = replace(wanted, base="" if seen is None else seen.published)
+        wanted = replace(wanted, base=(seen or ViewVersions()).published)
         path = self._warehouse.view_path(view.name)
         target = target_of(session, path, view, wanted, seen, first=first)
         return publish(session, target, StateStore(session, files, view.tables), view, commit, small=small)
@@ -194,13 +194,13 @@ def _state_so_far(
     if before is None and not is_table(files.path):
         return None, None
     chain = state_chain(files, view)
-    recorded = Recorded(None if before is None else before.state_version, "" if before is None else before.digest)
+    recorded = (before or ViewVersions()).state_commit
     since = chain.since(recorded)
     made = since.made_by(wanted)
     if made is not None:
         return since, found_commit(files, made)
     if since.foreign is not None:
-        raise StateError(f"view {view.name}: {chain.said(since)}; {chain.rebuild}")
+        raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
     return (since if since.is_clean else chain.take_back(since)), None
 
 
@@ -217,7 +217,7 @@ def _workload(view: ViewEntry, inputs: EpochInputs, files: StateFiles, *, is_com
 
 def _versions(before: ViewVersions | None, commit: StateCommit | None, done: Published | None, digest: str) -> ViewVersions:
     """What a view has come to; where an epoch wrote or published nothing, that is what it came to before."""
-    held = before or ViewVersions(None, None)
+    held = before or ViewVersions()
     if commit is None:
         return held
     published = (done.version, digest) if done is not None else (held.view_version, held.published)

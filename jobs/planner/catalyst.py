@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from jobs.functions import UserFunctions
 from jobs.planner.between import with_bounds
 from jobs.planner.known_functions import REFUSED
+from jobs.planner.meaning import meaning_of
 from jobs.planner.query_text import check_calls, parse_query
 from jobs.planner.relations import Relation
 from jobs.planner.trees import Trees, class_name, items
@@ -101,8 +102,8 @@ class Catalyst:
                 "(plans are stored, so epochs need no planner)"
             )
         self.session = spark.newSession()
-        for key in ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.caseSensitive"):
-            self.session.conf.set(key, spark.conf.get(key) or "")
+        for key, value in meaning_of(spark).items():
+            self.session.conf.set(key, value)
         self.jvm: Any = self.session._jvm
         self.trees = Trees(self.session)
         self._functions = functions

@@ -124,7 +124,7 @@ class ScriptSession:
 
     def _create_table(self, source: SourceDeclaration, number: int) -> Result:
         check_name(source.name, "table")
-        state = self._state()
+        state = self._registry.swept()
         if self._exists(state, source.name):
             if source.if_not_exists:
                 return Result(number)

@@ -7,7 +7,8 @@ It is worked out from the log, so reading the same range again gives the same id
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -22,7 +23,7 @@ from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from jobs.sources.row_counts import RowCounts
 from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.errors import SourceError
+from state_lib.errors import RelstateError, SourceError
 from state_lib.lake.address import Address, full_path, is_absolute
 from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
 from state_lib.lake.parquet import footer_rows
@@ -33,6 +34,8 @@ from state_lib.serial import next_base_ms, row_id_of_ordinal
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Of so many commits in a range that marked rows as deleted and recorded no changes the vectors are compared.
 _MARKING_COMMITS: Final = 8
+#: Sources that are looked at side by side.
+_LOOKED_AT_ONCE: Final = 16
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -339,6 +342,30 @@ class DeltaSource:
         if not with_row_id:
             return rows.select(*columns, weight)
         return rows.select(*columns, _row_id(self.path, files, pin.serial_base_ms).alias(ROW_ID), weight)
+
+
+def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tuple[dict[str, Pin], dict[str, Exception]]:
+    """Look once at sources, all at the same time, without Spark.
+
+    Parameters
+    ----------
+    last : what was pinned of them before.
+
+    Returns
+    -------
+    The pins of those that can be looked at, and the errors of the others.
+    """
+    pins, errors = dict[str, Pin](), dict[str, Exception]()
+    if not sources:
+        return pins, errors
+    with ThreadPoolExecutor(max_workers=min(_LOOKED_AT_ONCE, len(sources))) as pool:
+        under_way = {name: pool.submit(source.pin, last.get(name)) for name, source in sorted(sources.items())}
+        for name, looking in under_way.items():
+            try:
+                pins[name] = looking.result()
+            except (RelstateError, OSError) as error:
+                errors[name] = error
+    return pins, errors
 
 
 def _row_id(table: str, files: Sequence[tuple[str, int]], base_ms: int) -> Column:

@@ -12,6 +12,8 @@ from relstate_dagster.cli.tables import epoch_table, remarks
 from state_lib.errors import RelstateError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from jobs.api import Warehouse
     from jobs.declare import Project
 
@@ -32,8 +34,9 @@ def run(
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
     where = location(project, warehouse)
-    declared, home, runner = open_project(where, start_spark(where))
-    _undeclared(home, declared, drop=prune)
+    spark = start_spark(where)
+    declared, home, runner = open_project(where, spark)
+    _undeclared(spark, home, declared, drop=prune)
     names = list(views or []) or [view.name for view in declared.views]
     rebuilt = list(full_refresh or [])
     if every or _ALL in rebuilt:
@@ -59,11 +62,10 @@ def run(
         raise typer.Exit(1)
 
 
-def _undeclared(home: Warehouse, project: Project, *, drop: bool) -> None:
+def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:
     """Name the views of the warehouse that the project does not declare any more, or drop them."""
     from jobs.api import Registry  # noqa: PLC0415 - imports PySpark
     from jobs.relations import topological  # noqa: PLC0415 - as above
-    from jobs.spark import create_session  # noqa: PLC0415 - as above
 
     declared = {view.name for view in project.views}
     state = home.read()
@@ -74,5 +76,5 @@ def _undeclared(home: Warehouse, project: Project, *, drop: bool) -> None:
             highlight=False,
         )
     for name in left if drop else ():
-        Registry(create_session(), home).drop(name, "view")
+        Registry(spark, home).drop(name, "view")
         console.print(f"dropped {name}, which no file declares any more", highlight=False)

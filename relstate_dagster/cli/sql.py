@@ -17,7 +17,7 @@ from rich.table import Table
 
 from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import start_spark
-from relstate_dagster.cli.tables import advised, changes_in
+from relstate_dagster.cli.tables import changes_in, remarks
 from state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ def sql(
 
 
 def _tell(report: ViewReport) -> None:
-    out = "unchanged" if report.skipped else f"+{report.rows_inserted} −{report.rows_deleted}"
-    console.print(f"{report.view}: epoch {report.epoch}, {changes_in(report) or '…'} → {out}", highlight=False)
-    for line in advised([report]):
-        console.print(line, highlight=False, markup=False)
+    if report.problem is None:
+        out = "unchanged" if report.skipped else f"+{report.rows_inserted} −{report.rows_deleted}"
+        console.print(f"{report.view}: epoch {report.epoch}, {changes_in(report) or '…'} → {out}", highlight=False)
+    for line in remarks([report]):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_result(result: Result, output_format: Format) -> None:

@@ -61,6 +61,10 @@ def test_a_view_that_is_left_behind_is_named_with_its_reason_and_the_others_go_o
     assert terminal("run")[0] == 0
     big = 9223372036854775807
     assert terminal("sql", "-e", f"INSERT INTO orders_of_all_stores VALUES (1, 'ann', {big}), (2, 'ann', 1)")[0] == 0
+    code, said = terminal("sql", "-e", "REFRESH")
+    assert code == 1
+    assert f"{_LONG} was left behind at epoch" in said.replace("\n", " ")
+    assert "over was left behind" in said.replace("\n", " ")
     code, said = terminal("run")
     assert code == 1
     assert f"│ {_LONG} " in said, "no name is cut in two"

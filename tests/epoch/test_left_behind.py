@@ -96,11 +96,16 @@ def test_a_source_that_is_gone_stops_only_its_readers(spark: SparkSession, scrip
     spark.sql(f"CREATE TABLE delta.`{outside}` (a INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
     script.run(_TABLES + f"CREATE TABLE x USING delta LOCATION '{outside}'; CREATE MATERIALIZED VIEW of_x AS SELECT a FROM x")
     outside.rename(tmp_path / "elsewhere")
+    assert views_behind(script.warehouse, ["of_x", "sums"]) == {}
     script.run("UPDATE t SET v = v + 1")
+    assert set(views_behind(script.warehouse, ["of_x", "sums"])) == {"sums"}, "others are watched as before"
     problems, error = _run(script)
     assert "there is no Delta table at" in str(error)
     assert [name for name, problem in problems.items() if problem] == ["of_x"]
+    assert views_behind(script.warehouse, ["of_x", "sums"]) == {}
     (tmp_path / "elsewhere").rename(outside)
+    spark.sql(f"INSERT INTO delta.`{outside}` VALUES (1)")
+    assert set(views_behind(script.warehouse, ["of_x", "sums"])) == {"of_x"}
     assert _run(script)[1] is None
     script.verify()
 

@@ -87,6 +87,16 @@ def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: Spa
     assert _detail(spark, script, "v")["clusteringColumns"] == ["k"]
 
 
+def test_a_layout_in_another_case_is_the_same(script: Script) -> None:
+    script.run(_TABLES)
+    (view,) = parse_text("CREATE MATERIALIZED VIEW v (g COMMENT 'x', k, v) PARTITIONED BY (G) AS SELECT g, k, v FROM t")
+    script.session._registry.declare([view])
+    script.run("REFRESH")
+    before = script.warehouse.read()
+    assert before.views["v"].layout.partitioned_by == ("g",)
+    assert script.session._registry.declare([view]) == before, "declared again, nothing is rebuilt"
+
+
 @pytest.mark.parametrize(
     ("clauses", "says"),
     [

@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.epoch.sessions import Workload, meaning_of, session_for
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
 from jobs.planner.current_time import query_at
+from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Field, walk
 from jobs.planner.planning import plan_view
 from jobs.planner.relations import Relation

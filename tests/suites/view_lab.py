@@ -12,11 +12,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.epoch.sessions import Workload, meaning_of, session_for
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import difference
 from jobs.epoch.view_epoch import tables_by_node
 from jobs.operators.context import EpochContext, columns_of
 from jobs.operators.routing import compute_changes
+from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Materialize, walk
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables

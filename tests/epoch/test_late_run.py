@@ -1,0 +1,59 @@
+"""A run that was thought dead, or that no lock kept out, goes on beside another one: nothing is counted twice or lost."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import failpoints
+from jobs.api import EpochRunner, Warehouse
+from jobs.epoch import publish, runner, view_epoch
+from state_lib.errors import RelstateError
+from tests.epoch.scripts import Script
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+INSERT INTO t SELECT id, id % 3, id FROM range(12);
+CREATE MATERIALIZED VIEW sums AS SELECT g, sum(v) AS s, count(*) AS n FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW above AS SELECT s FROM sums WHERE n > 1;
+UPDATE t SET v = v + 100 WHERE k < 6;
+"""
+_PLACES = ("after_begin", "before_state_commit", "after_state_commit", "before_publish", "before_complete")
+
+
+@pytest.mark.parametrize("by_spark", [False, True], ids=["by the driver", "by Spark"])
+@pytest.mark.parametrize(
+    "place", ["after_begin", "before_state_commit", "after_state_commit", "before_publish", "before_complete"]
+)
+def test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, by_spark: bool
+) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    monkeypatch.setattr(runner, "run_lock", lambda *_args, **_kwargs: nullcontext())
+    if by_spark:
+        monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
+        monkeypatch.setattr(publish, "written_by_driver", lambda _: False)
+    other, met = EpochRunner(spark, Warehouse(script.warehouse.root)), []
+
+    def reached(now: str) -> None:
+        if now == place and not met:
+            met.append(now)
+            script.run("UPDATE t SET v = v + 1000 WHERE k > 8; DELETE FROM t WHERE k = 0")
+            list(other.run())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reached", reached)
+        with pytest.raises(RelstateError, match=r"another run|nothing was lost|is not as the catalog knows it"):
+            list(EpochRunner(spark, script.warehouse).run())
+    assert met == [place]
+    script.verify()
+    script.run("REFRESH; VERIFY")
+    state = script.warehouse.read()
+    assert state.running_epoch is None
+    assert all(view.problem is None for view in state.views.values())
+    expected = spark.read.format("delta").load(script.warehouse.source_path("t")).groupBy("g").sum("v").collect()
+    assert script.rows("SELECT g, s FROM sums") == sorted((row[0], row[1]) for row in expected)
