@@ -1,6 +1,6 @@
 """All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from dagster import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class WarehouseAccess(Protocol):
     """What a run needs of its resource ``warehouse``."""
 
-    def runner(self, project: Project) -> "EpochRunner":
+    def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> "EpochRunner":
         """Start Spark, make the project known to the warehouse, and return its epoch runner."""
 
     def view_path(self, name: str) -> str:
@@ -52,7 +52,7 @@ def build_views_asset(project: Project) -> AssetsDefinition:
     )
     def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
         warehouse: WarehouseAccess = context.resources.warehouse
-        runner = warehouse.runner(project)
+        runner = warehouse.runner(project, context.log.info)
         names = [view.name for view in project.views if AssetKey(view.name) in context.selected_asset_keys]
         if names:
             yield from _run(context, project, warehouse, runner.run(names, run_id=context.run.run_id))

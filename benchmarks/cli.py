@@ -12,6 +12,7 @@ from benchmarks.data import base_tables, default_data
 from benchmarks.queries import QUERIES, TABLES
 from benchmarks.results import Results, newest
 from benchmarks.scenarios import aging as aging_scenario
+from benchmarks.scenarios import catalog as catalog_scenario
 from benchmarks.scenarios import cold as cold_scenario
 from benchmarks.scenarios import fixed as fixed_scenario
 from benchmarks.scenarios import flights as flights_scenario
@@ -123,6 +124,21 @@ def fixed(
     """The fixed cost of an epoch: SF 0.01, a join with an aggregate, and the query with the largest plan."""
     run_ = _run(data, results, again, epochs, warm_up, memory, seed)
     fixed_scenario.run(run_)
+    _end(run_)
+
+
+@app.command()
+def catalog(
+    epochs: Epochs = 10,
+    warm_up: WarmUp = 3,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "2g",
+) -> None:
+    """One view refreshed in a catalog of ten views, and of ten thousand."""
+    run_ = _run(data, results, again, epochs, warm_up, memory)
+    catalog_scenario.run(run_)
     _end(run_)
 
 

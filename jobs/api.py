@@ -1,9 +1,11 @@
 """What other houses use of the Spark side."""
 
-from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.catalog.entries import SourceEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.compaction import CompactReport
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
+from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from jobs.epoch.vacuum import VacuumReport
 from jobs.registry import Registry
 from jobs.sync import sync_project
@@ -14,11 +16,14 @@ __all__ = [
     "CompactReport",
     "EpochRunner",
     "Registry",
+    "Snapshot",
     "SourceEntry",
     "VacuumReport",
     "VerifyReport",
     "ViewEntry",
     "ViewReport",
+    "ViewSnapshot",
     "Warehouse",
+    "snapshot",
     "sync_project",
 ]

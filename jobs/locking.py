@@ -1,70 +1,145 @@
-"""One run of a warehouse at a time, on one machine: a file lock that the operating system frees when its holder dies.
-
-Between machines the catalog's compare and swap and the transaction ids of the state commits keep runs apart; this lock
-only turns the common case into a clear answer before any work is done.
-"""
+"""Locks of the operating system: freed when their holder dies, so that a dead run is known at once on its own machine."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+from urllib.parse import quote
 
 from state_lib.errors import EpochError
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - no such lock on Windows; the catalog still decides
+except ImportError:  # pragma: no cover - no such lock on Windows; leases decide
     fcntl = None  # type: ignore[assignment]
+
+#: How long a run waits for others, where nothing else is said: an hourly run outlasts most of what may be in its way.
+_WAIT_SECONDS = 600.0
+
+
+def seconds_to_wait(told: float | None = None) -> float:
+    """How long to wait for another run: as told, else what RELSTATE_LOCK_WAIT_SECONDS says, else ten minutes."""
+    return float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", _WAIT_SECONDS)) if told is None else told
+
+
+class HolderLocks:
+    """A lock file for each process that holds claims on one machine.
+
+    Parameters
+    ----------
+    folder : where they lie, on this machine.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder if fcntl is not None else None
+
+    @property
+    def place(self) -> str:
+        """Names the folder as this machine sees it: locks of other places cannot be looked at. Empty where there are none."""
+        if self._folder is None:
+            return ""
+        named = self._folder / "place"
+        if not named.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                _write_whole(named, uuid.uuid4().hex)
+        return f"{socket.gethostname()}:{named.read_text()}"
+
+    @contextmanager
+    def held(self, holder: str) -> Iterator[None]:
+        """Hold the lock of a holder, a name that no other has."""
+        if self._folder is None:
+            yield
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(holder)
+        try:
+            with path.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield
+        finally:
+            path.unlink(missing_ok=True)
+
+    def is_free(self, holder: str) -> bool:
+        """Whether a holder on this machine is known to be gone."""
+        if self._folder is None:
+            return False
+        try:
+            with self._path(holder).open("r+") as lock:
+                return _locked(lock, shared=True)
+        except FileNotFoundError:
+            return True
+
+    def _path(self, holder: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{quote(holder, safe='')}.lock"
 
 
 @contextmanager
-def run_lock(
-    path: Path | None, run_id: str, *, doing: str = "running an epoch", shared: bool = False, wait_seconds: float | None = None
-) -> Iterator[None]:
-    """Hold the warehouse for one run.
+def maintenance_lock(path: Path | None, doing: str, *, shared: bool, wait_seconds: float | None = None) -> Iterator[None]:
+    """Keep what deletes old files apart from what writes files that no commit names yet.
 
     Parameters
     ----------
     path : the lock file; ``None`` where the warehouse is not on a local file system.
-    run_id, doing : told to whoever is refused.
+    doing : told to whoever is refused.
     shared : others that share it may hold it as well.
-    wait_seconds : how long to wait for another run to end; by default what RELSTATE_LOCK_WAIT_SECONDS says, else not at all.
 
     Raises
     ------
-    EpochError : another run holds the warehouse; names its process, run id and what it does.
+    EpochError : another process holds it, for longer than there was time to wait.
     """
-    if wait_seconds is None:
-        wait_seconds = float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", "0"))
     if path is None or fcntl is None:
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
-        deadline = time.monotonic() + wait_seconds
-        while True:
-            try:
-                fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if time.monotonic() >= deadline:
-                    raise EpochError(_held_by(path)) from error
-                time.sleep(0.1)
+        deadline = time.monotonic() + seconds_to_wait(wait_seconds)
+        while not _locked(lock, shared=shared):
+            if time.monotonic() >= deadline:
+                raise EpochError(_held_by(path))
+            time.sleep(0.1)
         lock.seek(0)
         lock.truncate()
-        json.dump({"pid": os.getpid(), "run_id": run_id, "doing": doing}, lock)
+        json.dump({"pid": os.getpid(), "doing": doing}, lock)
         lock.flush()
         yield
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Make a file with some text, all of it at once.
+
+    Raises
+    ------
+    FileExistsError : it is there already.
+    """
+    half = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    half.write_text(text)
+    try:
+        os.link(half, path)
+    finally:
+        half.unlink()
+
+
+def _locked(lock: IO[str], *, shared: bool) -> bool:
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _held_by(path: Path) -> str:
     try:
         holder = json.loads(path.read_text())
-        who = f"process {holder['pid']} (run {holder['run_id']}) is {holder.get('doing', 'running an epoch')}"
+        who = f"process {holder['pid']} is {holder['doing']}"
     except (OSError, ValueError, KeyError):
         who = "another process is at work"
     return f"{who} in this warehouse; wait for it to end, or raise the time to wait (RELSTATE_LOCK_WAIT_SECONDS)"

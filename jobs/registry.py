@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from jobs import failpoints
-from jobs.catalog.entries import CatalogState, PlainView, SourceEntry, TableLayout, ViewEntry
+from jobs.catalog.entries import PlainView, SourceEntry, TableLayout, ViewEntry
+from jobs.catalog.plans import Planned
+from jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
 from jobs.declare import ViewDeclaration, check_name
-from jobs.epoch.protocol import with_dependents
+from jobs.epoch.claims import Claims
+from jobs.epoch.protocol import Claimed, in_the_way, with_dependents
 from jobs.epoch.sessions import forget_table
 from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, type_ddl
@@ -34,6 +40,8 @@ from state_lib.table_schema import StateTableDesc
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
 _NEVER_FULL = frozenset({"non-deterministic"})
+#: How often a change is made again where others are faster every time.
+_ATTEMPTS: Final = 20
 
 
 class Registry:
@@ -42,17 +50,48 @@ class Registry:
     Every method returns the new catalog state, or raises and leaves the warehouse as it was.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, wait_seconds: float | None = None) -> None:
         self._spark = spark
         self._warehouse = warehouse
+        self._claims = Claims(warehouse, "", "declaring", wait_seconds=wait_seconds)
+
+    def _patiently(self, change: Callable[[], CatalogState]) -> CatalogState:
+        """Make a change, from the start again where others were faster; wait for runs that have the views that it changes.
+
+        Raises
+        ------
+        EpochError : they have them for longer than there was time to wait.
+        """
+        for _ in range(_ATTEMPTS):
+            with suppress(ConcurrentCatalogChange):
+                return change()
+        return change()
+
+    def _commit(self, base: CatalogState, state: CatalogState) -> CatalogState:
+        """Write what was changed, once no run has any of the views."""
+        changed = {*changed_entries(base.views, state.views), *changed_entries(base.rebuilds, state.rebuilds)}
+        known = changed & set(base.views)
+
+        def unclaimed(newest: CatalogState) -> CatalogState:
+            for claim in in_the_way(newest, "", known):
+                if not self._claims.is_dead(claim):
+                    raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
+            return newest
+
+        if known:
+            self._claims.free(known)
+        return self._warehouse.catalog.commit(base, state, unclaimed)
 
     def add_source(self, entry: SourceEntry) -> CatalogState:
         """Register a Delta table as a source, or declare it otherwise than before: views that read it are then rebuilt.
 
         Other indexes may be declared at any time.
         """
+        return self._patiently(partial(self._add_source, entry))
+
+    def _add_source(self, entry: SourceEntry) -> CatalogState:
         check_name(entry.name, "source")
-        state = self._warehouse.read()
+        base = state = self._warehouse.read()
         known = state.sources.get(entry.name)
         if known == entry:
             return state
@@ -61,7 +100,7 @@ class Registry:
         source_relation(entry, self._warehouse.source(entry).facts())
         readers = state.working.dependents(entry.name) if is_other else []
         state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")
-        return self._warehouse.catalog.write(state)
+        return self._commit(base, state)
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
         """Register a view that is inlined where it is used; views that inline one that is replaced are rebuilt."""
@@ -81,7 +120,7 @@ class Registry:
             raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
         policy = definition.refresh_policy
         functions = self._warehouse.functions
-        relations = self.relations(others)
+        relations = self.relations(others, _named_in(others, definition.sql))
         reason: str | None = None
         if policy == "full":
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
@@ -107,8 +146,7 @@ class Registry:
             query=definition.sql,
             strategy="full" if is_full else "incremental",
             reason=reason,
-            plan=plan,
-            tables=tables,
+            planned=Planned.of(plan, tables),
             reads=relations_read(plan),
             settings=meaning_of(self._spark),
             comment=definition.comment,
@@ -181,6 +219,9 @@ class Registry:
         ------
         DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
         """
+        return self._patiently(partial(self._declare, views, plain_views))
+
+    def _declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainView]) -> CatalogState:
         state = before = self.swept()
         changed: list[str] = []
         edited = [p for p in plain_views if state.plain_views.get(p.name) != p]
@@ -201,7 +242,7 @@ class Registry:
                 changed.append(view.name)
         over = {*with_dependents(state, changed), *readers} - set(changed)
         state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
-        return state if state == before else self._warehouse.catalog.write(state)
+        return state if state == before else self._commit(before, state)
 
     def _with_plain_view(self, state: CatalogState, plain: PlainView) -> CatalogState:
         check_name(plain.name, "view")
@@ -223,7 +264,7 @@ class Registry:
         return state
 
     def _analyse(self, state: CatalogState, query: str) -> None:
-        relations = self.relations(state.working)
+        relations = self.relations(state.working, _named_in(state, query))
         Catalyst(self._spark, relations, _plain_views_in(state, query), self._warehouse.functions).analyse(query)
 
     def _planned_again_with(self, state: CatalogState, names: Iterable[str], edited: str) -> CatalogState:
@@ -255,6 +296,9 @@ class Registry:
         ------
         DeclarationError : there is no such thing, or something depends on it.
         """
+        return self._patiently(partial(self._drop, name, kind))
+
+    def _drop(self, name: str, kind: str) -> CatalogState:
         check_name(name)
         state = self.swept()
         of_kind: dict[str, Mapping[str, object]] = {
@@ -273,7 +317,7 @@ class Registry:
         elif kind == "source" and state.sources[name].managed:
             made = [state.sources[name].path]
         garbage = {self._warehouse.inside(path): table_id(path) for path in made}
-        self._warehouse.catalog.write(replace(state.without(name), garbage=garbage))
+        self._commit(state, replace(state.without(name), garbage={**state.garbage, **garbage}))
         failpoints.reached("inside_drop")
         return self.swept()
 
@@ -282,13 +326,18 @@ class Registry:
         state = self._warehouse.read()
         if not state.garbage:
             return state
-        for inside, identity in state.garbage.items():
+        swept = dict(state.garbage)
+        for inside, identity in swept.items():
             path = f"{self._warehouse.root}/{inside}"
             # A table that somebody else has made there since is not ours to delete.
             if table_id(path) in ("", identity):
                 delete_folder(path)
                 forget_table(self._spark, path)
-        return self._warehouse.catalog.write(replace(state, garbage={}))
+
+        def without(newest: CatalogState) -> CatalogState:
+            return replace(newest, garbage={k: v for k, v in newest.garbage.items() if swept.get(k) != v})
+
+        return self._warehouse.catalog.update(without)
 
     def dependents(self, state: CatalogState, name: str) -> list[str]:
         """Materialized and plain views that read a name."""
@@ -300,17 +349,15 @@ class Registry:
             found += [v.name for v in state.views.values() if _mentions(v.query, name)]
         return sorted(set(found))
 
-    def relations(self, state: CatalogState, names: Sequence[str] | None = None) -> dict[str, Relation]:
-        """The sources and views that a query may name; only some of them, if it is known which matter."""
+    def relations(self, state: CatalogState, names: Collection[str]) -> dict[str, Relation]:
+        """Sources and views, of those that are named, as the planner sees them."""
         found = {}
-        for source in state.sources.values():
-            if names is not None and source.name not in names:
-                continue
+        for source in (state.sources[name] for name in names if name in state.sources):
             try:
                 found[source.name] = source_relation(source, self._warehouse.source(source).facts())
             except SourceError:
                 continue  # a source whose table is gone can only be dropped; a query that names it is refused
-        found.update({v.name: view_relation(v) for v in state.views.values() if names is None or v.name in names})
+        found.update({name: view_relation(state.views[name]) for name in names if name in state.views})
         return found
 
     def _full_plan(
@@ -352,6 +399,13 @@ def _plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
 
     visit(query)
     return found
+
+
+def _named_in(state: CatalogState, query: str) -> set[str]:
+    """The sources and views that a query may name, itself or through plain views, as they are called."""
+    texts = (query, *_plain_views_in(state, query).values())
+    named = {name.lower() for text in texts for name in relations_named(text)}
+    return {name for name in (*state.sources, *state.views) if name.lower() in named}
 
 
 def _inlined(state: CatalogState, query: str, name: str) -> bool:

@@ -9,7 +9,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.catalog.entries import SourceEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.planner.nodes import Field, quoted
 from jobs.planner.relations import Relation
 from state_lib.constants import ROW_ID
@@ -47,8 +48,6 @@ def schema_fields(schema_json: str) -> tuple[Field, ...]:
 def view_relation(entry: ViewEntry) -> Relation:
     """A materialized view as an input of another: visible columns first, key columns that it hides after them."""
     plan = entry.plan
-    if plan is None:
-        raise DeclarationError(f"view {entry.name} has no plan")
     names = _names_in_relation(entry)
     visible = tuple(Field(o.name, *_type_of(entry, o.column)) for o in plan.output)
     shown = {o.column for o in plan.output}
@@ -60,7 +59,6 @@ def view_relation(entry: ViewEntry) -> Relation:
 def view_columns(entry: ViewEntry) -> list[Column]:
     """The columns of the view's own state table under the names that :func:`view_relation` gives them."""
     names = _names_in_relation(entry)
-    assert entry.plan is not None
     columns = [F.col(quoted(o.column)).alias(o.name) for o in entry.plan.output]
     shown = {o.column for o in entry.plan.output}
     return columns + [F.col(quoted(c)).alias(names[c]) for c in entry.plan.column_names if c not in shown]
@@ -72,7 +70,6 @@ def state_column(entry: ViewEntry, name: str) -> str:
 
 
 def _names_in_relation(entry: ViewEntry) -> dict[str, str]:
-    assert entry.plan is not None
     names: dict[str, str] = {}
     for output in entry.plan.output:
         names.setdefault(output.column, output.name)
@@ -88,25 +85,24 @@ def _names_in_relation(entry: ViewEntry) -> dict[str, str]:
 
 
 def _type_of(entry: ViewEntry, column: str) -> tuple[str, bool]:
-    assert entry.plan is not None
     field = entry.plan.field_named(column)
     return field.data_type, field.nullable
 
 
 def topological(state: CatalogState) -> list[str]:
     """All views, each after the views it reads."""
-    done: list[str] = []
+    done: dict[str, None] = {}
 
     def visit(name: str) -> None:
         if name in done or name not in state.views:
             return
         for upstream in state.views[name].reads:
             visit(upstream)
-        done.append(name)
+        done[name] = None
 
     for name in sorted(state.views):
         visit(name)
-    return done
+    return list(done)
 
 
 def with_upstream_views(state: CatalogState, name: str) -> list[str]:

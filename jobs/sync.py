@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, PlainView, SourceEntry
+from jobs.catalog.entries import PlainView, SourceEntry
+from jobs.catalog.state import CatalogState
 from jobs.declare import Project, SourceDeclaration, check_name
 from jobs.epoch.explained import reason_of
 from jobs.registry import Registry

@@ -5,25 +5,28 @@
     <warehouse>/sources/<name>            managed Delta sources
     <warehouse>/views/<name>              published views (Delta, change data feed on)
     <warehouse>/_relstate/catalog         the catalog
+    <warehouse>/_relstate/plans/          plans of views, one file each
     <warehouse>/_relstate/state/<view>/   state of a view, one Delta table a generation
     <warehouse>/_relstate/indexes/<source>/<column>  an index of a source, a Delta table
-    <warehouse>/_relstate/run.lock        held while a run goes on
+    <warehouse>/_relstate/holders/        locks of the processes that hold claims
     <warehouse>/_relstate/maintenance.lock  held while state is compacted or vacuumed
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+from jobs.catalog.entries import SourceEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.catalog.store import CatalogStore
 from jobs.declare import check_name
 from jobs.functions import UserFunctions
 from jobs.sources.delta_source import DeltaSource
 from jobs.sources.source_index import SourceIndex
+from jobs.spark.cache import cache_folder
 from state_lib.lake.address import Address
 
 
@@ -42,12 +45,14 @@ class Warehouse:
         self.is_local = address.is_local
         self.root = address.spark
         self.functions = UserFunctions(functions) if functions else None
-        self.catalog = CatalogStore(f"{self.root}/_relstate/catalog")
+        self.catalog = CatalogStore(self.root)
 
     @property
-    def lock_path(self) -> Path | None:
-        """The lock file of a local warehouse."""
-        return Path(self.root) / "_relstate" / "run.lock" if self.is_local else None
+    def holders_path(self) -> Path:
+        """The folder of the locks of this machine's processes that hold claims: in its cache, if the warehouse is not local."""
+        if self.is_local:
+            return Path(self.root) / "_relstate" / "holders"
+        return cache_folder() / "holders" / hashlib.sha256(self.root.encode()).hexdigest()[:16]
 
     @property
     def maintenance_lock_path(self) -> Path | None:
@@ -55,13 +60,8 @@ class Warehouse:
         return Path(self.root) / "_relstate" / "maintenance.lock" if self.is_local else None
 
     def read(self) -> CatalogState:
-        """The catalog's newest state. Managed sources lie where the warehouse lies now, so that it can be moved."""
-        state = self.catalog.read()
-        moved = {
-            name: replace(source, path=self.source_path(name)) if source.managed else source
-            for name, source in state.sources.items()
-        }
-        return replace(state, sources=moved)
+        """The catalog's newest state."""
+        return self.catalog.read()
 
     def inside(self, path: str) -> str:
         """A path in the warehouse, without where the warehouse lies."""

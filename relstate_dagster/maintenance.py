@@ -34,7 +34,7 @@ def maintenance_job(project: Project) -> JobDefinition:
     def compact_and_vacuum(
         context: OpExecutionContext, config: MaintenanceConfig, warehouse: WarehouseResource
     ) -> Output[None]:
-        runner = warehouse.runner(project)
+        runner = warehouse.runner(project, context.log.info)
         for done in runner.compact():
             context.log.info(f"{done.view}: {done.files_before} files of state, now {done.files_after}")
         rows = [

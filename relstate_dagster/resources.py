@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,23 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     functions: str = Field(
         default="", description="callable that registers what views call besides Spark's functions: package.module:callable"
     )
+    wait_seconds: float = Field(
+        default=-1,
+        description="how long a run waits for others that have the same views; below 0: RELSTATE_LOCK_WAIT_SECONDS, else 600 s",
+    )
 
-    def runner(self, project: Project) -> EpochRunner:
-        """Start Spark, make the project known to the warehouse, and return its epoch runner."""
+    def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> EpochRunner:
+        """Start Spark, make the project known to the warehouse, and return its epoch runner.
+
+        ``on_wait`` is told of other runs that this one waits for.
+        """
         from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
         session = self.spark.session(self._logs())
         warehouse = Warehouse(self.path, self.functions or None)
         sync_project(session, warehouse, project)
-        return EpochRunner(session, warehouse)
+        wait = self.wait_seconds if self.wait_seconds >= 0 else None
+        return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=on_wait)
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

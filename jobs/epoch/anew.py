@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from jobs.catalog.costs import Costs, EpochCost
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
+from jobs.catalog.entries import EpochEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.inputs import EpochInputs
 
 

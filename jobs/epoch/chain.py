@@ -21,12 +21,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import TypeAlias
 
 from jobs.catalog.entries import Recorded
 from jobs.declare.model import PUBLISH_ON_CHANGE
 from state_lib.errors import EpochError, SourceError, StateError, first_line
 from state_lib.lake.log import Action, DeltaLog, commit_info, files_of
 from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
+
+Fence: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ class Chain:
     what : how messages name the table: ``state`` or ``published table``.
     is_maintenance : whether a commit is one of our own that rewrites rows without changing them.
     is_restorable : whether the recorded version is all there is to the table, so that anybody may put it back.
+    fence : raises where the run must not change the table any more, because another one has taken its views over.
     """
 
     def __init__(
@@ -126,12 +130,14 @@ class Chain:
         *,
         is_maintenance: Callable[[list[Action]], bool] = lambda _: False,
         is_restorable: bool = False,
+        fence: Fence = lambda: None,
     ) -> None:
         self._table = table
         self._name = name
         self._what = what
         self._is_maintenance = is_maintenance
         self._is_restorable = is_restorable
+        self._fence = fence
         self._log = DeltaLog(table.path)
 
     @property
@@ -214,6 +220,7 @@ class Chain:
         ------
         StateError : their files are gone.
         """
+        self._fence()
         try:
             self._table.latest().restore(since.known)
         except DeltaError as error:

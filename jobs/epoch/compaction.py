@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.catalog.entries import ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
 from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables

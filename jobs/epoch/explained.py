@@ -86,6 +86,20 @@ def ends_the_run(error: BaseException) -> RelstateError | None:
     )
 
 
+#: What Spark says where an executor died that held the only copy of something, or that a task was on, too often.
+_OF_EXECUTORS: Final = (
+    "Checkpoint block",
+    "ExecutorLostFailure",
+    "Could not find CoarseGrainedScheduler",
+    "MetadataFetchFailed",
+)
+
+
+def lost_an_executor(error: BaseException) -> bool:
+    """Whether a view was not computed for the death of an executor alone: computed once more, it may well be."""
+    return any(words in str(error) for words in _OF_EXECUTORS)
+
+
 def reason_of(error: BaseException) -> str:
     """What a Spark error says happened, in one line."""
     return _line(str(error))

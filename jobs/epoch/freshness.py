@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.catalog.entries import ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.relations import topological
 from jobs.sources.delta_source import look_at
 from jobs.warehouse import Warehouse

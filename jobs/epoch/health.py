@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jobs.catalog.entries import CatalogState, Recorded, ViewEntry
+from jobs.catalog.entries import Recorded, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.chain import Chain
 from jobs.epoch.publish import published_chain
 from jobs.epoch.view_epoch import state_chain

@@ -12,10 +12,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, SourceEntry
+from jobs.catalog.entries import SourceEntry
+from jobs.catalog.state import CatalogState
+from jobs.epoch.claims import Claims
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.shared_reads import SourceReads
-from jobs.epoch.view_epoch import plan_of
 from jobs.planner.used_columns import used_columns
 from jobs.sources.delta_source import ChangeRange, Pin
 from jobs.sources.source_index import SourceIndex
@@ -32,8 +33,8 @@ _MANY_ROWS: Final = 100_000
 _MOST_APPENDED: Final = 0.25
 
 
-def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogState, reads: SourceReads) -> None:
-    """Bring the indexes of sources to the versions that the newest epoch has pinned.
+def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogState, reads: SourceReads, claims: Claims) -> None:
+    """Bring the indexes of sources to the versions that the newest epoch has pinned, but for those that another run is at.
 
     An index is of the columns that the views of today read.
     """
@@ -43,12 +44,18 @@ def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogSta
         if not entry.indexes or not columns or entry.name not in pins:
             continue
         for column in entry.indexes:
-            _refresh(spark, warehouse, entry, reads.index(warehouse, entry, column), pins[entry.name], columns, reads)
+            index = reads.index(warehouse, entry, column)
+            pin, contents = pins[entry.name], index.contents
+            if contents is not None and contents.serves(pin, columns) and contents.pin.is_same(pin):
+                continue
+            if claims.taken([f"the index of {entry.name} by {column}"]) is not None:
+                _refresh(spark, warehouse, entry, index, pin, columns, reads)
+                claims.give_back()
 
 
 def _columns_read(state: CatalogState, entry: SourceEntry) -> set[str]:
-    views = [v for v in state.views.values() if entry.name in v.reads and v.plan is not None]
-    return set().union(*(used_columns(plan_of(view)).get(entry.name, set()) for view in views)) - {ROW_ID}
+    views = [v for v in state.views.values() if entry.name in v.reads]
+    return set().union(*(used_columns(view.plan).get(entry.name, set()) for view in views)) - {ROW_ID}
 
 
 def _refresh(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.state import CatalogState
 from jobs.epoch.pinned_sources import PinnedSources
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.epoch.source_lookups import MOST_CHANGED_BYTES, SourceLookups

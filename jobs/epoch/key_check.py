@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from jobs.catalog.entries import CatalogState
+from jobs.catalog.state import CatalogState
 from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry
+from jobs.catalog.entries import EpochEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.shared_reads import SourceReads
 from jobs.planner.nodes import Scan, quoted, walk
 from jobs.planner.used_columns import used_columns

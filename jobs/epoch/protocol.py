@@ -4,12 +4,15 @@
 
     to_rebuild ──► begun ──► (state commit, publish: once for each view) ──► completed
                      │                                                          ▲
-                     ├── killed, some views committed ── settled by the next run┘  those that had committed
-                     └── killed, none committed ──────► forgotten
+                     └── its run died ──► taken_over by the next run ───────────┘
+                                          what was committed is published, the rest is for the next epoch
 
-* Each transition becomes true by one commit of the catalog, made by compare and swap on the state that it started from.
-* An epoch that has begun is the only one that may be under way. A later run settles it first: views whose state commit is
-  there are published and reach it; the others stay where they were, and take part in the next epoch.
+* Each transition becomes true by one commit of the catalog, made by compare and swap on the newest state.
+* To begin an epoch is to claim its views, to complete it is to give them back. Epochs of disjoint views are under way at the
+  same time; no view is ever in two. A view joins a new epoch together with all views that it reads, or follows to one that
+  they have reached.
+* A run that was taken for dead cannot complete its epoch any more: its claim is gone. What it still commits to a table is
+  taken back by the next run (:mod:`jobs.epoch.chain`).
 * A view that cannot be computed is left behind with its :class:`~jobs.catalog.entries.Problem`. It keeps its last epoch, its
   rows and its state; the next run tries again from there. Views over it wait.
 * A view that is built again has an entry beside the one that readers see, with a generation and so a folder of its own, and
@@ -18,11 +21,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
-from jobs.catalog.entries import CatalogState, EpochEntry, Problem, ViewEntry, ViewVersions
-from state_lib.errors import DeclarationError
+from jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
+from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from state_lib.errors import DeclarationError, EpochError
+
+#: The number of an epoch that has not begun.
+UNNUMBERED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,47 +68,114 @@ def to_rebuild(state: CatalogState, names: Iterable[str]) -> CatalogState:
     return state
 
 
-def begun(state: CatalogState, epoch: EpochEntry) -> CatalogState:
-    """An epoch has begun: its pins, instant and views are settled. What is to be built in it has its plan by now."""
-    return state.with_epoch(epoch)
+class Claimed(ConcurrentCatalogChange):
+    """Views that a run wants are another run's: that one began first, or died and is to be settled."""
+
+
+#: What a run is told that was taken for dead.
+LOST: Final = (
+    "another run has taken this one for dead and settled its epoch (the machine was asleep, or the lease too short: "
+    "RELSTATE_LEASE_SECONDS); what this one has computed is not used, run again"
+)
+
+
+class ClaimLost(EpochError):
+    """A run was taken for dead, and another one has settled its epoch."""
+
+
+def in_the_way(state: CatalogState, own: str, views: Collection[str]) -> list[Claim]:
+    """The claims of other holders on any of some views."""
+    wanted = set(views)
+    return [claim for claim in state.claims.values() if claim.id != own and not wanted.isdisjoint(claim.views)]
+
+
+def claimed(state: CatalogState, claim: Claim) -> CatalogState:
+    """Views are a run's own from here on.
+
+    Raises
+    ------
+    Claimed : another run has one of them.
+    """
+    for other in in_the_way(state, claim.id, claim.views):
+        raise Claimed(f"{other} {', '.join(sorted({*other.views} & {*claim.views}))}, was faster; nothing was written")
+    return state.with_claim(claim)
+
+
+def released(state: CatalogState, holder: str) -> CatalogState:
+    """What a holder has claimed is anybody's again."""
+    return state.without_claim(holder)
+
+
+def taken_over(state: CatalogState, dead: Claim, claim: Claim) -> CatalogState:
+    """A run settles the epoch of one that has died: its claim becomes that of the run, epoch and all.
+
+    Raises
+    ------
+    Claimed : it has come back to life, or another run was faster.
+    """
+    if state.claims.get(dead.id) != dead:
+        raise Claimed(f"the epoch that {dead} left is being settled by another run; nothing was written")
+    return state.without_claim(dead.id).with_claim(replace(claim, views=dead.views, epoch=dead.epoch))
+
+
+def begun(state: CatalogState, claim: Claim) -> tuple[CatalogState, EpochEntry]:
+    """An epoch has begun: its pins, instant and views are settled, and the views are the run's own.
+
+    What is to be built in it has its plan by now. An epoch that has no number yet is given the next one; others are epochs
+    that views follow to.
+
+    Raises
+    ------
+    Claimed : another run has one of the views.
+    """
+    assert claim.epoch is not None
+    epoch = claim.epoch
+    if epoch.epoch == UNNUMBERED:
+        epoch = replace(epoch, epoch=state.next_epoch)
+        state = replace(state, next_epoch=epoch.epoch + 1)
+    return claimed(state, replace(claim, epoch=epoch)), epoch
 
 
 def completed(
-    state: CatalogState, epoch: EpochEntry, reached: Mapping[str, Reached], problems: Mapping[str, Problem]
+    state: CatalogState, holder: str, reached: Mapping[str, Reached], problems: Mapping[str, Problem]
 ) -> CatalogState:
-    """An epoch is complete: some views have reached it, the others are left behind.
+    """An epoch is complete: some views have reached it, the others are left behind; none is claimed any more.
 
-    An epoch that no view has reached is forgotten.
+    An epoch that no view has reached is forgotten: its number is not used again.
+
+    Raises
+    ------
+    ClaimLost : the run was taken for dead, and another one has settled the epoch.
     """
+    claim = state.claims.get(holder)
+    if claim is None or claim.epoch is None:
+        raise ClaimLost(LOST)
+    epoch = claim.epoch
     views = {**state.views, **{name: done.view for name, done in reached.items()}}
     rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached and n not in epoch.anew}
-    state = left_behind(replace(state, views=views, rebuilds=rebuilds), problems)
-    there = [n for n, v in views.items() if epoch.epoch in v.epochs]
-    if not there:
-        return forgotten(state, epoch)
-    versions = {**epoch.versions, **{name: done.versions for name, done in reached.items()}}
-    versions = {n: v for n, v in versions.items() if n in there}
-    return state.with_epoch(replace(epoch, versions=versions, views=tuple(there), complete=True))
-
-
-def forgotten(state: CatalogState, epoch: EpochEntry) -> CatalogState:
-    """An epoch to which no view has come is not there any more. Its number is not used again."""
-    epochs = {n: e for n, e in state.epochs.items() if n != epoch.epoch}
-    rebuilds = {n: v for n, v in state.rebuilds.items() if n not in epoch.anew}
-    return replace(state, epochs=epochs, rebuilds=rebuilds, next_epoch=max(state.next_epoch, epoch.epoch + 1))
+    state = replace(state.without_claim(holder), views=views, rebuilds=rebuilds)
+    state = left_behind(state, problems)
+    known = state.epochs.get(epoch.epoch, epoch)
+    versions = {**known.versions, **{name: done.versions for name, done in reached.items()}}
+    versions = {n: v for n, v in versions.items() if n in views and epoch.epoch in views[n].epochs}
+    if not versions:
+        return replace(state, epochs={n: e for n, e in state.epochs.items() if n != epoch.epoch})
+    pins = {**known.pins, **epoch.pins}
+    return state.with_epoch(replace(known, pins=pins, versions=versions, views=tuple(versions)))
 
 
 def left_behind(state: CatalogState, problems: Mapping[str, Problem]) -> CatalogState:
     """Views could not be computed, or wait for one that could not."""
     for name, problem in problems.items():
-        state = state.with_problem(name, problem)
+        if name in state.views:
+            state = state.with_problem(name, problem)
     return state
 
 
 def solved(state: CatalogState, names: Iterable[str]) -> CatalogState:
     """Views can be computed again, and have nothing to compute."""
     for name in names:
-        if state.views[name].problem is not None:
+        if name in state.views and state.views[name].problem is not None:
             state = state.with_problem(name, None)
     return state
 

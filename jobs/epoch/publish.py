@@ -18,10 +18,10 @@ from pyspark.sql import types as T
 
 from jobs import failpoints
 from jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
-from jobs.epoch.chain import Chain, EpochCommit
+from jobs.epoch.chain import Chain, EpochCommit, Fence
 from jobs.epoch.published import OP, Published, append_changes, merge_changes
 from jobs.epoch.sessions import forget_table, transaction
-from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, plan_of
+from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import quoted
 from state_lib.collected import collected
@@ -45,7 +45,7 @@ _DRIVER_BYTES = 64 * 1024 * 1024
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
     """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
-    plan, layout = plan_of(view), view.layout
+    plan, layout = view.plan, view.layout
     properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
     comments = _comments(view)
     if written_by_driver(view):
@@ -80,7 +80,7 @@ def _comments(view: ViewEntry) -> dict[str, str]:
 
 def written_by_driver(view: ViewEntry) -> bool:
     """Whether the view's columns have names and types that can be written without Spark."""
-    plan = plan_of(view)
+    plan = view.plan
     plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
     return plain and not view.layout.cluster_by and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
@@ -105,19 +105,27 @@ class Target:
     done: int | None = None
 
 
-def published_chain(table: OpenedTable, name: str) -> Chain:
+def published_chain(table: OpenedTable, name: str, fence: Fence = lambda: None) -> Chain:
     """The commits of a view's published table."""
-    return Chain(table, name, "published table", is_restorable=True)
+    return Chain(table, name, "published table", is_restorable=True, fence=fence)
 
 
 def target_of(
-    session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit, before: ViewVersions | None, *, first: bool
+    session: SparkSession,
+    path: str,
+    view: ViewEntry,
+    wanted: EpochCommit,
+    before: ViewVersions | None,
+    fence: Fence,
+    *,
+    first: bool,
 ) -> Target:
     """Find the published table as the catalog knows it, or make it.
 
     Parameters
     ----------
     before : what readers see of the view today, be it of an earlier generation; ``None`` where they see nothing.
+    fence : as of :class:`jobs.epoch.chain.Chain`.
     first : this is the first epoch of its generation.
 
     Raises
@@ -125,7 +133,7 @@ def target_of(
     StateError : the table is damaged, or somebody else changed its rows.
     """
     table = OpenedTable(path)
-    chain = published_chain(table, view.name)
+    chain = published_chain(table, view.name, fence)
     recorded = (before or ViewVersions()).published_commit
     if first:
         return _of_new_generation(session, table, chain, view, wanted, recorded)
@@ -205,7 +213,7 @@ def publish(
         return Published(target.done, 0, 0)
     failpoints.reached("before_publish")
     table, epoch = target.table, target.wanted.epoch
-    only_inserts = target.is_new or target.replaces or plan_of(view).append_only
+    only_inserts = target.is_new or target.replaces or view.plan.append_only
     by_driver = small and not target.replaces and written_by_driver(view)
     if by_driver and (only_inserts or table.total_bytes() <= _DRIVER_BYTES):
         rows = _computed_changes(store, view, commit.stored)
@@ -224,7 +232,7 @@ def publish(
 
 def _partition_texts(view: ViewEntry) -> list[str]:
     """The text columns by which a view's table is partitioned: in Delta an empty text cannot be told from NULL there."""
-    plan = plan_of(view)
+    plan = view.plan
     types = {o.name: plan.field_named(o.column).data_type for o in plan.output}
     return [name for name in view.layout.partitioned_by if types[name] == "string"]
 
@@ -289,7 +297,7 @@ def _merge(
     session: SparkSession, path: str, changes: DataFrame, view: ViewEntry, app: str, txn_version: int, metadata: str
 ) -> None:
     changes.createOrReplaceTempView("_relstate_changes")
-    names = [*(quoted(o.name) for o in plan_of(view).output), quoted(VIEW_KEY)]
+    names = [*(quoted(o.name) for o in view.plan.output), quoted(VIEW_KEY)]
     sets = ", ".join(f"v.{n} = c.{n}" for n in names)
     values = ", ".join(f"c.{n}" for n in names)
     with transaction(session, app, txn_version, metadata):
@@ -306,7 +314,7 @@ def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | Non
 
     A view without a stream key needs to know how many copies of a row it held before.
     """
-    plan = plan_of(view)
+    plan = view.plan
     slots = {o.name: store.slots_of(view.tables[-1].table_id).of(o.column).plain_slot for o in plan.output}
     if stored is None or plan.stream_key is None or None in slots.values():
         return None
@@ -321,7 +329,7 @@ def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | Non
 
 def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
     """One row a key: the view's columns, ``_key``, and ``OP`` (+1 insert or update, −1 delete)."""
-    plan = plan_of(view)
+    plan = view.plan
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)
     columns = [table.slots.of(name).read() for name in names]

@@ -7,36 +7,55 @@ first, makes one state commit and publishes; it ends with a catalog commit that 
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from jobs import failpoints
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
-from jobs.catalog.store import ConcurrentCatalogChange
+from jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from jobs.epoch.anew import choose_anew
+from jobs.epoch.chain import Fence
+from jobs.epoch.claims import Claims
 from jobs.epoch.compaction import CompactReport, compact_view
-from jobs.epoch.explained import ends_the_run, explained
+from jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
 from jobs.epoch.health import check_tables
 from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
 from jobs.epoch.left_behind import LeftBehind
-from jobs.epoch.protocol import Reached, begun, completed, left_behind, solved, to_rebuild, waiting, with_dependents
+from jobs.epoch.protocol import (
+    UNNUMBERED,
+    Claimed,
+    ClaimLost,
+    Reached,
+    begun,
+    completed,
+    in_the_way,
+    left_behind,
+    solved,
+    taken_over,
+    to_rebuild,
+    waiting,
+    with_dependents,
+)
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload
 from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
-from jobs.epoch.view_epoch import plan_of
 from jobs.epoch.view_run import Done, ViewRuns
 from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
-from jobs.locking import run_lock
+from jobs.locking import maintenance_lock
 from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import Registry
@@ -45,6 +64,13 @@ from jobs.sources.delta_source import Pin, look_at
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError
+
+_log = logging.getLogger(__name__)
+
+#: How often an epoch is begun where others are faster every time.
+_ATTEMPTS: Final = 20
+#: How often a view is computed in one run where executors die.
+_TRIES: Final = 3
 
 
 class EpochRunner:
@@ -56,19 +82,31 @@ class EpochRunner:
     warehouse : where sources, views and state lie.
     parallel_views : how many views are computed at the same time.
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
+    wait_seconds : how long to wait for other runs that have some of the same views (:func:`jobs.locking.seconds_to_wait`).
+    on_wait : told whom a run waits for; by default the log is.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, parallel_views: int = 3, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        *,
+        parallel_views: int = 3,
+        clock: Clock = utc_now,
+        wait_seconds: float | None = None,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
         self._spark = spark
         self._warehouse = warehouse
         self._parallel_views = parallel_views
         self._clock = clock
+        self._catalog = warehouse.catalog
         self._runs = ViewRuns(spark, warehouse)
         self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
         self._left = LeftBehind()
-        #: The catalog as this run has read or written it last.
-        self._known = CatalogState()
+        self._wait_seconds = wait_seconds
+        self._on_wait = on_wait or _log.warning
 
     def run(
         self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
@@ -83,7 +121,7 @@ class EpochRunner:
 
         Raises
         ------
-        EpochError : another run holds the warehouse; nothing was done.
+        EpochError : another run has some of the views for longer than there was time to wait; nothing was done.
         RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
             EpochError that names them all.
         """
@@ -92,39 +130,61 @@ class EpochRunner:
             self._warehouse.functions.load()
         self._reads, self._left = SourceReads(), LeftBehind()
         self._checked_keys.clear()
-        with run_lock(self._warehouse.lock_path, run_id):
-            state = self._known = self._warehouse.read()
-            rebuilt = with_dependents(state, full_refresh)
-            if state.running_epoch is not None:
-                state = yield from self._settle(state, state.running_epoch, rebuilt)
-            state = to_rebuild(state, full_refresh)
-            yield from self._new_epoch(state, self._selected(state, views), run_id)
-            if any(source.indexes for source in self._known.sources.values()):
-                refresh_indexes(self._spark, self._warehouse, self._known, self._reads)
+        with self._claims(run_id, "bringing up to date") as claims:
+            state = self._warehouse.read()
+            names = self._selected(state, views)
+            yield from self._epoch(claims, state, names, full_refresh)
+            # Views selected without all of their upstream views follow to an epoch that those have all reached.
+            for name in names:
+                if _outside_upstream(state.working, name, names) and name not in self._left:
+                    yield from self._follow(claims, name)
+            self._refresh_indexes(claims)
         self._left.raise_if_any()
+
+    def _claims(self, run_id: str, doing: str) -> Claims:
+        return Claims(self._warehouse, run_id, doing, wait_seconds=self._wait_seconds, on_wait=self._on_wait)
+
+    def _refresh_indexes(self, claims: Claims) -> None:
+        state = self._warehouse.read()
+        if any(source.indexes for source in state.sources.values()):
+            refresh_indexes(self._spark, self._warehouse, state, self._reads, claims)
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
         order = topological(state.working)
         if views is None:
             return order
+        self._check_there(state, views)
+        return [v for v in order if v in views]
+
+    @staticmethod
+    def _check_there(state: CatalogState, views: Sequence[str]) -> None:
         unknown = [v for v in views if v not in state.views]
         if unknown:
-            raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {', '.join(order) or 'none'}")
-        return [v for v in order if v in views]
+            known = ", ".join(sorted(state.views)) or "none"
+            raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {known}")
 
     # -- an epoch that an earlier run left unfinished -------------------------------------------------------------
 
-    def _settle(self, state: CatalogState, epoch: EpochEntry, but: Sequence[str]) -> Generator[ViewReport, None, CatalogState]:
-        """Publish what views have committed of an epoch that was not completed. What they had not, the next epoch computes."""
+    def _settle(self, claims: Claims, dead: Claim, but: Collection[str]) -> Iterator[ViewReport]:
+        """Publish what views have committed of an epoch whose run died. What they had not, the next epoch computes."""
+        own = claims.claim(dead.views, dead.epoch)
+        try:
+            state = self._catalog.update(lambda newest: taken_over(newest, dead, own))
+        except Claimed:
+            return  # another run settles it
+        epoch = dead.epoch
+        assert epoch is not None
         working, left = state.working, LeftBehind()
         versions, reached = _versions_seen(working, epoch), dict[str, Reached]()
-        for name in topological(working):
+        for name in [n for n in topological(working) if n in epoch.views and n not in but]:
             view = working.views[name]
-            if name not in epoch.views or epoch.epoch in view.epochs or name in but:
+            if epoch.epoch in view.epochs:
                 continue
             inputs = self._runs.inputs(working, view, epoch, self._reads, versions)
             try:
-                done = self._runs.bring(working, view, epoch, inputs, state.versions_at(name), {}, only_committed=True)
+                done = self._runs.bring(
+                    working, view, epoch, inputs, state.versions_at(name), {}, claims.check, only_committed=True
+                )
             except Exception as error:
                 # It takes part in the next epoch, which says what becomes of it.
                 self._stop_for(error)
@@ -133,35 +193,106 @@ class EpochRunner:
             if done is not None:
                 reached[name], versions[name] = done.reached, done.reached.versions
                 yield done.report
-        return self._write(completed(state, epoch, reached, left.problems))
+        self._catalog.update(lambda newest: completed(newest, own.id, reached, left.problems))
 
     # -- an epoch -------------------------------------------------------------------------------------------------
 
-    def _new_epoch(self, state: CatalogState, names: list[str], run_id: str) -> Iterator[ViewReport]:
-        state = yield from self._planned(state, names)
+    def _free(
+        self, claims: Claims, names: Collection[str], but: Collection[str] = ()
+    ) -> Generator[ViewReport, None, CatalogState]:
+        """The newest state, once nobody holds some views; what dead runs have left of them is settled."""
+        while True:
+            state = claims.free(names)
+            dead = in_the_way(state, claims.id, names)
+            if not dead:
+                return state
+            claims.without_dead(names)
+            for claim in dead:
+                if claim.epoch is not None:
+                    yield from self._settle(claims, claim, but)
+
+    def _epoch(
+        self, claims: Claims, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str] = ()
+    ) -> Iterator[ViewReport]:
+        """Bring views, upstream first, to a new epoch: those that are not selected without views which they read."""
+        for attempt in range(_ATTEMPTS):
+            rebuilt = with_dependents(state, full_refresh)
+            base = yield from self._free(claims, {*names, *rebuilt}, rebuilt)
+            self._check_there(base, names)
+            state, epoch, reports = self._looked_at(to_rebuild(base, full_refresh), names, claims)
+            try:
+                if epoch.views:
+                    state, epoch = self._begun(claims, base, state, epoch)
+                else:
+                    well = [report.view for report in reports if not report.problem]
+                    state = self._catalog.commit(base, state, partial(self._with_problems, well))
+            except ConcurrentCatalogChange:
+                # Another run, or somebody who declares views, was faster: what was looked at is looked at again.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                self._left = LeftBehind()
+                continue
+            failpoints.reached("after_begin")
+            yield from reports
+            if epoch.views:
+                yield from self._finish(claims, state, epoch)
+            return
+
+    def _with_problems(self, well: Sequence[str], state: CatalogState) -> CatalogState:
+        """The state with the reasons for which views were left behind, and without those of views that are well."""
+        return left_behind(solved(state, well), self._left.problems)
+
+    def _begun(
+        self, claims: Claims, base: CatalogState, state: CatalogState, epoch: EpochEntry
+    ) -> tuple[CatalogState, EpochEntry]:
+        """Begin an epoch on top of whatever others have written since its views were looked at.
+
+        Raises
+        ------
+        ConcurrentCatalogChange : somebody has claimed, changed or dropped one of the views. Nothing was written.
+        """
+        numbered, ours = epoch, state.working.views
+
+        def begin(newest: CatalogState) -> CatalogState:
+            nonlocal numbered
+            theirs = newest.working.views
+            changed = [name for name in epoch.views if theirs.get(name) != ours[name]]
+            if changed:
+                raise ConcurrentCatalogChange(
+                    f"another run changed {', '.join(changed)} at the same time; nothing was written, run again"
+                )
+            newest, numbered = begun(newest, claims.claim(epoch.views, epoch))
+            return newest
+
+        return self._catalog.commit(base, state, begin), numbered
+
+    def _looked_at(
+        self, state: CatalogState, names: Sequence[str], claims: Claims
+    ) -> tuple[CatalogState, EpochEntry, list[ViewReport]]:
+        """What an epoch of some views is to do.
+
+        Returns
+        -------
+        The state with what is planned; the epoch, of no views where none may change; reports of views that are not in it.
+        """
+        reports: list[ViewReport] = []
+        state = self._planned(state, names, reports)
         working = state.working
-        sources = {name: self._reads.source(self._warehouse, entry) for name, entry in working.sources.items()}
-        pins, unpinned = look_at(sources, working.last_pins)
         with_upstream = [v for v in names if not _outside_upstream(working, v, names)]
-        epoch = EpochEntry(state.next_epoch, pins, (), run_id, instant=read_clock(self._clock))
-        able = yield from self._able(working, epoch, with_upstream, unpinned)
+        read = {name for view in with_upstream for name in working.views[view].reads if name in working.sources}
+        sources = {name: self._reads.source(self._warehouse, working.sources[name]) for name in read}
+        pins, unpinned = look_at(sources, working.last_pins)
+        epoch = EpochEntry(UNNUMBERED, pins, (), claims.run_id, instant=read_clock(self._clock))
+        able = self._able(working, epoch, with_upstream, unpinned, reports)
         epoch = replace(epoch, views=tuple(able))
         stale = _stale(working, epoch)
-        if stale:
-            state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
-            state = self._write(begun(state, epoch))
-            failpoints.reached("after_begin")
-            yield from self._finish(state, epoch)
-        else:
-            self._remember(solved(state, able))
-            for view in able:
-                yield _skipped(state, state.views[view])
-        # Views selected without all of their upstream views follow to an epoch that those have all reached.
-        for view in names:
-            if view not in with_upstream and view not in self._left:
-                yield from self._follow(self._known, view, run_id)
+        if not stale:
+            reports += [_skipped(state, state.views[view]) for view in able]
+            return state, replace(epoch, views=()), reports
+        state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
+        return state, epoch, reports
 
-    def _planned(self, state: CatalogState, names: Sequence[str]) -> Generator[ViewReport, None, CatalogState]:
+    def _planned(self, state: CatalogState, names: Sequence[str], reports: list[ViewReport]) -> CatalogState:
         """Plan views again that are to be built, on their inputs as they are now."""
         for name in names:
             view = state.working.views[name]
@@ -172,12 +303,17 @@ class EpochRunner:
                 state = Registry(session, self._warehouse).planned_again(state, view)
             except Exception as error:
                 self._stop_for(error)
-                yield self._left.failed(view, error, None, {})
+                reports.append(self._left.failed(view, error, None, {}))
         return state
 
     def _able(
-        self, state: CatalogState, epoch: EpochEntry, names: Sequence[str], unpinned: Mapping[str, Exception]
-    ) -> Generator[ViewReport, None, list[str]]:
+        self,
+        state: CatalogState,
+        epoch: EpochEntry,
+        names: Sequence[str],
+        unpinned: Mapping[str, Exception],
+        reports: list[ViewReport],
+    ) -> list[str]:
         """Leave views behind whose inputs cannot be read, before the epoch begins; returns the others."""
         for name in names:
             view = state.views[name]
@@ -190,9 +326,9 @@ class EpochRunner:
                 self._check_inputs(state, view, epoch)
             except Exception as error:
                 self._stop_for(error)
-                yield self._left.failed(view, error, None, _identities(epoch.pins, view))
+                reports.append(self._left.failed(view, error, None, _identities(epoch.pins, view)))
         for name, upstream in waiting(state, names, self._left.problems).items():
-            yield self._left.waits(state.views[name], upstream)
+            reports.append(self._left.waits(state.views[name], upstream))
         return [name for name in names if name not in self._left]
 
     def _check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
@@ -210,30 +346,41 @@ class EpochRunner:
     def _inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> EpochInputs:
         return self._runs.inputs(state, view, epoch, self._reads)
 
-    def _follow(self, state: CatalogState, name: str, run_id: str) -> Iterator[ViewReport]:
-        working = state.working
-        view = working.views[name]
-        upstream = [working.views[n] for n in view.reads if n in working.views]
-        common = set.intersection(*(set(u.epochs) for u in upstream))
-        reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
-        if not reachable and view.last_epoch is None:
-            # The views it reads have reached no epoch together: the first epoch of this one is their next.
-            yield from self._new_epoch(state, with_upstream_views(working, name), run_id)
+    def _follow(self, claims: Claims, name: str) -> Iterator[ViewReport]:
+        """Bring a view to the newest epoch that all views which it reads have reached."""
+        for attempt in range(_ATTEMPTS):
+            state = yield from self._free(claims, [name])
+            self._check_there(state, [name])
+            working = state.working
+            view = working.views[name]
+            upstream = [working.views[n] for n in view.reads if n in working.views]
+            common = set.intersection(*(set(u.epochs) for u in upstream))
+            reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
+            if not reachable and view.last_epoch is None:
+                # The views it reads have reached no epoch together: the first epoch of this one is their next.
+                yield from self._epoch(claims, state, with_upstream_views(working, name))
+                return
+            if not reachable:
+                yield _skipped(state, view)
+                return
+            target = working.epochs[max(reachable)]
+            try:
+                pins = {**target.pins, **self._late_pins(working, view, target)}
+                epoch = replace(target, pins=pins, views=(name,), run_id=claims.run_id)
+                self._check_inputs(working, view, epoch)
+            except Exception as error:
+                self._stop_for(error)
+                yield self._left.failed(view, error, target.epoch, _identities(target.pins, view))
+                self._catalog.update(partial(self._with_problems, []))
+                return
+            try:
+                begun_with, epoch = self._begun(claims, state, state, epoch)
+            except ConcurrentCatalogChange:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            yield from self._finish(claims, begun_with, epoch)
             return
-        if not reachable:
-            yield _skipped(state, view)
-            return
-        target = working.epochs[max(reachable)]
-        try:
-            pins = {**target.pins, **self._late_pins(working, view, target)}
-            entry = replace(target, pins=pins, views=(name,), run_id=run_id, complete=False)
-            self._check_inputs(working, view, entry)
-        except Exception as error:
-            self._stop_for(error)
-            yield self._left.failed(view, error, target.epoch, _identities(target.pins, view))
-            self._remember(state)
-            return
-        yield from self._finish(self._write(begun(state, entry)), entry)
 
     def _late_pins(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> dict[str, Pin]:
         """Pins for sources that were registered after an epoch began: no view at that epoch has read them yet.
@@ -249,13 +396,13 @@ class EpochRunner:
                 ).pin(None)
         return pins
 
-    def _finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
+    def _finish(self, claims: Claims, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
         """Bring every view of an epoch to it that can be, and complete the epoch."""
         working, reached = state.working, dict[str, Reached]()
         versions = _versions_seen(working, epoch)
         views = [working.views[n] for n in epoch.views if epoch.epoch not in working.views[n].epochs]
         self._reads.shared = SharedReads.of(working, epoch, views)
-        for ended in self._side_by_side(state, working, views, epoch, versions):
+        for ended in self._side_by_side(state, working, views, epoch, versions, claims.check):
             if isinstance(ended, Done):
                 reached[ended.report.view] = ended.reached
                 yield ended.report
@@ -263,7 +410,7 @@ class EpochRunner:
                 yield ended
         self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
-        self._write(completed(state, epoch, reached, self._left.problems))
+        self._catalog.update(lambda newest: completed(newest, claims.id, reached, self._left.problems))
 
     def _side_by_side(
         self,
@@ -272,9 +419,11 @@ class EpochRunner:
         views: Sequence[ViewEntry],
         epoch: EpochEntry,
         versions: dict[str, ViewVersions],
+        fence: Fence,
     ) -> Iterator[Done | ViewReport]:
         """Run views as soon as those they read are done, several at a time: most of a small epoch is planning."""
         pending = {view.name: view for view in views}
+        tries = Counter[str]()
         running: dict[Future[Done | None], str] = {}
         moved: dict[str, tuple[int, int]] = {}
         with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
@@ -287,9 +436,11 @@ class EpochRunner:
                         upstream = {n: moved[n] for n in view.reads if n in moved}
                         # Its jobs are of the job group, and in the pool, that the caller has set.
                         bring = inheritable_thread_target(self._spark)(self._runs.bring)
-                        inputs = self._runs.inputs(working, view, epoch, self._reads, dict(versions))
+                        # What is shared may have been on an executor that died.
+                        reads = SourceReads() if tries[name] else self._reads
+                        inputs = self._runs.inputs(working, view, epoch, reads, dict(versions))
                         seen = state.versions_at(name)
-                        running[pool.submit(bring, working, view, epoch, inputs, seen, upstream)] = name
+                        running[pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence)] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)
@@ -297,6 +448,11 @@ class EpochRunner:
                     if isinstance(error, Exception):
                         self._stop_for(error)
                         view = working.views[name]
+                        tries[name] += 1
+                        if lost_an_executor(error) and tries[name] < _TRIES:
+                            _log.warning("computing %s once more, an executor was lost: %s", name, reason_of(error))
+                            pending[name] = view
+                            continue
                         yield self._left.failed(view, error, epoch.epoch, _identities(epoch.pins, view))
                         continue
                     done = future.result()
@@ -307,25 +463,16 @@ class EpochRunner:
 
     def _stop_for(self, error: Exception) -> None:
         """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""
-        if isinstance(error, ConcurrentCatalogChange):
+        if isinstance(error, ConcurrentCatalogChange | ClaimLost):
             raise error
         ended = ends_the_run(error)
         if ended is not None:
             raise ended from error
 
-    def _remember(self, state: CatalogState) -> None:
-        """Keep in the catalog why views were left behind, and what was planned, where that is news."""
-        after = left_behind(state, self._left.problems)
-        if after != self._known:
-            self._write(after)
-
-    def _write(self, state: CatalogState) -> CatalogState:
-        self._known = self._warehouse.catalog.write(state)
-        return self._known
-
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
-        with run_lock(self._warehouse.maintenance_lock_path, uuid.uuid4().hex, doing="compacting state", shared=True):
+        lock = self._warehouse.maintenance_lock_path
+        with maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
             state = self._warehouse.read()
             for name in self._selected(state, views):
                 view = state.views[name]
@@ -344,15 +491,17 @@ class EpochRunner:
 
         Raises
         ------
-        EpochError : a run or a compaction is going on.
+        EpochError : a run over these views, or a compaction, goes on for longer than there was time to wait.
         """
-        run_id, doing = uuid.uuid4().hex, "deleting old files"
+        lock, doing = self._warehouse.maintenance_lock_path, "deleting old files of"
         with (
-            run_lock(self._warehouse.lock_path, run_id, doing=doing),
-            run_lock(self._warehouse.maintenance_lock_path, run_id, doing=doing),
+            self._claims(uuid.uuid4().hex, doing) as claims,
+            maintenance_lock(lock, doing, shared=False, wait_seconds=self._wait_seconds),
         ):
             state = self._warehouse.read()
             names = self._selected(state, views)
+            # Nobody reads what is deleted: views over these go on from older epochs of them.
+            state = claims.take(with_dependents(state, names))
             yield from vacuum(self._spark.newSession(), self._warehouse, state, names, epochs=epochs, hours=hours)
 
     def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
@@ -397,7 +546,7 @@ def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool
     """Whether a view can differ from its last epoch: it has none, time or a source moved, or an upstream view did."""
     if view.last_epoch is None:
         return True
-    if depends_on_time(plan_of(view)):
+    if depends_on_time(view.plan):
         return True
     since = state.epochs[view.last_epoch]
     for name in view.reads:
@@ -425,6 +574,6 @@ def _skipped(state: CatalogState, view: ViewEntry) -> ViewReport:
         reason=view.reason,
         source_versions={n: pins[n].version for n in view.reads if n in pins},
         view_version=state.epochs[last].versions[view.name].view_version,
-        plan_text=explain_plan(plan_of(view), view.tables),
+        plan_text=explain_plan(view.plan, view.tables),
         skipped=True,
     )

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.catalog.entries import CatalogState, EpochEntry, SourceEntry, ViewEntry
+from jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.operators.context import columns_of
 from jobs.operators.side_by_side import Once
 from jobs.planner.nodes import Scan, walk

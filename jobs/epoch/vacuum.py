@@ -1,8 +1,8 @@
 """Deleting the files that no retained epoch needs: of views, of their state, of the catalog, and of indexes.
 
 Delta's own VACUUM deletes what stopped being part of a table longer than a retention ago. What is added here is how long
-that has to be: the versions of the epochs that are retained stay readable. The run lock is held meanwhile, and the
-maintenance lock, which a compaction holds: neither has files on disk that no commit names yet.
+that has to be: the versions of the epochs that are retained stay readable. The views, and those over them, are claimed
+meanwhile, and the maintenance lock, which a compaction holds: neither has files on disk that no commit names yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TypeAlias
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.catalog.entries import ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
@@ -89,7 +90,12 @@ def vacuum(
         ]
         yield _report(name, done, started)
     started = time.perf_counter()
-    yield _report("catalog", [_vacuum_table(session, warehouse.catalog.path, [], hours)], started)
+    used = {view.planned.digest for view in (*state.views.values(), *state.rebuilds.values())}
+    plans = warehouse.catalog.plans
+    before = _stored(plans.path)
+    plans.delete_unused(used, hours)
+    done = [_vacuum_table(session, warehouse.catalog.path, [], hours), (before, _stored(plans.path))]
+    yield _report("catalog", done, started)
     started = time.perf_counter()
     declared = {warehouse.index_path(s.name, column) for s in state.sources.values() for column in s.indexes}
     done = [_delete_undeclared(warehouse.indexes_path, declared)]

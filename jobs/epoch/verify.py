@@ -8,14 +8,15 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import CatalogState, ViewEntry
+from jobs.catalog.entries import ViewEntry
+from jobs.catalog.state import CatalogState
 from jobs.epoch.explained import ends_the_run, explained
 from jobs.epoch.health import check_tables
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.nearly_equal import unmatched
 from jobs.epoch.reports import VerifyReport
 from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.view_epoch import full_query, plan_of
+from jobs.epoch.view_epoch import full_query
 from jobs.operators.context import columns_of
 from jobs.planner.limits import before_limit
 from jobs.planner.nodes import quoted
@@ -58,7 +59,7 @@ def _difference(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)
-    names = [o.name for o in plan_of(view).output]
+    names = [o.name for o in view.plan.output]
     return difference(expected, actual.toDF(*names))
 
 
@@ -69,7 +70,7 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
     session = session_for(spark, view.settings, Workload.FULL, warehouse.functions, is_local=warehouse.is_local)
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
-    names = [f"c{n}" for n in range(len(plan_of(view).output))]
+    names = [f"c{n}" for n in range(len(view.plan.output))]
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         full_query(inputs, session).toDF(*names).write.format("delta").save(f"{folder}/view")
@@ -83,7 +84,7 @@ def published_rows(session: SparkSession, warehouse: Warehouse, state: CatalogSt
         raise EpochError(f"view {view.name} has no complete epoch yet; run it first")
     check_tables(warehouse, state, view)
     reader = session.read.format("delta").option("versionAsOf", versions.view_version)
-    return reader.load(warehouse.view_path(view.name)).select(*columns_of([o.name for o in plan_of(view).output]))
+    return reader.load(warehouse.view_path(view.name)).select(*columns_of([o.name for o in view.plan.output]))
 
 
 def difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from jobs import failpoints
 from jobs.catalog.entries import ViewEntry, ViewVersions
-from jobs.epoch.chain import Chain, EpochCommit, Since, is_compaction
+from jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
 from jobs.epoch.explained import explained
 from jobs.epoch.inputs import EpochInputs
 from jobs.operators.context import EpochContext, columns_of
@@ -58,13 +58,6 @@ def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
     return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)
 
 
-def plan_of(view: ViewEntry) -> Materialize:
-    """The stored plan of a view."""
-    if view.plan is None:
-        raise EpochError(f"view {view.name} has no plan; create it again")
-    return view.plan
-
-
 def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict[PlanNode, list[StateTableDesc]]:
     """The tables of each node: the catalog allocated ids in the order of one walk, so one walk hands them out again."""
     remaining = list(descs)
@@ -74,9 +67,9 @@ def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict
     return found
 
 
-def state_chain(files: StateFiles, view: ViewEntry) -> Chain:
+def state_chain(files: StateFiles, view: ViewEntry, fence: Fence = lambda: None) -> Chain:
     """The commits of a view's state."""
-    return Chain(files.table, view.name, "state", is_maintenance=is_compaction(app_id(view)))
+    return Chain(files.table, view.name, "state", is_maintenance=is_compaction(app_id(view)), fence=fence)
 
 
 def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCommit:
@@ -123,7 +116,7 @@ def compute_and_commit(
     SourceError : a source's changes cannot be read.
     """
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
-    plan = plan_of(view)
+    plan = view.plan
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
@@ -220,7 +213,7 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
     if before is None or before.view_version is None:
         return result
     reader = inputs.spark.read.format("delta").option("versionAsOf", before.view_version)
-    held = reader.load(inputs.warehouse.view_path(view.name)).select(*columns_of([o.name for o in plan_of(view).output]))
+    held = reader.load(inputs.warehouse.view_path(view.name)).select(*columns_of([o.name for o in view.plan.output]))
     held = held.toDF(*node.column_names).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
     return result.union(held)
 
@@ -232,7 +225,7 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     for name, query in inputs.view.inlined.items():
         session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
     instant = inputs.epoch.instant
-    if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(plan_of(inputs.view))):
+    if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(inputs.view.plan)):
         return session.sql(inputs.view.query)
     return query_at(session, inputs.view.query, instant)
 

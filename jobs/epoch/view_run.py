@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import CatalogState, EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from jobs.catalog.state import CatalogState
 from jobs.epoch.anew import costs_after
-from jobs.epoch.chain import EpochCommit, Since
+from jobs.epoch.chain import EpochCommit, Fence, Since
 from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.protocol import Reached
@@ -25,7 +26,6 @@ from jobs.epoch.view_epoch import (
     compute_and_commit,
     found_commit,
     mv_rows,
-    plan_of,
     state_chain,
     state_commit_of,
 )
@@ -93,6 +93,7 @@ class ViewRuns:
         inputs: EpochInputs,
         seen: ViewVersions | None,
         upstream: Mapping[str, tuple[int, int]],
+        fence: Fence,
         *,
         only_committed: bool = False,
     ) -> Done | None:
@@ -103,6 +104,7 @@ class ViewRuns:
         state : the catalog as a run sees it.
         seen : what readers see of the view, be it of the generation before.
         upstream : rows that upstream views have inserted and deleted in this epoch.
+        fence : raises where another run has taken this one's views over.
         only_committed : finish what an earlier try has committed; ``None`` where it has not come that far.
         """
         seconds: dict[str, float] = {}
@@ -110,7 +112,7 @@ class ViewRuns:
         files = StateFiles(self._warehouse.state_path(view))
         before = None if view.last_epoch is None else state.versions_at(view.name)
         wanted = state_commit_of(inputs, before)
-        known, made = _state_so_far(files, view, before, wanted)
+        known, made = _state_so_far(files, view, before, wanted, fence)
         if only_committed and made is None:
             return None
         if made is None:  # what is committed is published, whether or not its sources can still be read
@@ -130,7 +132,7 @@ class ViewRuns:
         commit = made or compute_and_commit(inputs, files, before, known, wanted, most_partitions)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, view, inputs, files, commit, seen, wanted)
+        done = self._publish(session, view, inputs, files, commit, seen, wanted, fence)
         seconds["publish"] = time.perf_counter() - started
         # What it took another run to compute, or not to, says nothing.
         costs = view.costs if made is not None or commit is None else costs_after(view, inputs, seconds)
@@ -152,13 +154,14 @@ class ViewRuns:
             seconds=seconds,
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
-            plan_text=explain_plan(plan_of(view), view.tables),
+            plan_text=explain_plan(view.plan, view.tables),
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),
             is_repair=only_committed,
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
-        entry = replace(view.reached(epoch.epoch), tables=after.tables, merged_rows=merged, costs=costs)
+        counts = {str(table.table_id): table.vnode_count for table in after.tables}
+        entry = replace(view.reached(epoch.epoch), vnode_counts=counts, merged_rows=merged, costs=costs)
         return Done(report, Reached(entry, versions))
 
     def _publish(
@@ -170,20 +173,22 @@ class ViewRuns:
         commit: StateCommit | None,
         seen: ViewVersions | None,
         wanted: EpochCommit,
+        fence: Fence,
     ) -> Published | None:
         first = view.last_epoch is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
+        fence()
         # Much may have changed, and come to little.
         small = inputs.is_small or mv_rows(view, commit) <= FEW_ROWS
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
         path = self._warehouse.view_path(view.name)
-        target = target_of(session, path, view, wanted, seen, first=first)
+        target = target_of(session, path, view, wanted, seen, fence, first=first)
         return publish(session, target, StateStore(session, files, view.tables), view, commit, small=small)
 
 
 def _state_so_far(
-    files: StateFiles, view: ViewEntry, before: ViewVersions | None, wanted: EpochCommit
+    files: StateFiles, view: ViewEntry, before: ViewVersions | None, wanted: EpochCommit, fence: Fence
 ) -> tuple[Since | None, StateCommit | None]:
     """The state that the epoch builds on (``None``: there is none yet), and the commit that an earlier try has made.
 
@@ -193,7 +198,7 @@ def _state_so_far(
     """
     if before is None and not is_table(files.path):
         return None, None
-    chain = state_chain(files, view)
+    chain = state_chain(files, view, fence)
     recorded = (before or ViewVersions()).state_commit
     since = chain.since(recorded)
     made = since.made_by(wanted)

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.catalog.entries import CatalogState
+from jobs.catalog.state import CatalogState
 from jobs.declare import (
     Declaration,
     DropStatement,
@@ -36,7 +36,6 @@ from jobs.epoch.explained import ends_the_run, explained, reason_of
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.verify import published_rows
-from jobs.epoch.view_epoch import plan_of
 from jobs.instants import Clock, utc_now
 from jobs.planner.explain import explain_plan
 from jobs.registry import Registry
@@ -190,12 +189,12 @@ class ScriptSession:
         view = state.views.get(explain.name)
         if view is None:
             raise DeclarationError(f"there is no materialized view named {explain.name}")
-        text = f"{strategy_line(view)}\n{explain_plan(plan_of(view), view.tables)}"
+        text = f"{strategy_line(view)}\n{explain_plan(view.plan, view.tables)}"
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:
         entry = self._registry.plan(self._state(), explain.view)
-        text = f"{strategy_line(entry)}\n{explain_plan(plan_of(entry))}"
+        text = f"{strategy_line(entry)}\n{explain_plan(entry.plan)}"
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     # -- everything else is Spark's -------------------------------------------------------------------------------

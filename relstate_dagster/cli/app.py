@@ -69,6 +69,23 @@ WarehouseOption: TypeAlias = Annotated[
 ViewsArgument: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Views; all by default.")]
 
 
+def _wait(seconds: float | None) -> None:
+    if seconds is not None:
+        os.environ["RELSTATE_LOCK_WAIT_SECONDS"] = str(seconds)
+
+
+WaitOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        min=0,
+        callback=_wait,
+        metavar="SECONDS",
+        help="How long to wait for runs that have the same views; by default $RELSTATE_LOCK_WAIT_SECONDS, else 600.",
+    ),
+]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         output.print(f"relstate {importlib.metadata.version('relstate-dagster')}", highlight=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relstate_dagster.cli.app import WarehouseOption, app, console, location
+from relstate_dagster.cli.app import WaitOption, WarehouseOption, app, console, location
 from relstate_dagster.cli.start import start_spark
 
 
@@ -14,6 +14,7 @@ from relstate_dagster.cli.start import start_spark
 def drop(
     names: Annotated[list[str], typer.Argument(help="Views, or sources that nothing reads; dropped in this order.")],
     warehouse: WarehouseOption = None,
+    wait: WaitOption = None,
 ) -> None:
     """Drop views (or sources) of the warehouse, with the files that it made for them."""
     from jobs.api import Registry, Warehouse  # noqa: PLC0415 - imports PySpark

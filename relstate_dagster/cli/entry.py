@@ -19,6 +19,7 @@ from relstate_dagster.cli import (  # noqa: F401
     init,
     prepare,
     run,
+    snapshot,
     sql,
     state,
     status,

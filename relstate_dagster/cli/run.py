@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from state_lib.errors import RelstateError
@@ -31,6 +31,7 @@ def run(
     ] = None,
     every: Annotated[bool, typer.Option(_ALL, help="With --full-refresh: every view.", hidden=True)] = False,
     prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
+    wait: WaitOption = None,
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
     where = location(project, warehouse)

@@ -12,7 +12,8 @@ from relstate_dagster.cli.tables import Shown, fitted
 
 if TYPE_CHECKING:
     from jobs.api import Warehouse
-    from jobs.catalog.entries import CatalogState, SourceEntry, ViewEntry
+    from jobs.catalog.entries import SourceEntry, ViewEntry
+    from jobs.catalog.state import CatalogState
 
 
 @app.command()
@@ -48,9 +49,7 @@ def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> 
         Shown("path", 3),
     ]
     output.print(fitted(columns, [_source(home, state, source) for source in state.sources.values()], output.width))
-    running = state.running_epoch
-    if running is not None:
-        remarks.append(f"epoch {running.epoch} has begun and is not complete (run {running.run_id}); the next run finishes it")
+    remarks += _under_way(home, state)
     if project is not None or "RELSTATE_PROJECT" in os.environ:
         declared = {view.name for view in load_project(where.project).views}
         remarks += [
@@ -81,6 +80,22 @@ def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[
     if view.name in state.rebuilds:
         yield "is rebuilt by the next run; until then it is as before"
     yield from problems_of_tables(home, state, view)
+
+
+def _under_way(home: Warehouse, state: CatalogState) -> Iterator[str]:
+    """Who is at work, and what runs that have died left."""
+    from jobs.epoch.claims import Claims  # noqa: PLC0415 - imports PySpark
+
+    looking = Claims(home, "status", "looking")
+    for claim in state.claims.values():
+        views = ", ".join(claim.views)
+        if not looking.is_dead(claim):
+            yield f"{claim} {views}, is at work"
+        elif claim.epoch is not None:
+            yield (
+                f"epoch {claim.epoch.epoch} has begun and is not complete: run {claim.run_id} has died; the next one settles "
+                f"it (of {views})"
+            )
 
 
 def _source(home: Warehouse, state: CatalogState, source: SourceEntry) -> list[str]:

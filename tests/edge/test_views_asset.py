@@ -62,7 +62,7 @@ class StubWarehouse:
     def __init__(self, runner):
         self._runner = runner
 
-    def runner(self, project):
+    def runner(self, project, on_wait=None):
         return self._runner
 
     def view_path(self, name):

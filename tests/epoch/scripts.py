@@ -23,7 +23,7 @@ _FOR_FEW_ROWS = {
 class Script:
     """A warehouse and one script session over it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, clock: Clock = utc_now, functions: str | None = None) -> None:
+    def __init__(self, spark: SparkSession, folder: Path | str, clock: Clock = utc_now, functions: str | None = None) -> None:
         self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
         changing = spark.newSession()

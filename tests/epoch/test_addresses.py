@@ -49,7 +49,7 @@ def test_a_file_address_is_the_folder_that_it_names(tmp_path: Path, monkeypatch:
         warehouse = Warehouse(f"{form}{tmp_path}/w")
         assert warehouse.root == f"{tmp_path}/w"
         assert warehouse.is_local
-        assert warehouse.lock_path is not None
+        assert warehouse.holders_path is not None
     assert Warehouse("s3://b/w").root == "s3a://b/w"
     with pytest.raises(AddressError, match="pattern"):
         Warehouse(tmp_path / "x[1]")

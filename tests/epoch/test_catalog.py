@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from jobs.catalog.entries import CatalogState, EpochEntry, PlainView, SourceEntry, ViewVersions
-from jobs.catalog.store import CatalogStore, ConcurrentCatalogChange
+from jobs.catalog.entries import EpochEntry, PlainView, SourceEntry, ViewEntry, ViewVersions
+from jobs.catalog.plans import Planned
+from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from jobs.catalog.store import CatalogStore
+from jobs.planner.nodes import Field, Materialize, OutputColumn, Scan
 from jobs.sources.delta_source import Pin
 from state_lib.errors import WarehouseError
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    store = CatalogStore(str(tmp_path / "catalog"))
+    store = CatalogStore(str(tmp_path))
     state = CatalogState(next_table_id=7, next_epoch=3).with_source(SourceEntry("t", "/t", ("k",), True, True))
     state = state.with_plain_view(PlainView("p", "SELECT 1"))
-    entry = EpochEntry(2, {"t": Pin(4, "uuid", "{}", 9)}, ("v",), "run", True, {"v": ViewVersions(1, None)})
+    entry = EpochEntry(2, {"t": Pin(4, "uuid", "{}", 9)}, ("v",), "run", {"v": ViewVersions(1, None)})
     state = state.with_epoch(entry)
     written = store.write(state)
     assert store.read() == written == replace(state, version=0)
 
 
 def test_of_two_writers_from_one_version_the_second_fails(tmp_path: Path) -> None:
-    store = CatalogStore(str(tmp_path / "catalog"))
+    store = CatalogStore(str(tmp_path))
     start = store.write(CatalogState())
     store.write(replace(start, next_epoch=5))
     with pytest.raises(ConcurrentCatalogChange, match="another run changed the catalog"):
@@ -34,7 +44,7 @@ def test_of_two_writers_from_one_version_the_second_fails(tmp_path: Path) -> Non
 
 
 def test_two_first_writers(tmp_path: Path) -> None:
-    store = CatalogStore(str(tmp_path / "catalog"))
+    store = CatalogStore(str(tmp_path))
     store.write(CatalogState(next_epoch=2))
     with pytest.raises(ConcurrentCatalogChange):
         store.write(CatalogState(next_epoch=3))
@@ -42,16 +52,111 @@ def test_two_first_writers(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    store = CatalogStore(str(tmp_path / "catalog"))
+    store = CatalogStore(str(tmp_path))
     store.write(CatalogState(format_version=99))
     with pytest.raises(WarehouseError, match="format version 99"):
         store.read()
 
 
 def test_many_commits_stay_readable(tmp_path: Path) -> None:
-    store = CatalogStore(str(tmp_path / "catalog"))
+    store = CatalogStore(str(tmp_path))
     state = store.write(CatalogState())
     for number in range(1, 105):
         state = store.write(replace(state, next_epoch=number))
     assert store.read().next_epoch == 104
-    assert json.loads((tmp_path / "catalog/_delta_log/_last_checkpoint").read_text())["version"] == 100
+    assert json.loads((tmp_path / "_relstate/catalog/_delta_log/_last_checkpoint").read_text())["version"] == 100
+
+
+def _view(name: str, planned: Planned, **facts: Any) -> ViewEntry:
+    return ViewEntry(name, f"SELECT '{name}'", "incremental", None, planned, ("t",), {}, generation="g1", **facts)
+
+
+def _planned(name: str = "v") -> Planned:
+    rows = Scan("t", (Field(f"c_{name}", "int", True),), (f"c_{name}",), False)
+    return Planned.of(Materialize(rows, (OutputColumn(name, f"c_{name}"),)), ())
+
+
+def _files(folder: Path) -> int:
+    return len(DeltaTable(str(folder / "_relstate/catalog")).file_uris())
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 40), st.booleans()), min_size=30, max_size=60))
+def test_two_writers_in_turn_are_read_as_one_state(steps: list[tuple[int, int, bool]]) -> None:
+    """Entries written, changed and dropped in any order, over several levels, from two processes that read one another."""
+    with TemporaryDirectory() as folder:
+        stores = [CatalogStore(folder), CatalogStore(folder)]
+        expected: dict[str, PlainView] = {}
+        for number, (writer, name, is_there) in enumerate(steps):
+            key = f"p{name}"
+
+            def change(state: CatalogState, key: str = key, number: int = number, is_there: bool = is_there) -> CatalogState:
+                return state.with_plain_view(PlainView(key, f"SELECT {number}")) if is_there else state.without(key)
+
+            stores[writer].update(change)
+            if is_there:
+                expected[key] = PlainView(key, f"SELECT {number}")
+            else:
+                expected.pop(key, None)
+        for store in (*stores, CatalogStore(folder)):
+            assert store.read().plain_views == expected
+        assert _files(Path(folder)) <= 2
+
+
+def test_changes_of_different_entries_are_put_together_and_of_the_same_refused(tmp_path: Path) -> None:
+    ours, theirs = CatalogStore(str(tmp_path)), CatalogStore(str(tmp_path))
+    base = ours.write(CatalogState().with_plain_view(PlainView("p", "SELECT 1")))
+    theirs.update(lambda state: replace(state.with_plain_view(PlainView("q", "SELECT 2")), next_epoch=7))
+    ours.commit(base, replace(base.with_plain_view(PlainView("r", "SELECT 3")), next_table_id=9))
+    state = theirs.read()
+    assert (set(state.plain_views), state.next_epoch, state.next_table_id) == ({"p", "q", "r"}, 7, 9)
+    for change in (base.with_plain_view(PlainView("q", "SELECT 4")), replace(base, next_epoch=8)):
+        with pytest.raises(ConcurrentCatalogChange, match="nothing was written"):
+            ours.commit(base, change)
+    assert ours.read() == theirs.read() == state
+
+
+def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    def write(writer: int) -> None:
+        store = CatalogStore(str(tmp_path))
+        for number in range(15):
+            store.update(
+                lambda state, n=number: replace(
+                    state.with_plain_view(PlainView(f"p{writer}_{n}", "SELECT 1")), next_epoch=state.next_epoch + 1
+                )
+            )
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    state = CatalogStore(str(tmp_path)).read()
+    assert (len(state.plain_views), state.next_epoch) == (45, 46)
+
+
+def test_a_commit_writes_what_it_changes_and_reads_no_plans(tmp_path: Path) -> None:
+    store = CatalogStore(str(tmp_path))
+    state = CatalogState()
+    for number in range(300):
+        state = state.with_view(_view(f"v{number}", _planned(f"v{number}")))
+    state = store.write(state)
+    plans = list((tmp_path / "_relstate/plans").iterdir())
+    assert len(plans) == 300
+    before = _files(tmp_path)
+    for number in range(5):
+        state = store.update(lambda s, n=number: s.with_view(replace(s.views["v7"], epochs=(n,))))
+    assert _files(tmp_path) == before + 1
+    newest = max(DeltaTable(str(tmp_path / "_relstate/catalog")).file_uris(), key=lambda path: Path(path).stat().st_mtime)
+    assert pq.read_table(newest).num_rows == 2, "the view, and the row about the warehouse"
+    for plan in plans:
+        plan.unlink()
+    read = CatalogStore(str(tmp_path)).read()
+    assert read == state
+    with pytest.raises(WarehouseError, match=r"the plan .* cannot be read"):
+        _ = read.views["v7"].plan
+
+
+def test_a_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
+    planned = _planned()
+    CatalogStore(str(tmp_path)).write(CatalogState().with_view(_view("v", planned)))
+    view = CatalogStore(str(tmp_path)).read().views["v"]
+    assert (view.plan, view.tables) == (planned.plan, planned.tables)
+    assert replace(view, vnode_counts={"1": 4}) != view

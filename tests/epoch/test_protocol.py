@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from datetime import datetime, timezone
+from itertools import permutations, product
+from typing import Any
 
 import pytest
 
-from jobs.catalog.entries import CatalogState, EpochEntry, Problem, ViewEntry, ViewVersions
-from jobs.epoch.protocol import Reached, begun, completed, forgotten, left_behind, solved, to_rebuild, waiting
+from jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
+from jobs.catalog.plans import Planned
+from jobs.catalog.state import CatalogState
+from jobs.epoch.protocol import (
+    UNNUMBERED,
+    Claimed,
+    ClaimLost,
+    Reached,
+    begun,
+    completed,
+    in_the_way,
+    left_behind,
+    solved,
+    taken_over,
+    to_rebuild,
+    waiting,
+)
 from state_lib.errors import DeclarationError
 
 _READS = {"a": (), "b": (), "over_a": ("a",), "over_both": ("a", "b"), "top": ("over_both",)}
 _ORDER = list(_READS)
 
 
+_PLANNED = Planned("digest", lambda _: pytest.fail("no transition looks at a plan"))
+
+
 def _view(name: str, *epochs: int) -> ViewEntry:
-    return ViewEntry(name, f"SELECT {name}", "incremental", None, None, (), _READS[name], {}, epochs=epochs, planned_on="x")
+    return ViewEntry(name, f"SELECT {name}", "incremental", None, _PLANNED, _READS[name], {}, epochs=epochs, planned_on="x")
 
 
 def _state(*epochs: int) -> CatalogState:
@@ -25,12 +46,21 @@ def _state(*epochs: int) -> CatalogState:
         state = state.with_view(_view(name, *epochs))
     for epoch in epochs:
         versions = {name: ViewVersions(epoch, epoch, f"d{epoch}", f"d{epoch}") for name in _ORDER}
-        state = state.with_epoch(EpochEntry(epoch, {}, tuple(_ORDER), "run", True, versions))
+        state = state.with_epoch(EpochEntry(epoch, {}, tuple(_ORDER), "run", versions))
     return state
 
 
 def _reached(state: CatalogState, name: str, epoch: int) -> Reached:
     return Reached(state.working.views[name].reached(epoch), ViewVersions(epoch, epoch, f"d{epoch}", f"d{epoch}"))
+
+
+def _claim(views: Iterable[str], holder: str = "x", epoch: int = UNNUMBERED, **of_epoch: Any) -> Claim:
+    entry = EpochEntry(epoch, {}, tuple(views), holder, **of_epoch)
+    return Claim(holder, f"run {holder}", tuple(views), "at work", "here", 1, datetime(2026, 1, 1, tzinfo=timezone.utc), entry)
+
+
+def _begun(state: CatalogState, views: Iterable[str] = tuple(_ORDER), holder: str = "x", **of_epoch: Any) -> CatalogState:
+    return begun(state, _claim(views, holder, **of_epoch))[0]
 
 
 _SUBSETS = [{name for name, bad in zip(_ORDER, bits, strict=True) if bad} for bits in product([False, True], repeat=5)]
@@ -39,13 +69,12 @@ _SUBSETS = [{name for name, bad in zip(_ORDER, bits, strict=True) if bad} for bi
 @pytest.mark.parametrize("failing", _SUBSETS, ids=lambda names: "+".join(sorted(names)) or "none")
 def test_whatever_fails_the_others_reach_the_epoch_and_nobody_mixes_two(failing: set[str]) -> None:
     state = _state(1)
-    epoch = EpochEntry(2, {}, tuple(_ORDER), "run")
-    running = begun(state, epoch)
-    assert running.running_epoch == epoch
+    running = _begun(state)
+    assert running.claims["x"].epoch.epoch == 2
     behind = {*failing, *waiting(running, _ORDER, failing)}
     done = {name: _reached(running, name, 2) for name in _ORDER if name not in behind}
-    after = completed(running, epoch, done, {name: Problem("bad row", 2) for name in behind})
-    assert after.running_epoch is None
+    after = completed(running, "x", done, {name: Problem("bad row", 2) for name in behind})
+    assert not after.claims
     assert after.next_epoch == 3
     for name in _ORDER:
         view = after.views[name]
@@ -56,8 +85,8 @@ def test_whatever_fails_the_others_reach_the_epoch_and_nobody_mixes_two(failing:
         assert after.epochs[view.last_epoch].versions[name].digest == f"d{view.last_epoch}"
     assert (2 in after.epochs) == bool(done), "an epoch that nobody has reached is forgotten"
     # The next run brings all of them along, from where each is.
-    again = begun(after, EpochEntry(3, {}, tuple(_ORDER), "run"))
-    last = completed(again, again.running_epoch, {name: _reached(again, name, 3) for name in _ORDER}, {})
+    again = _begun(after)
+    last = completed(again, "x", {name: _reached(again, name, 3) for name in _ORDER}, {})
     assert all(v.last_epoch == 3 and v.problem is None for v in last.views.values())
 
 
@@ -67,8 +96,7 @@ def test_what_is_rebuilt_stands_beside_what_readers_see_until_it_is_complete() -
     assert all(view.last_epoch == 1 for view in state.views.values())
     assert all(view.last_epoch is None and not view.planned_on for view in state.rebuilds.values())
     assert {v.generation for v in state.rebuilds.values()} & {v.generation for v in state.views.values()} == set()
-    epoch = EpochEntry(2, {}, tuple(_ORDER), "run")
-    half = completed(begun(state, epoch), epoch, {n: _reached(state, n, 2) for n in ("a", "b")}, {"over_a": Problem("bad")})
+    half = completed(_begun(state), "x", {n: _reached(state, n, 2) for n in ("a", "b")}, {"over_a": Problem("bad")})
     assert (half.views["a"].generation, half.views["over_a"].generation) == (
         state.rebuilds["a"].generation,
         state.views["over_a"].generation,
@@ -82,16 +110,92 @@ def test_what_is_rebuilt_stands_beside_what_readers_see_until_it_is_complete() -
 def test_a_rebuild_that_was_only_to_be_cheaper_ends_with_its_epoch() -> None:
     state = _state(1)
     state = state.with_rebuild(state.views["b"].restarted())
-    epoch = EpochEntry(2, {}, ("b",), "run", anew={"b": "cheaper"})
-    running = begun(state, epoch)
-    assert not forgotten(running, epoch).rebuilds
-    assert not completed(running, epoch, {}, {"b": Problem("bad")}).rebuilds
+    running = _begun(state, ["b"], anew={"b": "cheaper"})
+    assert not completed(running, "x", {}, {}).rebuilds
+    assert not completed(running, "x", {}, {"b": Problem("bad")}).rebuilds
 
 
 def test_the_number_of_a_forgotten_epoch_is_not_used_again() -> None:
+    after = completed(_begun(_state(1), ["a"]), "x", {}, {})
+    assert (after.next_epoch, set(after.epochs)) == (3, {1})
+
+
+def test_a_view_that_follows_reaches_an_epoch_beside_another_that_does() -> None:
+    state = completed(_begun(_state(1), ["a", "b"]), "x", {n: _reached(_state(1), n, 2) for n in ("a", "b")}, {})
+    state = _begun(_begun(state, ["over_a"], "x", epoch=2), ["over_both"], "y", epoch=2)
+    for holder, name in (("y", "over_both"), ("x", "over_a")):
+        state = completed(state, holder, {name: _reached(state, name, 2)}, {})
+    assert set(state.epochs[2].versions) == {"a", "b", "over_a", "over_both"}
+    assert (state.next_epoch, state.claims) == (3, {})
+
+
+@pytest.mark.parametrize("mine", [["a"], ["a", "over_a"], ["b"], ["top"]])
+@pytest.mark.parametrize("theirs", [["a"], ["b", "over_both"], ["top"]])
+def test_no_view_is_in_two_epochs_at_once(mine: list[str], theirs: list[str]) -> None:
+    state = _begun(_state(1), mine)
+    if set(mine) & set(theirs):
+        with pytest.raises(Claimed, match="process 1 on here"):
+            _begun(state, theirs, "y")
+        return
+    both = _begun(state, theirs, "y")
+    assert [claim.epoch.epoch for claim in both.claims.values()] == [2, 3]
+    # Whichever is done first, both are there in the end.
+    for order in (("x", mine), ("y", theirs)), (("y", theirs), ("x", mine)):
+        after = both
+        for holder, names in order:
+            number = after.claims[holder].epoch.epoch
+            after = completed(after, holder, {name: _reached(after, name, number) for name in names}, {})
+        assert all(after.views[name].last_epoch in (2, 3) for name in (*mine, *theirs))
+        assert not after.claims
+
+
+_STEPS = ("begin", "commit a", "commit b", "complete")
+
+
+@pytest.mark.parametrize("order", sorted(set(permutations("x" * len(_STEPS) + "y" * len(_STEPS)))), ids="".join)
+def test_of_two_runs_that_take_each_other_for_dead_each_epoch_counts_once(order: tuple[str, ...]) -> None:
+    """All interleavings of two runs over the same views, the later of which always thinks that the earlier one has died.
+
+    What a run commits is on top of what the catalog had recorded when it began, or of what it took back; so of the commits
+    that the catalog has recorded each must build on the one that was recorded before it.
+    """
     state = _state(1)
-    epoch = EpochEntry(2, {}, ("a",), "run")
-    assert forgotten(begun(state, epoch), epoch).next_epoch == 3
+    places = dict.fromkeys("xy", 0)
+    seen: dict[str, int] = {}
+    history = {name: [1] for name in ("a", "b")}
+    done: dict[str, dict[str, Reached]] = {"x": {}, "y": {}}
+    lost: set[str] = set()
+    for holder in order:
+        step, places[holder] = _STEPS[places[holder]], places[holder] + 1
+        if holder in lost:
+            continue
+        if step == "begin":
+            for dead in in_the_way(state, holder, ["a", "b"]):
+                state = taken_over(state, dead, _claim(dead.views, holder))
+                # What it had committed is in the tables, and is published.
+                settled = {n: r for n, r in done[dead.id].items() if dead.epoch.epoch in r.view.epochs}
+                state = completed(state, holder, settled, {})
+                for name in settled:
+                    history[name].append(dead.epoch.epoch)
+            state = _begun(state, ["a", "b"], holder)
+            seen[holder] = state.claims[holder].epoch.epoch
+        elif step.startswith("commit"):
+            name = step[-1]
+            if holder in state.claims:  # else the fence refuses
+                done[holder][name] = _reached(state, name, seen[holder])
+        else:
+            try:
+                state = completed(state, holder, done[holder], {})
+            except ClaimLost:
+                lost.add(holder)
+                continue
+            for name in done[holder]:
+                history[name].append(seen[holder])
+    for name, epochs in history.items():
+        assert list(state.views[name].epochs) == epochs == sorted(set(epochs))
+        assert state.versions_at(name).digest == f"d{epochs[-1]}"
+    assert not state.claims
+    assert set(seen.values()) == {2, 3}, "no two epochs have a number"
 
 
 def test_a_problem_that_is_solved_is_forgotten() -> None:

@@ -1,0 +1,83 @@
+"""One view refreshed in a catalog of few views and of many: what a run reads and writes must follow its own views."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import quantile
+from benchmarks.scenarios.common import Run
+from jobs.api import CatalogState, EpochRunner, Warehouse
+from jobs.epoch.freshness import views_behind
+from jobs.script import ScriptSession
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+INSERT INTO t SELECT id, id % 10, id FROM range(1000);
+CREATE MATERIALIZED VIEW refreshed AS SELECT g, count(*) AS n, sum(v) AS s FROM t GROUP BY g;
+"""
+
+
+def run(run_: Run, views: tuple[int, ...] = (10, 10_000)) -> None:
+    """Measure it for each number of views, in one process."""
+    for count in views:
+        named = {"scenario": "catalog", "sf": 0, "query": f"{count} views", "stream": "none", "size": "1"}
+        run_.record(named, lambda count=count: measure(run_, count), line)  # type: ignore[misc]
+
+
+def line(record: dict[str, Any]) -> str:
+    """One line."""
+    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in record["seconds"].items())
+
+
+def measure(run_: Run, views: int) -> dict[str, Any]:
+    """Refresh one of so many views; each time with a catalog that was not read before, as a process that has just started."""
+    root = run_.work(0.01) / "warehouse"
+    session = ScriptSession(run_.spark.newSession(), Warehouse(root))
+    _run(session, _SETUP)
+    Warehouse(root).catalog.update(lambda state: _with_copies(state, views - 1))
+    seconds: dict[str, list[float]] = {"read": [], "run": [], "run without work": [], "behind": []}
+    for number in range(run_.warm_up + run_.epochs):
+        _run(session, f"INSERT INTO t VALUES ({2000 + number}, {number % 10}, 1)")
+        timed = {
+            "read": _timed(lambda: Warehouse(root).read()),
+            "behind": _timed(lambda: views_behind(Warehouse(root), Warehouse(root).read().views)),
+            "run": _timed(lambda: list(EpochRunner(run_.spark, Warehouse(root)).run(["refreshed"]))),
+            "run without work": _timed(lambda: list(EpochRunner(run_.spark, Warehouse(root)).run(["refreshed"]))),
+        }
+        for name, taken in timed.items():
+            seconds[name].append(taken)
+    _run(session, "VERIFY refreshed" if views <= 10 else "VERIFY VIEW refreshed")
+    files = len(list(Path(root, "_relstate", "catalog").rglob("*.parquet")))
+    found = {name: quantile(taken[run_.warm_up :], 0.5) for name, taken in seconds.items()}
+    return {"views": views, "seconds": found, "catalog_files": files}
+
+
+def _with_copies(state: CatalogState, count: int) -> CatalogState:
+    """The state with so many views more: the same plan and epochs under other names."""
+    view = state.views["refreshed"]
+    names = [f"view_{number}" for number in range(count)]
+    epochs = {
+        number: replace(
+            epoch,
+            views=(*epoch.views, *names),
+            versions={**epoch.versions, **dict.fromkeys(names, epoch.versions["refreshed"])},
+        )
+        for number, epoch in state.epochs.items()
+    }
+    return replace(state, views={**state.views, **{name: replace(view, name=name) for name in names}}, epochs=epochs)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _run(session: ScriptSession, text: str) -> None:
+    for result in session.run(text):
+        if isinstance(result, tuple):
+            raise result[1]

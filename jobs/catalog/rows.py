@@ -1,0 +1,209 @@
+"""The catalog's entries as rows of a kind, a name and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from jobs.catalog.costs import Costs
+from jobs.catalog.entries import (
+    Claim,
+    EpochEntry,
+    PlainView,
+    Problem,
+    SourceEntry,
+    TableLayout,
+    ViewEntry,
+    ViewVersions,
+)
+from jobs.catalog.plans import PlanStore
+from jobs.catalog.state import CatalogState, changed_entries
+from jobs.sources.delta_source import Pin
+
+#: What names a row: its kind, and the name of the entry in it.
+RowKey: TypeAlias = tuple[str, str]
+Payload: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What entries refer to in the warehouse that they are of."""
+
+    plans: PlanStore
+    source_path: Callable[[str], str]
+
+
+#: The one row about the warehouse itself, written by every commit.
+WAREHOUSE: Final = ("warehouse", "")
+
+
+def changed_rows(base: CatalogState, state: CatalogState) -> dict[RowKey, Payload | None]:
+    """The rows that a commit writes to make one state out of another; ``None`` for those that are no more."""
+    about = {
+        "version": state.version,
+        "format_version": state.format_version,
+        "next_table_id": state.next_table_id,
+        "next_epoch": state.next_epoch,
+    }
+    rows: dict[RowKey, Payload | None] = {WAREHOUSE: about}
+    for kind, (field, encode, _) in _KINDS.items():
+        for name, entry in changed_entries(getattr(base, field), getattr(state, field)).items():
+            rows[kind, str(name)] = None if entry is None else encode(entry)
+    return rows
+
+
+def entry_of(key: RowKey, payload: Payload, home: Home) -> Any:
+    """The entry in a row; the payload itself for the row about the warehouse."""
+    return payload if key == WAREHOUSE else _KINDS[key[0]][2](payload, home)
+
+
+def entry_in(state: CatalogState, key: RowKey, payload: Payload) -> Any:
+    """The entry of a state that a row was made from."""
+    if key == WAREHOUSE:
+        return payload
+    entries: Mapping[Any, Any] = getattr(state, _KINDS[key[0]][0])
+    return entries[_name(key)]
+
+
+def _name(key: RowKey) -> Any:
+    return int(key[1]) if key[0] == "epoch" else key[1]
+
+
+def state_of(version: int, entries: Mapping[RowKey, Any]) -> CatalogState:
+    """The state that entries make up, each as :func:`entry_of` gives it."""
+    of_kind: dict[str, dict[Any, Any]] = {kind: {} for kind in _KINDS}
+    for key, entry in entries.items():
+        if key != WAREHOUSE:
+            of_kind[key[0]][_name(key)] = entry
+    about = entries[WAREHOUSE]
+    return CatalogState(
+        version=version,
+        format_version=about["format_version"],
+        next_table_id=about["next_table_id"],
+        next_epoch=about["next_epoch"],
+        **{field: of_kind[kind] for kind, (field, _, _) in _KINDS.items()},
+    )
+
+
+def _source_payload(source: SourceEntry) -> Payload:
+    # A managed source lies where the warehouse lies, which can be moved.
+    return {**asdict(source), "path": "" if source.managed else source.path}
+
+
+def _source(payload: Payload, home: Home) -> SourceEntry:
+    path = home.source_path(payload["name"]) if payload["managed"] else payload["path"]
+    keys = {"primary_key": tuple(payload["primary_key"]), "indexes": tuple(payload.get("indexes", ()))}
+    return SourceEntry(**{**payload, "path": path, **keys})
+
+
+def _view_payload(view: ViewEntry) -> Payload:
+    return {
+        "name": view.name,
+        "query": view.query,
+        "strategy": view.strategy,
+        "reason": view.reason,
+        "planned": view.planned.digest,
+        "reads": list(view.reads),
+        "settings": dict(view.settings),
+        "generation": view.generation,
+        "comment": view.comment,
+        "properties": dict(view.properties),
+        "epochs": list(view.epochs),
+        **({"vnode_counts": dict(view.vnode_counts)} if view.vnode_counts else {}),
+        "merged_rows": dict(view.merged_rows),
+        **({"functions": list(view.functions)} if view.functions else {}),
+        **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
+        "planned_on": view.planned_on,
+        # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
+        **({"inlined": list(view.inlined.items())} if view.inlined else {}),
+        **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
+        **({"problem": asdict(view.problem)} if view.problem is not None else {}),
+    }
+
+
+def _view(payload: Payload, home: Home) -> ViewEntry:
+    return ViewEntry(
+        **{
+            **payload,
+            "planned": home.plans.planned(payload["planned"]),
+            "reads": tuple(payload["reads"]),
+            "epochs": tuple(payload["epochs"]),
+            "functions": tuple(payload.get("functions", ())),
+            "costs": Costs.from_dict(payload.get("costs", {})),
+            "layout": _layout(payload.get("layout", {})),
+            "inlined": dict(payload.get("inlined", ())),
+            "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
+        }
+    )
+
+
+def _layout(payload: Payload) -> TableLayout:
+    return TableLayout(
+        tuple(payload.get("cluster_by", ())), tuple(payload.get("partitioned_by", ())), payload.get("column_comments", {})
+    )
+
+
+def _claim_payload(claim: Claim) -> Payload:
+    return {
+        "id": claim.id,
+        "run_id": claim.run_id,
+        "views": list(claim.views),
+        "doing": claim.doing,
+        "host": claim.host,
+        "pid": claim.pid,
+        "place": claim.place,
+        "until": claim.until.isoformat(),
+        "epoch": None if claim.epoch is None else _epoch_payload(claim.epoch),
+    }
+
+
+def _claim(payload: Payload) -> Claim:
+    return Claim(
+        **{
+            **payload,
+            "views": tuple(payload["views"]),
+            "until": datetime.fromisoformat(payload["until"]),
+            "epoch": None if payload["epoch"] is None else _epoch(payload["epoch"]),
+        }
+    )
+
+
+def _epoch_payload(epoch: EpochEntry) -> Payload:
+    return {
+        "epoch": epoch.epoch,
+        "pins": {name: pin.to_dict() for name, pin in epoch.pins.items()},
+        "views": list(epoch.views),
+        "run_id": epoch.run_id,
+        "versions": {name: asdict(v) for name, v in epoch.versions.items()},
+        "instant": None if epoch.instant is None else epoch.instant.isoformat(),
+        **({"anew": dict(epoch.anew)} if epoch.anew else {}),
+    }
+
+
+def _epoch(payload: Payload) -> EpochEntry:
+    instant = payload.get("instant")
+    return EpochEntry(
+        payload["epoch"],
+        {name: Pin.from_dict(pin) for name, pin in payload["pins"].items()},
+        tuple(payload["views"]),
+        payload["run_id"],
+        {name: ViewVersions(**v) for name, v in payload["versions"].items()},
+        None if instant is None else datetime.fromisoformat(instant),
+        payload.get("anew", {}),
+    )
+
+
+_Kind: TypeAlias = tuple[str, Callable[[Any], Payload], Callable[[Payload, Home], Any]]
+
+#: Of each kind of row: the field of the state, and how an entry becomes a payload and comes back.
+_KINDS: Final[dict[str, _Kind]] = {
+    "source": ("sources", _source_payload, _source),
+    "plain view": ("plain_views", asdict, lambda p, _: PlainView(**p)),
+    "view": ("views", _view_payload, _view),
+    "rebuild": ("rebuilds", _view_payload, _view),
+    "epoch": ("epochs", _epoch_payload, lambda p, _: _epoch(p)),
+    "claim": ("claims", _claim_payload, lambda p, _: _claim(p)),
+    "garbage": ("garbage", lambda table_id: {"table_id": table_id}, lambda p, _: p["table_id"]),
+}

@@ -1,0 +1,150 @@
+"""All that the catalog holds, as one plain value, and how what one writer changed is put on top of what another one has."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from jobs.catalog.entries import Claim, EpochEntry, PlainView, Problem, SourceEntry, ViewEntry, ViewVersions
+from jobs.sources.delta_source import Pin
+from state_lib.constants import FORMAT_VERSION
+from state_lib.errors import EpochError
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+#: The fields of a state that hold one entry for each name.
+_BY_NAME: Final = ("sources", "plain_views", "views", "epochs", "rebuilds", "claims", "garbage")
+_COUNTERS: Final = ("next_table_id", "next_epoch")
+
+
+class ConcurrentCatalogChange(EpochError):
+    """Another run changed the same entries of the catalog between a read and a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogState:
+    """Everything the catalog holds, as of one of its versions.
+
+    ``views`` are what readers see. ``rebuilds`` are views that are to be built again, each beside the one that readers see
+    until it is complete. ``epochs`` are the complete ones that some view needs; those under way are in ``claims``, by the id
+    of the holder. ``garbage`` are folders of what was dropped, with the id of the table in each, until they are deleted.
+    """
+
+    version: int = -1
+    format_version: int = FORMAT_VERSION
+    next_table_id: int = 1
+    next_epoch: int = 1
+    sources: Mapping[str, SourceEntry] = field(default_factory=dict)
+    plain_views: Mapping[str, PlainView] = field(default_factory=dict)
+    views: Mapping[str, ViewEntry] = field(default_factory=dict)
+    epochs: Mapping[int, EpochEntry] = field(default_factory=dict)
+    rebuilds: Mapping[str, ViewEntry] = field(default_factory=dict)
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    garbage: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def last_pins(self) -> dict[str, Pin]:
+        """The newest pin of each source."""
+        pins: dict[str, Pin] = {}
+        for epoch in sorted(self.epochs):
+            pins.update(self.epochs[epoch].pins)
+        return pins
+
+    def versions_at(self, view: str) -> ViewVersions | None:
+        """The versions of a view at the newest epoch it has reached."""
+        last = self.views[view].last_epoch
+        return None if last is None else self.epochs[last].versions.get(view)
+
+    @property
+    def working(self) -> CatalogState:
+        """The state as a run sees it: views that are to be rebuilt are at their beginning."""
+        return replace(self, views={**self.views, **self.rebuilds})
+
+    def with_view(self, view: ViewEntry) -> CatalogState:
+        """The state with a view added or replaced."""
+        return replace(self, views={**self.views, view.name: view})
+
+    def with_rebuild(self, view: ViewEntry) -> CatalogState:
+        """The state with a view that is to be built again; one that readers do not see yet is simply replaced."""
+        if self.views[view.name].last_epoch is None:
+            return self.with_view(view)
+        return replace(self, rebuilds={**self.rebuilds, view.name: view})
+
+    def with_problem(self, name: str, problem: Problem | None) -> CatalogState:
+        """The state with the reason for which a view was left behind."""
+        return replace(self, views={**self.views, name: replace(self.views[name], problem=problem)})
+
+    def with_claim(self, claim: Claim) -> CatalogState:
+        """The state with a claim added or replaced."""
+        return replace(self, claims={**self.claims, claim.id: claim})
+
+    def without_claim(self, holder: str) -> CatalogState:
+        """The state without the claim of a holder."""
+        return replace(self, claims={k: v for k, v in self.claims.items() if k != holder})
+
+    def with_source(self, source: SourceEntry) -> CatalogState:
+        """The state with a source added or replaced."""
+        return replace(self, sources={**self.sources, source.name: source})
+
+    def with_plain_view(self, view: PlainView) -> CatalogState:
+        """The state with a plain view added or replaced."""
+        return replace(self, plain_views={**self.plain_views, view.name: view})
+
+    def without(self, name: str) -> CatalogState:
+        """The state without a source, view or plain view of that name."""
+        return replace(
+            self,
+            sources={k: v for k, v in self.sources.items() if k != name},
+            views={k: v for k, v in self.views.items() if k != name},
+            plain_views={k: v for k, v in self.plain_views.items() if k != name},
+            rebuilds={k: v for k, v in self.rebuilds.items() if k != name},
+        )
+
+    def with_epoch(self, epoch: EpochEntry) -> CatalogState:
+        """The state with an epoch added or replaced; epochs that nothing refers to any more are forgotten."""
+        epochs = {**self.epochs, epoch.epoch: epoch}
+        needed = {e for v in self.views.values() for e in v.epochs} | {epoch.epoch}
+        newest = max(epochs)
+        kept = {n: e for n, e in epochs.items() if n in needed or n == newest}
+        return replace(self, epochs=kept, next_epoch=max(self.next_epoch, epoch.epoch + 1))
+
+    def dependents(self, name: str) -> list[str]:
+        """Views and plain views that read a source or view directly."""
+        return sorted(v.name for v in self.views.values() if name in v.reads)
+
+
+def changed_entries(base: Mapping[_K, _V], state: Mapping[_K, _V]) -> dict[_K, _V | None]:
+    """What one state has otherwise than another, by name; ``None`` for what it has no more."""
+    found: dict[_K, _V | None] = {k: v for k, v in state.items() if base.get(k) is not v and base.get(k) != v}
+    found.update(dict.fromkeys(k for k in base if k not in state))
+    return found
+
+
+def rebased(base: CatalogState, state: CatalogState, newest: CatalogState) -> CatalogState:
+    """What was changed from one state to another, on top of what others have made of the first meanwhile.
+
+    Raises
+    ------
+    ConcurrentCatalogChange : they have changed the same entries.
+    """
+    if newest is base or newest.version == base.version:
+        return replace(state, version=newest.version)
+    merged: dict[str, Any] = {}
+    for kind in _BY_NAME:
+        ours = changed_entries(getattr(base, kind), getattr(state, kind))
+        theirs = getattr(newest, kind)
+        for name in ours:
+            if theirs.get(name) != getattr(base, kind).get(name):
+                raise ConcurrentCatalogChange(
+                    f"another run has changed {name} at the same time; nothing was written, run again"
+                )
+        entries = {**theirs, **ours}
+        merged[kind] = {name: entry for name, entry in entries.items() if entry is not None}
+    for counter in _COUNTERS:
+        before, ours, theirs = (getattr(s, counter) for s in (base, state, newest))
+        if before not in (ours, theirs):
+            raise ConcurrentCatalogChange("another run has given out ids at the same time; nothing was written, run again")
+        merged[counter] = ours if ours != before else theirs
+    return replace(newest, **merged)

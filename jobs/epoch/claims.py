@@ -1,0 +1,202 @@
+"""Claims: the views that a run has to itself, so that runs over others go on beside it.
+
+A claim is a row of the catalog, and so are its views' epochs: to begin an epoch is to claim its views, and to complete it is
+to give them back, each by one commit. A claim has a lease, which the run renews as long as it lives. Of a run on this
+machine the operating system's lock tells at once whether it lives. What a dead run has left is settled by the next one that
+wants its views.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Final
+
+from jobs.catalog.entries import Claim, EpochEntry
+from jobs.catalog.state import CatalogState
+from jobs.epoch.protocol import LOST, Claimed, ClaimLost, claimed, in_the_way, released
+from jobs.instants import utc_now
+from jobs.locking import HolderLocks, seconds_to_wait
+from jobs.warehouse import Warehouse
+from state_lib.errors import EpochError
+
+_log = logging.getLogger(__name__)
+
+#: How long a claim outlives a process that renews it no more, on another machine or in an object store.
+_LEASE_SECONDS: Final = 120.0
+#: So often in a lease it is renewed.
+_RENEWALS: Final = 3
+_LEAST_PAUSE, _MOST_PAUSE = 0.1, 2.0
+
+
+def _lease_seconds() -> float:
+    return float(os.environ.get("RELSTATE_LEASE_SECONDS", _LEASE_SECONDS))
+
+
+class Claims:
+    """What one run claims, one set of views at a time; a context that renews the lease, and ends it.
+
+    Parameters
+    ----------
+    run_id, doing : told to those that wait.
+    wait_seconds : how long to wait for others, by default as :func:`jobs.locking.seconds_to_wait`.
+    on_wait : told once of each holder that is waited for.
+    """
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        run_id: str,
+        doing: str,
+        *,
+        wait_seconds: float | None = None,
+        on_wait: Callable[[str], None] = _log.warning,
+    ) -> None:
+        self._catalog = warehouse.catalog
+        self._locks = HolderLocks(warehouse.holders_path)
+        self.id = uuid.uuid4().hex
+        self.run_id = run_id
+        self._doing = doing
+        self._wait_seconds = seconds_to_wait(wait_seconds)
+        self._on_wait = on_wait
+        self._until = utc_now()
+        self._ended = threading.Event()
+        self._context = ExitStack()
+
+    def __enter__(self) -> Claims:
+        self._context.enter_context(self._locks.held(self.id))
+        threading.Thread(target=self._renew, name="relstate-lease", daemon=True).start()
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
+        self._ended.set()
+        try:
+            if self.id in self._catalog.read().claims:
+                self._catalog.update(self._given_up)
+        except Exception:  # of a catalog that cannot be written: the lease ends by itself
+            _log.debug("a claim could not be given back", exc_info=True)
+        finally:
+            self._context.close()
+
+    def claim(self, views: Iterable[str], epoch: EpochEntry | None = None) -> Claim:
+        """A claim of this run, to be written with the step that needs it."""
+        self._until = utc_now() + timedelta(seconds=_lease_seconds())
+        return Claim(
+            self.id,
+            self.run_id,
+            tuple(views),
+            self._doing,
+            socket.gethostname(),
+            os.getpid(),
+            self._until,
+            epoch,
+            self._locks.place,
+        )
+
+    def take(self, views: Collection[str]) -> CatalogState:
+        """Claim views that are only to be left alone, once they are free.
+
+        Raises
+        ------
+        EpochError : they are held for longer than there is time to wait.
+        """
+        while True:
+            self.free(views)
+            state = self.taken(views)
+            if state is not None:
+                return state
+
+    def taken(self, views: Collection[str]) -> CatalogState | None:
+        """Claim views that are only to be left alone; ``None`` where another run has one of them."""
+        try:
+            return self._catalog.update(lambda state: claimed(self._without_dead(state, views), self.claim(views)))
+        except Claimed:
+            return None
+
+    def give_back(self) -> CatalogState:
+        """Release what :meth:`taken` has claimed."""
+        return self._catalog.update(lambda state: released(state, self.id))
+
+    def free(self, views: Collection[str]) -> CatalogState:
+        """The newest state, once no living run holds any of some views. What dead ones hold is in it still.
+
+        Raises
+        ------
+        EpochError : they are held for longer than there is time to wait; it names the holder.
+        """
+        deadline, pause, told = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
+        while True:
+            state = self._catalog.read()
+            living = [c for c in in_the_way(state, self.id, views) if not self.is_dead(c)]
+            if not living:
+                return state
+            for holder in living:
+                shared = ", ".join(sorted(set(views) & set(holder.views)))
+                if time.monotonic() >= deadline:
+                    raise EpochError(
+                        f"{holder} {shared}, is still at work; run again later, or wait longer (--wait, or "
+                        f"RELSTATE_LOCK_WAIT_SECONDS; now {self._wait_seconds:.0f} s)"
+                    )
+                if holder.id not in told:
+                    told.add(holder.id)
+                    self._on_wait(f"waiting for {holder} {shared}")
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(2 * pause, _MOST_PAUSE)
+
+    def check(self) -> None:
+        """Look whether the claim is still this run's, where its lease was not renewed in time.
+
+        Raises
+        ------
+        ClaimLost : another run has taken the views over.
+        """
+        if utc_now() > self._until and self.id not in self._catalog.read().claims:
+            raise ClaimLost(LOST)
+
+    def is_dead(self, claim: Claim) -> bool:
+        """Whether the holder of a claim is gone, or has not renewed it in time."""
+        if claim.place and claim.place == self._locks.place:
+            return self._locks.is_free(claim.id)
+        return utc_now() > claim.until
+
+    def _without_dead(self, state: CatalogState, views: Collection[str]) -> CatalogState:
+        """The state without dead claims that were for no epoch: there is nothing to settle of them."""
+        for claim in in_the_way(state, self.id, views):
+            if claim.epoch is None and self.is_dead(claim):
+                state = released(state, claim.id)
+        return state
+
+    def without_dead(self, views: Collection[str]) -> CatalogState:
+        """Forget dead claims on views that were for no epoch."""
+        return self._catalog.update(lambda state: self._without_dead(state, views))
+
+    def _given_up(self, state: CatalogState) -> CatalogState:
+        """What a run leaves that ends early: an epoch for the next run to settle, else nothing."""
+        own = state.claims.get(self.id)
+        if own is None or own.epoch is None:
+            return released(state, self.id)
+        return state.with_claim(replace(own, until=utc_now()))
+
+    def _renew(self) -> None:
+        lease = _lease_seconds()
+
+        def renewed(state: CatalogState) -> CatalogState:
+            own = state.claims.get(self.id)
+            if own is None or self._ended.is_set():
+                return state
+            return state.with_claim(replace(own, until=utc_now() + timedelta(seconds=lease)))
+
+        while not self._ended.wait(max(lease / _RENEWALS, _MOST_PAUSE)):
+            with suppress(Exception):  # a store that cannot be reached for a moment: there is time for more tries
+                state = self._catalog.update(renewed)
+                own = state.claims.get(self.id)
+                self._until = self._until if own is None else own.until
