@@ -12,8 +12,9 @@ from pydantic import Field
 from jobs.declare import Project
 from jobs.spark import SparkSettings, create_session
 from jobs.spark.logs import LogSettings
-from relstate_dagster.settings import log_file
+from relstate_dagster.settings import log_file, needs_s3
 from state_lib.lake.address import Address
+from state_lib.lake.storage import use_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +32,9 @@ class SparkResource(ConfigurableResource["SparkSession"]):
     driver_memory: str = Field(default="2g", description="heap of the driver; ignored by Spark Connect")
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
-    def session(self, logs: LogSettings | None = None) -> SparkSession:
+    def session(self, logs: LogSettings | None = None, *, with_s3: bool = False) -> SparkSession:
         """Return the process's session, starting it on the first call."""
-        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf, logs=logs)
+        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf, logs=logs, with_s3=with_s3)
         return create_session(replace(settings, master=self.master) if self.master else settings)
 
 
@@ -44,6 +45,10 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     spark: SparkResource
     functions: str = Field(
         default="", description="callable that registers what views call besides Spark's functions: package.module:callable"
+    )
+    storage: dict[str, str] = Field(
+        default_factory=dict,
+        description="access to S3, by the names of AWS's variables (AWS_ACCESS_KEY_ID, …); values by EnvVar",
     )
     wait_seconds: float = Field(
         default=-1,
@@ -57,7 +62,8 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         """
         from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
-        session = self.spark.session(self._logs())
+        use_options(self.storage)
+        session = self.spark.session(self._logs(), with_s3=needs_s3(self.path))
         warehouse = Warehouse(self.path, self.functions or None)
         sync_project(session, warehouse, project)
         wait = self.wait_seconds if self.wait_seconds >= 0 else None

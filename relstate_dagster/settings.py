@@ -8,6 +8,7 @@ from pathlib import Path
 
 import assets
 from state_lib.lake.address import Address
+from state_lib.lake.storage import is_s3_told
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"
@@ -29,6 +30,11 @@ class Location:
         """Where Spark's log goes: into the warehouse, if that lies on this machine."""
         return log_file(self.warehouse)
 
+    @property
+    def needs_s3(self) -> bool:
+        """Whether Spark has to reach S3, for the warehouse or for sources."""
+        return needs_s3(self.warehouse)
+
     @classmethod
     def from_environment(cls) -> Location:
         """Read ``RELSTATE_PROJECT``, ``RELSTATE_WAREHOUSE`` and ``RELSTATE_FUNCTIONS``; by default the demo, here."""
@@ -37,6 +43,11 @@ class Location:
         warehouse = Address.parse(warehouse).spark
         functions = os.environ.get("RELSTATE_FUNCTIONS") or None
         return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions)
+
+
+def needs_s3(warehouse: str) -> bool:
+    """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys or an endpoint for it."""
+    return Address.parse(warehouse).is_s3 or is_s3_told()
 
 
 def log_file(warehouse: str) -> Path | None:

@@ -16,7 +16,7 @@ def spark() -> Iterator[SparkSession]:
     from jobs.spark import SparkSettings, create_session
 
     session = create_session(
-        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests")
+        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", with_s3=True)
     )
     yield session
     session.stop()

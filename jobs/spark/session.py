@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jobs.spark.class_archive import archive_options
-from jobs.spark.jars import delta_jars
+from jobs.spark.jars import delta_jars, s3a_jars
 from jobs.spark.java import Java, find_java, spark_java_home
+from jobs.spark.log_store import CLASS_NAME, add_log_store
 from jobs.spark.logs import LogSettings
 from state_lib.errors import EnvironmentProblem
+from state_lib.lake.storage import spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +47,8 @@ class SparkSettings:
         Further Spark settings; they win over the ones made here.
     logs
         How much of Spark's log reaches the terminal, and the file that it goes to.
+    with_s3
+        Whether tables lie in S3, or in a store that speaks as it does; its jars are fetched then.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RELSTATE_MASTER") or "local[*]")
@@ -53,6 +57,7 @@ class SparkSettings:
     app_name: str = "relstate"
     conf: Mapping[str, str] = field(default_factory=dict)
     logs: LogSettings | None = None
+    with_s3: bool = False
 
     @property
     def is_remote(self) -> bool:
@@ -121,7 +126,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.master": settings.master,
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(str(jar) for jar in (*delta_jars(), *(s3a_jars() if settings.with_s3 else ()))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",
@@ -136,6 +141,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(java, settings.logs or LogSettings()),
         **session_conf(settings),
+        **({"spark.delta.logStore.s3a.impl": CLASS_NAME, **spark_settings()} if settings.with_s3 else {}),
     }
     if settings.is_local:
         # A laptop whose host name resolves to nothing, or to an address behind a VPN, must still start.
@@ -151,7 +157,10 @@ def _start(settings: SparkSettings) -> SparkSession:
     ):
         try:
             with _interrupted_afterwards():
-                return builder.getOrCreate()
+                session = builder.getOrCreate()
+            if settings.with_s3:
+                add_log_store(session)
+            return session
         except Exception as problem:
             raise EnvironmentProblem(
                 f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import typer
 from rich.filesize import decimal
 
 from jobs.spark.class_archive import class_archive, writing_to
-from jobs.spark.jars import delta_jars
+from jobs.spark.jars import delta_jars, s3a_jars
 from jobs.spark.java import find_java
 from relstate_dagster.cli.app import app, console, output
 from state_lib.errors import EnvironmentProblem
@@ -35,11 +36,15 @@ REFRESH;
 
 
 @app.command()
-def prepare() -> None:
+def prepare(
+    s3: Annotated[bool, typer.Option("--s3", help="Fetch what Spark needs for S3 as well (13 MB).")] = False,
+) -> None:
     """Fetch Delta's jars and archive Spark's classes: starting Spark and a first epoch then take three tenths less."""
     java = find_java()
     with console.status("fetching jars"):
         delta_jars()
+        if s3:
+            s3a_jars()
     archive = class_archive(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder, console.status("running views to learn Spark's classes"):

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from state_lib.errors import AddressError, StateError
+from state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
 
 #: An option of Spark's readers: paths are no patterns (folders of partition values may look like some).
 AS_IT_IS: Final = ("__globPaths__", "false")
@@ -79,6 +80,11 @@ class Address:
         return self.scheme == "file"
 
     @property
+    def is_s3(self) -> bool:
+        """Whether it is in S3, or in a store that speaks as it does."""
+        return self.scheme in OF_S3
+
+    @property
     def spark(self) -> str:
         """As Spark takes it."""
         return self.path if self.is_local else f"{_SCHEMES[self.scheme][0]}:{self.path}"
@@ -87,6 +93,11 @@ class Address:
     def delta_rs(self) -> str:
         """As delta-rs takes it."""
         return self.path if self.is_local else f"{_SCHEMES[self.scheme][1]}:{self.path}"
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """What delta-rs is told besides."""
+        return storage_options(self.scheme)
 
     def __str__(self) -> str:
         return self.spark
@@ -150,10 +161,8 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
     if uri is None or uri[1] == "file":
         return fs.LocalFileSystem(), _path_of_file_uri(path)
     authority, _, inside = uri[2].removeprefix("//").partition("/")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if uri[1] in ("s3", "s3a") and region:
-        # Without one, Arrow asks Amazon for the bucket's.
-        store = fs.S3FileSystem(region=region, endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
+    store = arrow_filesystem(uri[1])
+    if store is not None:
         return store, f"{authority}/{inside}".rstrip("/")
     filesystem, root = fs.FileSystem.from_uri(f"{_SCHEMES.get(uri[1], ('', uri[1]))[1]}://{authority}/")
     return filesystem, "/".join(part for part in (root.rstrip("/"), inside) if part)

@@ -68,7 +68,8 @@ def is_plain(data_type: T.DataType) -> bool:
 def write_deltalake(table_or_path: DeltaTable | str, rows: pa.Table, **options: Any) -> None:
     """As delta-rs writes, with statistics that readers can trust."""
     if isinstance(table_or_path, str):
-        table_or_path = Address.parse(table_or_path).delta_rs
+        address = Address.parse(table_or_path)
+        table_or_path, options = address.delta_rs, {"storage_options": address.options, **options}
     properties = exact_statistics(Schema.from_arrow(rows.schema))
     deltalake.write_deltalake(table_or_path, _in_own_buffers(rows), writer_properties=properties, **options)
 
@@ -89,14 +90,16 @@ def create_plain_table(
     comment: str | None = None,
 ) -> None:
     """Create an empty Delta table of plain types, unless there is one, without Spark: milliseconds instead of a job."""
+    address = Address.parse(path)
     DeltaTable.create(
-        Address.parse(path).delta_rs,
+        address.delta_rs,
         Schema.from_json(schema.json()),
         mode="ignore",
         partition_by=list(partition_by),
         description=comment,
         configuration=dict(properties),
         raise_if_key_not_exists=False,
+        storage_options=address.options,
     )
 
 

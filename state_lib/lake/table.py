@@ -70,12 +70,13 @@ class DeltaTable(deltalake.DeltaTable):
 
     def __init__(self, table_uri: str | os.PathLike[str], *args: Any, **options: Any) -> None:
         self._address = Address.parse(table_uri)
-        super().__init__(self._address.delta_rs, *args, **options)
+        super().__init__(self._address.delta_rs, *args, **{"storage_options": self._address.options, **options})
 
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
         """Whether there is a Delta table; a damaged one is."""
-        return deltalake.DeltaTable.is_deltatable(Address.parse(table_uri).delta_rs, storage_options)
+        address = Address.parse(table_uri)
+        return deltalake.DeltaTable.is_deltatable(address.delta_rs, storage_options or address.options)
 
     def file_uris(self, *_args: Any, **_options: Any) -> list[str]:
         """Where the data files lie: as paths and addresses that are not escaped (delta-rs escapes the table's part of them)."""

@@ -23,7 +23,9 @@ def main() -> int:
     warehouse = Warehouse(sys.argv[1])
     if os.environ.get(failpoints.VARIABLE) == "inside_publish":
         failpoints.reached = lambda place: _watch(Path(warehouse.root) / "views") if place == "before_publish" else None
-    spark = create_session(SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2))
+    spark = create_session(
+        SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, with_s3=not warehouse.is_local)
+    )
     try:
         for report in EpochRunner(spark, warehouse).run():
             sys.stdout.write(f"{report.view} {report.epoch} {'skipped' if report.skipped else 'done'}\n")

@@ -1,0 +1,166 @@
+"""A warehouse in an object store: the same verbs, errors and repairs as in a folder, and no commit lost by two writers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.api import EpochRunner, Warehouse
+from jobs.catalog.store import CatalogStore
+from jobs.epoch import compaction, publish, view_epoch
+from state_lib.errors import RelstateError
+from state_lib.lake.files import files_in
+from tests.epoch.scripts import Script
+from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
+from tests.stores import BUCKET, reach, served
+
+
+@pytest.fixture(scope="module")
+def requests(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The store's log of requests."""
+    log = tmp_path_factory.mktemp("store") / "requests.log"
+    with served(log):
+        reach(spark)
+        yield log
+
+
+@pytest.fixture
+def root(requests: Path) -> str:
+    return f"s3://{BUCKET}/a folder/{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.parametrize("by_spark", [False, True], ids=["by the driver", "by Spark"])
+def test_epochs_of_all_kinds_of_state(spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, by_spark: bool) -> None:
+    if by_spark:
+        monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
+        monkeypatch.setattr(publish, "written_by_driver", lambda _: False)
+        monkeypatch.setattr(compaction, "SMALL_TABLE_BYTES", 0)
+    script = Script(spark, root)
+    script.run(_SETUP)
+    script.run(f"{_CHANGES}; REFRESH; VERIFY")
+    runner = EpochRunner(spark, script.warehouse)
+    assert any(report.rewritten for report in runner.compact())
+    script.run("UPDATE t SET v = v + 1 WHERE k = 5; REFRESH; VERIFY")
+    done = {report.name: report for report in runner.vacuum(epochs=1, hours=0)}
+    assert done["a"].files_deleted > 0
+    script.run("DELETE FROM t WHERE k = 6; REFRESH; VERIFY")
+    list(runner.run(full_refresh=["a"]))
+    script.verify()
+    script.run("DROP MATERIALIZED VIEW b; DROP MATERIALIZED VIEW a; DROP TABLE m")
+    assert not files_in(f"{script.warehouse.root}/sources/m/_delta_log")
+    script.run("CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM t; REFRESH; VERIFY")
+
+
+def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, root: str) -> None:
+    script = Script(spark, root)
+    script.run("CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1)")
+    for statement, said in (
+        ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM t", "nope"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM missing", "missing"),
+        ("DROP MATERIALIZED VIEW nothing", "there is no view named nothing"),
+        (f"CREATE TABLE x USING delta LOCATION 's3://{BUCKET}/not/there'", "there is no Delta table"),
+    ):
+        assert said in str(script.error(statement))
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT sum(v) AS s FROM t; INSERT INTO t VALUES (1, 5)")
+    assert "key" in str(script.error("REFRESH"))
+    script.run("DELETE FROM t WHERE v = 5; REFRESH; VERIFY")
+    assert isinstance(script.error("CREATE TABLE y USING delta LOCATION 's3://no-such-bucket-anywhere/t'"), RelstateError)
+
+
+@pytest.mark.parametrize("failpoint", ["after_state_commit", "before_complete"])
+def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str, failpoint: str) -> None:
+    script = Script(spark, root)
+    script.run(_SETUP + _CHANGES)
+    killed = in_process("REFRESH", root, failpoint)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    # On the same machine it is known at once; the lease has two minutes to go.
+    list(EpochRunner(spark, Warehouse(root), wait_seconds=0).run())
+    script.verify()
+    assert {name: len(script.rows(query)) for name, query in _VIEWS.items()} == {"a": 4, "b": 6}
+    assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())
+
+
+def test_of_two_runs_at_once_both_end_well(spark: SparkSession, root: str) -> None:
+    script = Script(spark, root)
+    script.run(_SETUP + _CHANGES)
+    command = [sys.executable, str(Path(__file__).parent / "epoch_process.py"), root]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [run.communicate(timeout=300)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    script.run("REFRESH; VERIFY")
+
+
+def test_each_version_of_a_table_is_written_once_whoever_writes(spark: SparkSession, root: str) -> None:
+    """Spark's commits and those of delta-rs are made by puts that the store refuses where there is an object already."""
+    jvm, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
+    stores = [jvm.relstate.ConditionalS3LogStore(configuration) for _ in range(6)]
+    written, refused = Counter[int](), Counter[str]()
+
+    def write(writer: int, version: int) -> None:
+        lines = jvm.java.util.ArrayList()
+        lines.add(f"of {writer}")
+        path = jvm.org.apache.hadoop.fs.Path(f"{root.replace('s3:', 's3a:')}/t/_delta_log/{version:020d}.json")
+        try:
+            stores[writer].write(path, lines.iterator(), False, configuration)
+        except Exception as error:
+            refused[type(error).__name__ + str(error.java_exception.getClass().getSimpleName())] += 1
+        else:
+            written[version] += 1
+
+    for version in range(5):
+        threads = [threading.Thread(target=write, args=(writer, version)) for writer in range(len(stores))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert written == dict.fromkeys(range(5), 1)
+    assert refused == {"Py4JJavaErrorFileAlreadyExistsException": 25}
+
+
+def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
+    def write(_: int) -> None:
+        store = CatalogStore(Warehouse(root).root)
+        for _ in range(5):
+            store.update(lambda state: replace(state, next_epoch=state.next_epoch + 1))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    assert Warehouse(root).read().next_epoch == 16
+
+
+def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:
+    """As a user has them: all of it told by the environment."""
+    (tmp_path / "views").mkdir()
+    (tmp_path / "views" / "t.sql").write_text("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k))")
+    (tmp_path / "views" / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "RELSTATE_PROJECT": str(tmp_path / "views")}
+    code = "from relstate_dagster.cli import console_script; console_script()"
+
+    def relstate(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments, "--warehouse", root],
+            env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    relstate("run")
+    assert "INSERT" not in relstate("sql", "-e", "INSERT INTO t VALUES (1, 1), (2, 1), (3, 2); REFRESH; VERIFY")
+    assert "up" in relstate("status")
+    assert "v" in relstate("snapshot")
+    assert shutil.which("relstate") is None or "v" in relstate("compact")
+    relstate("drop", "v")

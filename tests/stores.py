@@ -1,0 +1,76 @@
+"""An S3-compatible server on loopback, with conditional put, and a Spark session that reaches it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from state_lib.lake.storage import spark_settings
+
+#: Of its own: Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
+BUCKET = f"relstate-tests-{uuid.uuid4().hex[:8]}"
+_STARTS_WITHIN_SECONDS = 60
+
+
+@contextmanager
+def served(log: Path) -> Iterator[str]:
+    """The endpoint of a server with one bucket, and the environment by which everything finds it; requests go to a file."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    endpoint = f"http://127.0.0.1:{port}"
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=subprocess.STDOUT
+        )
+    told = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    before = {name: os.environ.get(name) for name in told}
+    try:
+        _make_bucket(endpoint)
+        os.environ.update(told)
+        yield endpoint
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        server.kill()
+        server.wait()
+
+
+def reach(spark: SparkSession) -> None:
+    """Tell a session that has started with S3's jars where the store is."""
+    configuration = spark._jsc.hadoopConfiguration()
+    for name, value in spark_settings().items():
+        configuration.set(name.removeprefix("spark.hadoop."), value)
+
+
+def _make_bucket(endpoint: str) -> None:
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+        except urllib.error.URLError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
