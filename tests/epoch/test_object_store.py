@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -80,11 +80,10 @@ def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, root:
     assert isinstance(script.error("CREATE TABLE y USING delta LOCATION 's3://no-such-bucket-anywhere/t'"), RelstateError)
 
 
-@pytest.mark.parametrize("failpoint", ["after_state_commit", "before_complete"])
-def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str, failpoint: str) -> None:
+def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str) -> None:
     script = Script(spark, root)
     script.run(_SETUP + _CHANGES)
-    killed = in_process("REFRESH", root, failpoint)
+    killed = in_process("REFRESH", root, "after_state_commit")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     # On the same machine it is known at once; the lease has two minutes to go.
     list(EpochRunner(spark, Warehouse(root), wait_seconds=0).run())
@@ -144,10 +143,9 @@ def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
 
 def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:
     """As a user has them: all of it told by the environment."""
-    (tmp_path / "views").mkdir()
-    (tmp_path / "views" / "t.sql").write_text("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k))")
-    (tmp_path / "views" / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "RELSTATE_PROJECT": str(tmp_path / "views")}
+    (tmp_path / "t.sql").write_text("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k))")
+    (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "RELSTATE_PROJECT": str(tmp_path)}
     code = "from relstate_dagster.cli import console_script; console_script()"
 
     def relstate(*arguments: str) -> str:
@@ -159,8 +157,7 @@ def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     relstate("run")
-    assert "INSERT" not in relstate("sql", "-e", "INSERT INTO t VALUES (1, 1), (2, 1), (3, 2); REFRESH; VERIFY")
-    assert "up" in relstate("status")
-    assert "v" in relstate("snapshot")
-    assert shutil.which("relstate") is None or "v" in relstate("compact")
-    relstate("drop", "v")
+    relstate("sql", "-e", "INSERT INTO t VALUES (1, 1), (2, 1), (3, 2); REFRESH; VERIFY")
+    assert "see below" not in relstate("status")
+    versions = [line for line in relstate("snapshot", "--json").splitlines() if line.startswith("{")]
+    assert json.loads(versions[0])["views"]["v"]["epoch"] == 2
