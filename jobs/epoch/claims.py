@@ -23,7 +23,7 @@ from typing import Final
 
 from jobs.catalog.entries import Claim, EpochEntry
 from jobs.catalog.state import CatalogState
-from jobs.epoch.protocol import LOST, Claimed, ClaimLost, claimed, in_the_way, released
+from jobs.epoch.protocol import LOST, Claimed, ClaimLost, in_the_way, released
 from jobs.instants import utc_now
 from jobs.locking import HolderLocks, seconds_to_wait
 from jobs.warehouse import Warehouse
@@ -117,8 +117,17 @@ class Claims:
 
     def taken(self, views: Collection[str]) -> CatalogState | None:
         """Claim views that are only to be left alone; ``None`` where another run has one of them."""
+        own = self.claim(views)
+
+        def step(state: CatalogState) -> CatalogState:
+            # What a dead run has left unfinished stays for the run that settles it.
+            living = [claim for claim in in_the_way(state, self.id, views) if not self.is_dead(claim)]
+            if living:
+                raise Claimed(f"{living[0]} the same; nothing was written")
+            return self._without_dead(state, views).with_claim(own)
+
         try:
-            return self._catalog.update(lambda state: claimed(self._without_dead(state, views), self.claim(views)))
+            return self._catalog.update(step)
         except Claimed:
             return None
 

@@ -118,6 +118,12 @@ def taken_over(state: CatalogState, dead: Claim, claim: Claim) -> CatalogState:
     return state.without_claim(dead.id).with_claim(replace(claim, views=dead.views, epoch=dead.epoch))
 
 
+def epochs_numbered(state: CatalogState, number: int) -> list[EpochEntry]:
+    """An epoch as it is complete, and as runs bring other views to it."""
+    found = [claim.epoch for claim in state.claims.values() if claim.epoch is not None] + [*state.epochs.values()]
+    return [epoch for epoch in found if epoch.epoch == number]
+
+
 def begun(state: CatalogState, claim: Claim) -> tuple[CatalogState, EpochEntry]:
     """An epoch has begun: its pins, instant and views are settled, and the views are the run's own.
 
@@ -126,10 +132,14 @@ def begun(state: CatalogState, claim: Claim) -> tuple[CatalogState, EpochEntry]:
 
     Raises
     ------
-    Claimed : another run has one of the views.
+    Claimed : another run has one of the views, or has pinned a source otherwise for an epoch that both follow to.
     """
     assert claim.epoch is not None
     epoch = claim.epoch
+    for other in epochs_numbered(state, epoch.epoch):
+        pinned = [name for name, pin in epoch.pins.items() if other.pins.get(name, pin) != pin]
+        if pinned:
+            raise Claimed(f"another run has pinned {', '.join(pinned)} at the same time; nothing was written")
     if epoch.epoch == UNNUMBERED:
         epoch = replace(epoch, epoch=state.next_epoch)
         state = replace(state, next_epoch=epoch.epoch + 1)

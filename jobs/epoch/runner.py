@@ -39,6 +39,7 @@ from jobs.epoch.protocol import (
     Reached,
     begun,
     completed,
+    epochs_numbered,
     in_the_way,
     left_behind,
     solved,
@@ -383,15 +384,20 @@ class EpochRunner:
             return
 
     def _late_pins(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> dict[str, Pin]:
-        """Pins for sources that were registered after an epoch began: no view at that epoch has read them yet.
+        """Pins for sources that no view at an epoch has read yet.
 
-        They are pinned as the next epoch that knows them has them, so that no pin ever goes back.
+        They are pinned as another run does that brings views to that epoch, or as the next epoch that knows them has them, so
+        that no pin ever goes back.
         """
         pins: dict[str, Pin] = {}
         for name in view.reads:
             if name in state.sources and name not in epoch.pins:
-                later = (state.epochs[n].pins.get(name) for n in sorted(state.epochs) if n > epoch.epoch)
-                pins[name] = next((p for p in later if p is not None), None) or self._reads.source(
+                others = [
+                    *epochs_numbered(state, epoch.epoch),
+                    *(state.epochs[n] for n in sorted(state.epochs) if n > epoch.epoch),
+                ]
+                known = (other.pins.get(name) for other in others)
+                pins[name] = next((p for p in known if p is not None), None) or self._reads.source(
                     self._warehouse, state.sources[name]
                 ).pin(None)
         return pins

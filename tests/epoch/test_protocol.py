@@ -27,6 +27,7 @@ from jobs.epoch.protocol import (
     to_rebuild,
     waiting,
 )
+from jobs.sources.delta_source import Pin
 from state_lib.errors import DeclarationError
 
 _READS = {"a": (), "b": (), "over_a": ("a",), "over_both": ("a", "b"), "top": ("over_both",)}
@@ -127,6 +128,24 @@ def test_a_view_that_follows_reaches_an_epoch_beside_another_that_does() -> None
         state = completed(state, holder, {name: _reached(state, name, 2)}, {})
     assert set(state.epochs[2].versions) == {"a", "b", "over_a", "over_both"}
     assert (state.next_epoch, state.claims) == (3, {})
+
+
+def test_views_that_follow_at_the_same_time_read_the_same_version_of_a_source() -> None:
+    state = completed(_begun(_state(1), ["a", "b"]), "x", {n: _reached(_state(1), n, 2) for n in ("a", "b")}, {})
+    seven, nine = Pin(7, "uuid", "{}"), Pin(9, "uuid", "{}")
+
+    def follow(state: CatalogState, view: str, holder: str, pin: Pin) -> CatalogState:
+        claim = _claim([view], holder, 2)
+        return begun(state, replace(claim, epoch=replace(claim.epoch, pins={"late": pin})))[0]
+
+    first = follow(state, "over_a", "x", seven)
+    with pytest.raises(Claimed, match="has pinned late at the same time"):
+        follow(first, "over_both", "y", nine)
+    done = completed(first, "x", {"over_a": _reached(first, "over_a", 2)}, {})
+    with pytest.raises(Claimed, match="has pinned late"):
+        follow(done, "over_both", "y", nine)
+    both = follow(done, "over_both", "y", seven)
+    assert both.claims["y"].epoch.pins == done.epochs[2].pins == {"late": seven}
 
 
 @pytest.mark.parametrize("mine", [["a"], ["a", "over_a"], ["b"], ["top"]])
