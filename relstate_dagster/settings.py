@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import assets
+from jobs.spark.jars import has_s3a_jars
 from state_lib.lake.address import Address
 from state_lib.lake.storage import is_s3_told
 
@@ -46,8 +47,8 @@ class Location:
 
 
 def needs_s3(warehouse: str) -> bool:
-    """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys or an endpoint for it."""
-    return Address.parse(warehouse).is_s3 or is_s3_told()
+    """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys and jars for it."""
+    return Address.parse(warehouse).is_s3 or (is_s3_told() and has_s3a_jars())
 
 
 def log_file(warehouse: str) -> Path | None:

@@ -50,6 +50,11 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
         ),
         ("USER_RAISED_EXCEPTION" in text, StateError, raised),
         (
+            "S3AFileSystem not found" in text,
+            EnvironmentProblem,
+            "Spark has no jars for S3: fetch them once with relstate prepare --s3, and set AWS's variables (AWS_REGION, …)",
+        ),
+        (
             any(word in text for word in _GONE),
             SourceError,
             f"a file that it reads is gone, probably vacuumed away ({line}); {rebuild}",

@@ -132,6 +132,11 @@ def s3a_jars() -> list[Path]:
     return _found(S3A_JARS)
 
 
+def has_s3a_jars() -> bool:
+    """Whether those are here already: nothing is fetched for tables in S3 that there may not be."""
+    return all(find_jar(jar) is not None for jar in S3A_JARS)
+
+
 def _found(jars: Sequence[Jar]) -> list[Path]:
     """Local files of some jars; those that are in no cache are fetched, several at a time."""
     with ThreadPoolExecutor(_FETCHES) as pool:

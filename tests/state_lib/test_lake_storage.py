@@ -1,0 +1,55 @@
+"""Access to S3: told once, for all three that read and write; nothing of it where nobody asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from relstate_dagster import settings
+from state_lib.lake import storage
+from state_lib.lake.address import Address
+
+_NAMES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*_NAMES, "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(storage, "_given", {})
+
+
+def test_what_is_given_goes_before_the_environment_and_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    storage.use_options({"AWS_ACCESS_KEY_ID": "given", "AWS_ENDPOINT_URL": "http://store:9000"})
+    told = Address.parse("s3a://b/w").options
+    assert told is not None
+    assert (told["AWS_ACCESS_KEY_ID"], told["AWS_ENDPOINT_URL"], told["AWS_ALLOW_HTTP"]) == (
+        "given",
+        "http://store:9000",
+        "true",
+    )
+    of_spark = storage.spark_settings()
+    assert of_spark["spark.hadoop.fs.s3a.access.key"] == "given"
+    assert of_spark["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
+    assert of_spark["spark.hadoop.fs.s3a.endpoint.region"] == "eu-central-1"
+    assert of_spark["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert storage.arrow_filesystem("s3").region == "eu-central-1"
+
+
+def test_other_addresses_are_told_nothing() -> None:
+    assert Address.parse("/tmp/w").options is None
+    assert Address.parse("gs://b/w").options is None
+    assert storage.arrow_filesystem("gs") is None
+    assert not storage.is_s3_told()
+
+
+def test_spark_reaches_s3_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "has_s3a_jars", lambda: False)
+    assert settings.needs_s3("s3://b/w")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    # A variable of AWS is set on many machines: nothing is fetched for it.
+    assert not settings.needs_s3("/tmp/w")
+    monkeypatch.setattr(settings, "has_s3a_jars", lambda: True)
+    assert settings.needs_s3("/tmp/w")
