@@ -89,7 +89,7 @@ def maintenance_lock(path: Path | None, doing: str, *, shared: bool, wait_second
     Parameters
     ----------
     path : the lock file; ``None`` where the warehouse is not on a local file system.
-    doing : told to whoever is refused.
+    doing : named in the message of a process that does not get the lock.
     shared : others that share it may hold it as well.
 
     Raises

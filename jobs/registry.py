@@ -17,7 +17,7 @@ from jobs.catalog.plans import Planned
 from jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
 from jobs.declare import ViewDeclaration, check_name
 from jobs.epoch.claims import Claims
-from jobs.epoch.protocol import Claimed, in_the_way, with_dependents
+from jobs.epoch.protocol import Claimed, with_dependents
 from jobs.epoch.sessions import forget_table
 from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, type_ddl
@@ -73,9 +73,8 @@ class Registry:
         known = changed & set(base.views)
 
         def unclaimed(newest: CatalogState) -> CatalogState:
-            for claim in in_the_way(newest, "", known):
-                if not self._claims.is_dead(claim):
-                    raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
+            for claim in self._claims.living(newest, known):
+                raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
             return newest
 
         if known:

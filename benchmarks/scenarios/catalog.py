@@ -34,7 +34,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run, views: int) -> dict[str, Any]:
-    """Refresh one of so many views; each time with a catalog that was not read before, as a process that has just started."""
+    """Refresh one view of a catalog with this many; every time the catalog is read from its files, as in a fresh process."""
     root = run_.work(0.01) / "warehouse"
     session = ScriptSession(run_.spark.newSession(), Warehouse(root))
     _run(session, _SETUP)
@@ -59,7 +59,7 @@ def measure(run_: Run, views: int) -> dict[str, Any]:
 
 
 def _with_copies(state: CatalogState, count: int) -> CatalogState:
-    """The state with so many views more: the same plan and epochs under other names."""
+    """The state with this many more views, which have the plan and epochs of the one that is there."""
     view = state.views["refreshed"]
     names = [f"view_{number}" for number in range(count)]
     epochs = {

@@ -166,7 +166,7 @@ class ViewVersions:
 class EpochEntry:
     """An epoch: the pinned sources, and the views that have reached it, or are to, with what they have come to.
 
-    ``run_id`` is of the run that began it. ``instant`` is what ``now()`` means in all of its views. ``anew`` are views that
+    ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``anew`` are views that
     ``auto`` has computed anew, with the reason.
     """
 

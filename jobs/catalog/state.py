@@ -93,13 +93,15 @@ class CatalogState:
         return replace(self, plain_views={**self.plain_views, view.name: view})
 
     def without(self, name: str) -> CatalogState:
-        """The state without a source, view or plain view of that name."""
+        """The state without a source, view or plain view of that name; of claims only those are left that have others."""
+        claims = {k: replace(c, views=tuple(v for v in c.views if v != name)) for k, c in self.claims.items()}
         return replace(
             self,
             sources={k: v for k, v in self.sources.items() if k != name},
             views={k: v for k, v in self.views.items() if k != name},
             plain_views={k: v for k, v in self.plain_views.items() if k != name},
             rebuilds={k: v for k, v in self.rebuilds.items() if k != name},
+            claims={k: c for k, c in claims.items() if c.views},
         )
 
     def with_epoch(self, epoch: EpochEntry) -> CatalogState:

@@ -30,7 +30,7 @@ from jobs.catalog.plans import PlanStore
 from jobs.catalog.rows import WAREHOUSE, Home, Payload, RowKey, changed_rows, entry_in, entry_of, state_of
 from jobs.catalog.state import CatalogState, ConcurrentCatalogChange, rebased
 from state_lib.constants import FORMAT_VERSION
-from state_lib.errors import SourceError, WarehouseError
+from state_lib.errors import SourceError, WarehouseError, first_line
 from state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
 from state_lib.lake.log import DeltaLog, files_of
 from state_lib.lake.parquet import opened_parquet
@@ -43,7 +43,7 @@ _FIRST_LEVEL_ROWS: Final = 32
 _LEVEL_GROWTH: Final = 8
 #: To open a table is to read its newest checkpoint and every commit since: 0.2 ms each.
 _CHECKPOINT_EVERY: Final = 10
-#: A commit that finds another one made before it waits a little and tries again; so many times.
+#: How often a commit is tried that other writers are faster than, after a short pause each time.
 _TRIES: Final = 100
 _PAUSE_SECONDS: Final = 0.05
 
@@ -214,8 +214,10 @@ class CatalogStore:
                 self._create(rows)
             else:
                 self._append(self._table.at(base.version), rows)
-        except (CommitFailedError, DeltaError) as error:
+        except (CommitFailedError, DeltaError, OSError) as error:
             self._table = OpenedTable(self.path)
+            if self._newest_version() == base.version:
+                raise WarehouseError(f"the catalog at {self.path} cannot be written: {first_line(error)}") from error
             raise _AnotherWasFaster(
                 f"another run changed the catalog of this warehouse since version {base.version}; nothing was written, "
                 "run again"
@@ -224,6 +226,12 @@ class CatalogStore:
             self._table.at(state.version).create_checkpoint()
         self._remember(rows, state)
         return state
+
+    def _newest_version(self) -> int:
+        try:
+            return self._table.latest().version()
+        except TableNotFoundError:
+            return -1
 
     def _remember(self, rows: _Rows, state: CatalogState) -> None:
         """Take what was written for read."""
@@ -271,7 +279,7 @@ def _room(level: int) -> int:
 
 
 def _level_of(rows: int) -> int:
-    """The lowest level that has room for so many rows alone."""
+    """The lowest level whose limit is at least this number of rows."""
     level = 0
     while _room(level) < rows:
         level += 1

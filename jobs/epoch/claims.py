@@ -47,7 +47,7 @@ class Claims:
 
     Parameters
     ----------
-    run_id, doing : told to those that wait.
+    run_id, doing : named in the message of a run that waits for this one.
     wait_seconds : how long to wait for others, by default as :func:`jobs.locking.seconds_to_wait`.
     on_wait : told once of each holder that is waited for.
     """
@@ -121,7 +121,7 @@ class Claims:
 
         def step(state: CatalogState) -> CatalogState:
             # What a dead run has left unfinished stays for the run that settles it.
-            living = [claim for claim in in_the_way(state, self.id, views) if not self.is_dead(claim)]
+            living = self.living(state, views)
             if living:
                 raise Claimed(f"{living[0]} the same; nothing was written")
             return self._without_dead(state, views).with_claim(own)
@@ -145,7 +145,7 @@ class Claims:
         deadline, pause, told = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
         while True:
             state = self._catalog.read()
-            living = [c for c in in_the_way(state, self.id, views) if not self.is_dead(c)]
+            living = self.living(state, views)
             if not living:
                 return state
             for holder in living:
@@ -160,6 +160,10 @@ class Claims:
                     self._on_wait(f"waiting for {holder} {shared}")
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, _MOST_PAUSE)
+
+    def living(self, state: CatalogState, views: Collection[str]) -> list[Claim]:
+        """The claims of other living processes on any of some views."""
+        return [claim for claim in in_the_way(state, self.id, views) if not self.is_dead(claim)]
 
     def check(self) -> None:
         """Look whether the claim is still this run's, where its lease was not renewed in time.

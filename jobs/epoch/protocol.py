@@ -124,11 +124,11 @@ def epochs_numbered(state: CatalogState, number: int) -> list[EpochEntry]:
     return [epoch for epoch in found if epoch.epoch == number]
 
 
-def begun(state: CatalogState, claim: Claim) -> tuple[CatalogState, EpochEntry]:
+def begun(state: CatalogState, claim: Claim) -> CatalogState:
     """An epoch has begun: its pins, instant and views are settled, and the views are the run's own.
 
-    What is to be built in it has its plan by now. An epoch that has no number yet is given the next one; others are epochs
-    that views follow to.
+    What is to be built in it has its plan by now. An epoch that has no number yet is given the next one, which the claim in
+    the new state has; others are epochs that views follow to.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def begun(state: CatalogState, claim: Claim) -> tuple[CatalogState, EpochEntry]:
     if epoch.epoch == UNNUMBERED:
         epoch = replace(epoch, epoch=state.next_epoch)
         state = replace(state, next_epoch=epoch.epoch + 1)
-    return claimed(state, replace(claim, epoch=epoch)), epoch
+    return claimed(state, replace(claim, epoch=epoch))
 
 
 def completed(

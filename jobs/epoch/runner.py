@@ -252,20 +252,21 @@ class EpochRunner:
         ------
         ConcurrentCatalogChange : somebody has claimed, changed or dropped one of the views. Nothing was written.
         """
-        numbered, ours = epoch, state.working.views
+        ours = state.working.views
 
         def begin(newest: CatalogState) -> CatalogState:
-            nonlocal numbered
             theirs = newest.working.views
             changed = [name for name in epoch.views if theirs.get(name) != ours[name]]
             if changed:
                 raise ConcurrentCatalogChange(
                     f"another run changed {', '.join(changed)} at the same time; nothing was written, run again"
                 )
-            newest, numbered = begun(newest, claims.claim(epoch.views, epoch))
-            return newest
+            return begun(newest, claims.claim(epoch.views, epoch))
 
-        return self._catalog.commit(base, state, begin), numbered
+        state = self._catalog.commit(base, state, begin)
+        numbered = state.claims[claims.id].epoch
+        assert numbered is not None
+        return state, numbered
 
     def _looked_at(
         self, state: CatalogState, names: Sequence[str], claims: Claims

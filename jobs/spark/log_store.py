@@ -7,9 +7,12 @@ started, by the compiler that Spark itself generates code with, and added to wha
 
 from __future__ import annotations
 
-import tempfile
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from jobs.spark.cache import cache_folder
+from state_lib.lake.files import write_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,16 +22,15 @@ _SOURCE: Final = Path(__file__).with_name("ConditionalS3LogStore.java")
 
 
 def add_log_store(spark: SparkSession) -> None:
-    """Compile the log store and let Spark's driver find it; executors make no commits."""
+    """Let Spark's driver find the log store, compiled if it is not in the cache; executors make no commits."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook(_SOURCE.read_text())
-    # It is read when the class is first asked for: as long as this process lives.
-    folder = Path(tempfile.mkdtemp(prefix="relstate-classes-"))
-    for name, code in dict(compiler.getBytecodes()).items():
-        file = folder / f"{name.replace('.', '/')}.class"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(code)
+    source = _SOURCE.read_text()
+    folder = cache_folder() / "classes" / hashlib.sha256(f"{spark.version}\n{source}".encode()).hexdigest()[:16]
+    if not (folder / f"{CLASS_NAME.replace('.', '/')}.class").exists():
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(source)
+        for name, code in dict(compiler.getBytecodes()).items():
+            write_once(str(folder / f"{name.replace('.', '/')}.class"), code)
     loader.addURL(jvm.java.io.File(f"{folder}/").toURI().toURL())

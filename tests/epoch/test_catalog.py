@@ -132,6 +132,20 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert (len(state.plain_views), state.next_epoch) == (45, 46)
 
 
+def test_a_catalog_that_cannot_be_written_says_so_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, calls = CatalogStore(str(tmp_path)), []
+    store.write(CatalogState())
+
+    def full(*_: object, **__: object) -> None:
+        calls.append(None)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("jobs.catalog.store.write_deltalake", full)
+    with pytest.raises(WarehouseError, match="cannot be written: No space left on device"):
+        store.update(lambda state: replace(state, next_epoch=5))
+    assert len(calls) == 1
+
+
 def test_a_commit_writes_what_it_changes_and_reads_no_plans(tmp_path: Path) -> None:
     store = CatalogStore(str(tmp_path))
     state = CatalogState()

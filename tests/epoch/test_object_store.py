@@ -142,7 +142,7 @@ def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
 
 
 def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:
-    """As a user has them: all of it told by the environment."""
+    """As a user runs them: keys and endpoint are in environment variables only."""
     (tmp_path / "t.sql").write_text("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k))")
     (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "RELSTATE_PROJECT": str(tmp_path)}

@@ -61,7 +61,7 @@ def _claim(views: Iterable[str], holder: str = "x", epoch: int = UNNUMBERED, **o
 
 
 def _begun(state: CatalogState, views: Iterable[str] = tuple(_ORDER), holder: str = "x", **of_epoch: Any) -> CatalogState:
-    return begun(state, _claim(views, holder, **of_epoch))[0]
+    return begun(state, _claim(views, holder, **of_epoch))
 
 
 _SUBSETS = [{name for name, bad in zip(_ORDER, bits, strict=True) if bad} for bits in product([False, True], repeat=5)]
@@ -136,7 +136,7 @@ def test_views_that_follow_at_the_same_time_read_the_same_version_of_a_source() 
 
     def follow(state: CatalogState, view: str, holder: str, pin: Pin) -> CatalogState:
         claim = _claim([view], holder, 2)
-        return begun(state, replace(claim, epoch=replace(claim.epoch, pins={"late": pin})))[0]
+        return begun(state, replace(claim, epoch=replace(claim.epoch, pins={"late": pin})))
 
     first = follow(state, "over_a", "x", seven)
     with pytest.raises(Claimed, match="has pinned late at the same time"):

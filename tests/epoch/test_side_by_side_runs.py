@@ -177,6 +177,15 @@ def test_what_a_dead_run_left_is_settled_by_the_next_one_that_wants_its_views(sc
     assert not script.warehouse.read().claims
 
 
+def test_what_a_dead_run_left_of_a_view_that_is_dropped_is_forgotten(script: Script) -> None:
+    root = Path(script.warehouse.root)
+    assert in_process("REFRESH VIEW b", root, "after_begin").returncode == -signal.SIGKILL
+    assert script.warehouse.read().claims
+    script.run("DROP MATERIALIZED VIEW b")
+    assert not script.warehouse.read().claims
+    script.run("CREATE MATERIALIZED VIEW b AS SELECT count(*) AS n FROM u; REFRESH; VERIFY")
+
+
 def test_a_run_of_another_machine_is_dead_when_its_lease_has_run_out(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(script.warehouse.root)
     with monkeypatch.context() as patched:
