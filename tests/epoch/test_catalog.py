@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -80,11 +81,15 @@ def _files(folder: Path) -> int:
     return len(DeltaTable(str(folder / "_relstate/catalog")).file_uris())
 
 
+@pytest.mark.parametrize(("first", "growth", "most_files"), [(32, 8, 2), (3, 2, 6)], ids=["two levels", "many levels"])
 @settings(max_examples=12, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 40), st.booleans()), min_size=30, max_size=60))
-def test_two_writers_in_turn_are_read_as_one_state(steps: list[tuple[int, int, bool]]) -> None:
+@given(steps=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 40), st.booleans()), min_size=30, max_size=60))
+def test_two_writers_in_turn_are_read_as_one_state(
+    first: int, growth: int, most_files: int, steps: list[tuple[int, int, bool]]
+) -> None:
     """Entries written, changed and dropped in any order, over several levels, from two processes that read one another."""
-    with TemporaryDirectory() as folder:
+    levels = {"_FIRST_LEVEL_ROWS": first, "_LEVEL_GROWTH": growth}
+    with TemporaryDirectory() as folder, patch.multiple("jobs.catalog.store", **levels):
         stores = [CatalogStore(folder), CatalogStore(folder)]
         expected: dict[str, PlainView] = {}
         for number, (writer, name, is_there) in enumerate(steps):
@@ -100,7 +105,7 @@ def test_two_writers_in_turn_are_read_as_one_state(steps: list[tuple[int, int, b
                 expected.pop(key, None)
         for store in (*stores, CatalogStore(folder)):
             assert store.read().plain_views == expected
-        assert _files(Path(folder)) <= 2
+        assert _files(Path(folder)) <= most_files
 
 
 def test_changes_of_different_entries_are_put_together_and_of_the_same_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import permutations, product
 from typing import Any
 
@@ -146,6 +146,18 @@ def test_views_that_follow_at_the_same_time_read_the_same_version_of_a_source() 
         follow(done, "over_both", "y", nine)
     both = follow(done, "over_both", "y", seven)
     assert both.claims["y"].epoch.pins == done.epochs[2].pins == {"late": seven}
+
+
+def test_a_dead_run_is_settled_by_one_run_only_and_not_if_it_lives_after_all() -> None:
+    state = _begun(_state(1), ["a"], "dead")
+    dead = state.claims["dead"]
+    settled = taken_over(state, dead, _claim(["a"], "x"))
+    assert (settled.claims["x"].epoch, set(settled.claims)) == (dead.epoch, {"x"})
+    with pytest.raises(Claimed, match="is being settled by another run"):
+        taken_over(settled, dead, _claim(["a"], "y"))
+    renewed = state.with_claim(replace(dead, until=dead.until + timedelta(minutes=2)))
+    with pytest.raises(Claimed):
+        taken_over(renewed, dead, _claim(["a"], "y"))
 
 
 @pytest.mark.parametrize("mine", [["a"], ["a", "over_a"], ["b"], ["top"]])
