@@ -11,6 +11,7 @@ from jobs import failpoints
 from jobs.api import EpochRunner, Warehouse
 from jobs.epoch import publish, view_epoch
 from jobs.epoch.claims import Claims
+from jobs.epoch.health import problems_of_tables
 from state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 
@@ -57,3 +58,6 @@ def test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so(
     assert all(view.problem is None for view in state.views.values())
     expected = spark.read.format("delta").load(script.warehouse.source_path("t")).groupBy("g").sum("v").collect()
     assert script.rows("SELECT g, s FROM sums") == sorted((row[0], row[1]) for row in expected)
+    # The run that was late has not undone what the other one committed: there is something to build on.
+    assert not [problem for view in state.views.values() for problem in problems_of_tables(script.warehouse, state, view)]
+    script.run("UPDATE t SET v = v + 7 WHERE k = 4; DELETE FROM t WHERE k = 7; REFRESH; VERIFY")
