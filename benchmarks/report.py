@@ -41,7 +41,7 @@ date over a stream of changes; after each epoch, or some of them, the same query
 with adaptive execution and code generation on, and written as a Delta table. **Ratio** is full seconds by incremental
 seconds: above 1, the view is kept up faster than it is recomputed. Every view is compared with its query at the end. Changes
 are written to the sources outside of what is measured: *appended* are new orders with their lines; *scattered* are rows
-updated at random in every table by delta-rs, which writes the files that have one of them anew, their rows in another order;
+updated at random in every table by delta-rs, which rewrites the files that have one of them, their rows in another order;
 *marked* are the same updates by Spark in tables with deletion vectors, whose files keep their order. Seconds depend on the
 machine; ratios, jobs and commits less so.
 """

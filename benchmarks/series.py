@@ -150,7 +150,7 @@ def apply_change(path: Path, change: Change) -> int:
 
 
 def mark_deletions(spark: SparkSession, path: Path) -> None:
-    """Have rows of a table marked as deleted from now on, in place of files written anew."""
+    """Have rows of a table marked as deleted from now on, in place of files rewritten."""
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
 
 

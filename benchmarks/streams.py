@@ -5,7 +5,7 @@
 ``inserted``   new orders with their lines, under keys in the gaps of the standard's sparse key space (its RF1).
 ``deleted``    orders and their lines go (the standard's RF2).
 ``scattered``  updates of rows with random keys, in every table in proportion to its rows, at least one in each, by delta-rs:
-               it writes every file that has one of the rows anew, and puts its rows in another order.
+               it rewrites every file that has one of the rows, and puts its rows in another order.
 ``marked``     the same updates by Spark, of tables with deletion vectors: the old rows are marked, the new ones appended.
 
 A size is a number of rows an epoch (``100``) or a share of the base (``1%``), of orders and lines together for the streams

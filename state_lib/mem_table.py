@@ -25,11 +25,11 @@ class Carrier:
     Parameters
     ----------
     frame : the table's columns, ``_weight`` (0 where a row is there only for what it carries), and the riders.
-    riders : a column for each other table, a struct of that table's columns and ``_weight``; NULL where there is no row.
+    fused_columns : a column for each other table, a struct of that table's columns and ``_weight``; NULL where there is no row.
     """
 
     frame: DataFrame
-    riders: Mapping[str, StateTableDesc]
+    fused_columns: Mapping[str, StateTableDesc]
 
 
 class MemTable:

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, TABLE_ID, WEIGHT_COLUMN
 from state_lib.errors import StateError
+from state_lib.lookup_keys import LookupKeys
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.storage_table import StorageTable
-from state_lib.within import Within
 
 _LOOKUP = "_lookup_"
 
@@ -23,7 +23,7 @@ def lookup_several(
     *,
     on: Sequence[tuple[str, str]] | None = None,
     hint: str | None = "broadcast",
-    within: Within | None = None,
+    lookup_keys: LookupKeys | None = None,
 ) -> DataFrame:
     """The unmerged rows of several tables that start with the same key columns, where those equal one of the keys.
 
@@ -33,7 +33,7 @@ def lookup_several(
     keys : what to look up; NULL equals NULL. ``None`` for all rows; ignored where there are no key columns.
     on : pairs of a key column and the column of ``keys`` it equals; by default all key columns, under their own names.
     hint : how Spark is to join the keys; see :meth:`StorageTable.lookup`.
-    within : the values of one of the key columns, where they are known.
+    lookup_keys : the values of one of the key columns, where they are known.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def lookup_several(
     for table in tables:
         if table.column_names[: len(key_columns)] != list(key_columns):
             raise StateError(f"{table.place()}: its columns do not start with {list(key_columns)}")
-    rows = first.stored_of([table.desc.table_id for table in tables], within)
+    rows = first.stored_of([table.desc.table_id for table in tables], lookup_keys)
     if key_columns and keys is not None:
         pairs = [(name, name) for name in key_columns] if on is None else on
         wanted = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(pairs)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from state_lib.constants import TABLE_ID, VNODE
 from state_lib.lake.statistics import DataFile, data_files
 from state_lib.lake.table import OpenedTable
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 
 
 class StateFiles:
@@ -37,13 +37,13 @@ class StateFiles:
         return found
 
     def of(
-        self, version: int | None, table_ids: frozenset[int], within: Within | None = None, slot: str | None = None
+        self, version: int | None, table_ids: frozenset[int], lookup_keys: LookupKeys | None = None, slot: str | None = None
     ) -> tuple[DataFile, ...]:
         """The files of some state tables at a version; only those that can have one of some values in a slot."""
         found = tuple(f for f in self.at(version) if f.partition[TABLE_ID] in table_ids)
-        if within is None or slot is None:
+        if lookup_keys is None or slot is None:
             return found
-        return tuple(f for f in found if within.may_be_in(f.lower, f.upper, slot))
+        return tuple(f for f in found if lookup_keys.may_be_in(f.lower, f.upper, slot))
 
     def total_bytes(self, version: int | None = None) -> int:
         """Bytes of all files of a version."""

@@ -21,6 +21,7 @@ from state_lib.lake.commit import Check, append_rows
 from state_lib.lake.log import latest_commits
 from state_lib.lake.statistics import row_count
 from state_lib.lake.table import DeltaTable
+from state_lib.lookup_keys import LookupKeys
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
 from state_lib.row_encoding.spark_codec import quoted
@@ -30,7 +31,6 @@ from state_lib.state_table import StateTable
 from state_lib.storage_table import StorageTable
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import check_vnode_count, table_vnode
-from state_lib.within import Within
 
 #: Up to so many rows are brought to the driver and written by it, whatever they were computed from.
 FEW_ROWS: Final = 20_000
@@ -74,7 +74,7 @@ class StateStore:
         self,
         table_ids: Sequence[int],
         version: int | None = None,
-        within: Within | None = None,
+        lookup_keys: LookupKeys | None = None,
         slot: Slot | None = None,
     ) -> DataFrame:
         """The stored rows of some tables at a version (the newest without one); no Spark job.
@@ -89,16 +89,16 @@ class StateStore:
         DataFrame
             ``key``, ``epoch``, ``weight``, the slots, ``table_id`` and ``vnode``.
         """
-        files = self.files.of(version, frozenset(table_ids), within, None if slot is None else slot.name)
+        files = self.files.of(version, frozenset(table_ids), lookup_keys, None if slot is None else slot.name)
         if not files:
             return self._no_rows()
         paths = [f"{self.path}/{file.path}" for file in files]
         # One path is one call into the JVM, a list of them is one for each and some more.
         reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path).option(*AS_IT_IS)
         rows = reader.parquet(*paths)
-        if within is None or slot is None:
+        if lookup_keys is None or slot is None:
             return rows
-        return within.restrict(rows, slot.name, slot.data_type, files)
+        return lookup_keys.restrict(rows, slot.name, slot.data_type, files)
 
     def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
         """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""
@@ -236,13 +236,13 @@ class StateStore:
         for rows in mem_table.uncarried(self._spark):
             yield rows.select(*columns)
         for carrier in mem_table.carriers:
-            riders = [F.struct(*self._stored_columns(desc, within)) for within, desc in carrier.riders.items()]
-            stored = carrier.frame.select(F.inline(F.array(F.struct(*columns), *riders)))
+            fused_columns = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]
+            stored = carrier.frame.select(F.inline(F.array(F.struct(*columns), *fused_columns)))
             yield stored.where(f"{WEIGHT_COLUMN} != 0")
 
-    def _stored_columns(self, desc: StateTableDesc, within: str | None = None) -> tuple[Column, ...]:
+    def _stored_columns(self, desc: StateTableDesc, struct: str | None = None) -> tuple[Column, ...]:
         _, slots = self._table(desc.table_id)
-        return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, within)
+        return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, struct)
 
     def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
         """A table's own columns and ``_weight`` as rows of the Delta table; ``epoch`` is a column of the frame."""
@@ -273,15 +273,15 @@ def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:
 
 @lru_cache(maxsize=4096)
 def _stored_columns(
-    _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], within: str | None
+    _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], struct: str | None
 ) -> tuple[Column, ...]:
     """A table's rows as they are stored, but for the epoch. Kept: to build them takes some hundred calls into the JVM.
 
-    ``within`` is the struct column that holds the table's own columns, if one does.
+    ``struct`` is the struct column that holds the table's own columns, if one does.
     """
 
     def own(name: str) -> Column:
-        return F.col(quoted(name) if within is None else f"{within}.{quoted(name)}")
+        return F.col(quoted(name) if struct is None else f"{struct}.{quoted(name)}")
 
     filled: dict[str, Column] = {}
     for column in slots.columns:

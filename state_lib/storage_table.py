@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT, WEIGHT_COLUMN
 from state_lib.errors import StateError
 from state_lib.literals import literal
+from state_lib.lookup_keys import LookupKeys
 from state_lib.merge import key_order, merge_runs
 from state_lib.row_encoding import encode_row, encoded_parts
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.slots import Slot, TableSlots
 from state_lib.table_schema import MergeRule, StateTableDesc
-from state_lib.within import Within
 
 _LOOKUP = "_lookup_"
 
@@ -38,7 +38,7 @@ class StorageTable:
         self,
         desc: StateTableDesc,
         slots: TableSlots,
-        state: Callable[[Sequence[int], int | None, Within | None, Slot | None], DataFrame],
+        state: Callable[[Sequence[int], int | None, LookupKeys | None, Slot | None], DataFrame],
         row_count: Callable[[Sequence[int], int | None], int | None],
         *,
         version: int | None = None,
@@ -68,25 +68,25 @@ class StorageTable:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""
         return self.stored_of([self.desc.table_id])
 
-    def stored_of(self, table_ids: Sequence[int], within: Within | None = None) -> DataFrame:
+    def stored_of(self, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None) -> DataFrame:
         """The stored rows of several tables of the same Delta table, as of the same version and epoch.
 
-        ``within`` names a column that all of them have in the same slot; files and pages that cannot have one of its
+        ``lookup_keys`` names a column that all of them have in the same slot; files and pages that cannot have one of its
         values are skipped. Rows with other values may come along.
         """
-        slot = None if within is None else self.slots.of(within.column).slot
-        rows = self._state(table_ids, self.version, within if slot is not None else None, slot)
+        slot = None if lookup_keys is None else self.slots.of(lookup_keys.column).slot
+        rows = self._state(table_ids, self.version, lookup_keys if slot is not None else None, slot)
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
-    def runs(self, columns: Sequence[str] | None = None, within: Within | None = None) -> DataFrame:
-        """The unmerged rows of all epochs; with ``within``, at least those with one of its values.
+    def runs(self, columns: Sequence[str] | None = None, lookup_keys: LookupKeys | None = None) -> DataFrame:
+        """The unmerged rows of all epochs; with ``lookup_keys``, at least those with one of its values.
 
         Returns
         -------
         DataFrame
             ``columns`` (all by default), ``_state_weight`` and ``_epoch``. Linear readers may use it as it is.
         """
-        stored = self.stored_of([self.desc.table_id], within)
+        stored = self.stored_of([self.desc.table_id], lookup_keys)
         return self._runs(stored, self.column_names if columns is None else columns)
 
     def lookup(
@@ -97,7 +97,7 @@ class StorageTable:
         columns: Sequence[str] | None = None,
         *,
         hint: str | None = "broadcast",
-        within: Within | None = None,
+        lookup_keys: LookupKeys | None = None,
     ) -> DataFrame:
         """The unmerged rows whose columns equal those of some key; no Spark action.
 
@@ -109,7 +109,7 @@ class StorageTable:
         columns : the columns wanted; all by default.
         hint : ``broadcast`` sends the keys to every task, so that the state is read where it lies and not shuffled;
             ``shuffle_hash`` needs no job of its own and suits state that one task reads; None leaves it to Spark.
-        within : the values of one of the state's columns in ``on``, where they are known.
+        lookup_keys : the values of one of the state's columns in ``on``, where they are known.
 
         Returns
         -------
@@ -123,7 +123,7 @@ class StorageTable:
         safe = [null_safe] * len(on) if isinstance(null_safe, bool) else list(null_safe)
         # Names of its own for the keys: both sides may call a column the same.
         wrapped = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(on)])
-        stored = self.stored_of([self.desc.table_id], within)
+        stored = self.stored_of([self.desc.table_id], lookup_keys)
         runs = self._runs(stored, list(dict.fromkeys([*wanted, *(ours for ours, _ in on)])))
         condition: Column | None = None
         for n, ((ours, _), nulls_match) in enumerate(zip(on, safe, strict=True)):

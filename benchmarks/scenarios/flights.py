@@ -1,6 +1,6 @@
 """The flights demo: its views in one run a day, against their queries in full, one after the other.
 
-A day has about 900 new flights, the corrections and cancellations of the day before, a plane registered anew and the weather
+A day has about 900 new flights, the corrections and cancellations of the day before, a plane registered again and the weather
 of the day (:mod:`jobs.demo.player`).
 """
 

@@ -1,4 +1,4 @@
-"""What the epochs of a view have cost, and what that says of the next one: incrementally, or all of it anew."""
+"""What the epochs of a view have cost, and what that says of the next one: incrementally, or all of it again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 #: A change says what others cost that are at most so many times as large.
 _COMPARABLE: Final = 4
-#: All is computed anew where the change would take so many times as long, and so many seconds longer: what both take varies
+#: All is recomputed where the change would take so many times as long, and so many seconds longer: what both take varies
 #: by half, and the first work of a fresh process takes up to twenty seconds more than the same work takes later.
 _MARGIN: Final = 1.5
 _COLD_SECONDS: Final = 20.0
-#: So many times a view is computed anew for what one epoch has cost; then a change is computed incrementally again, and
+#: So many times a view is recomputed for what one epoch has cost; then a change is computed incrementally again, and
 #: tells what it costs by now.
 _MOST_USES: Final = 8
 
@@ -21,7 +21,7 @@ _MOST_USES: Final = 8
 class EpochCost:
     """One epoch: bytes of the files that held what was read of the sources, and seconds up to the published view.
 
-    ``used`` counts how often all was computed anew because of it.
+    ``used`` counts how often all was recomputed because of it.
     """
 
     read_bytes: int
@@ -35,18 +35,18 @@ class Costs:
 
     Parameters
     ----------
-    anew : the last epoch that computed all of it from whole sources.
+    full : the last epoch that computed all of it from whole sources.
     changes : the last two incremental epochs of each size of change, in powers of :data:`_COMPARABLE`. The cheaper one of two
         counts: what one took says little, if the machine was asleep for a while.
     """
 
-    anew: EpochCost | None = None
+    full: EpochCost | None = None
     changes: Mapping[int, tuple[EpochCost, ...]] = field(default_factory=dict)
 
-    def after(self, cost: EpochCost, *, anew: bool) -> Costs:
+    def after(self, cost: EpochCost, *, full: bool) -> Costs:
         """What is known once another epoch is done."""
-        if anew:
-            return replace(self, anew=cost)
+        if full:
+            return replace(self, full=cost)
         size = _size(cost.read_bytes)
         return replace(self, changes={**self.changes, size: (*self.changes.get(size, ()), cost)[-2:]})
 
@@ -63,23 +63,23 @@ class Costs:
         return least + (known.seconds - least) * changed_bytes / known.read_bytes
 
     def of_all(self, total_bytes: int) -> float | None:
-        """Seconds that computing all of it anew is expected to take."""
-        if self.anew is None:
+        """Seconds that computing all of it again is expected to take."""
+        if self.full is None:
             return None
-        return self.anew.seconds * max(1.0, total_bytes / max(1, self.anew.read_bytes))
+        return self.full.seconds * max(1.0, total_bytes / max(1, self.full.read_bytes))
 
-    def cheaper_anew(self, changed_bytes: int, total_bytes: int) -> str | None:
-        """Why all should be computed anew for a change; ``None`` where the change should be computed."""
+    def cheaper_in_full(self, changed_bytes: int, total_bytes: int) -> str | None:
+        """Why all should be recomputed for a change; ``None`` where the change should be computed."""
         change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
         if change is None or everything is None or change <= _MARGIN * everything + _COLD_SECONDS:
             return None
         return (
-            f"computed anew because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "
+            f"recomputed because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "
             f"and all {_shown(total_bytes)} {everything:.1f} s"
         )
 
     def used(self, changed_bytes: int) -> Costs:
-        """What is known once all is computed anew for a change: what told so has less to say the next time."""
+        """What is known once all is recomputed for a change: what told so has less to say the next time."""
         like = self._like(changed_bytes)
         if like is None:
             return self
@@ -98,17 +98,17 @@ class Costs:
     def to_dict(self) -> dict[str, Any]:
         """As the catalog stores it."""
         return {
-            "anew": None if self.anew is None else asdict(self.anew),
+            "full": None if self.full is None else asdict(self.full),
             "changes": {str(size): [asdict(cost) for cost in costs] for size, costs in self.changes.items()},
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
         """What :meth:`to_dict` wrote."""
-        anew = stored.get("anew")
+        full = stored.get("full")
         known = stored.get("changes", {}).items()
         changes = {int(size): tuple(EpochCost(**cost) for cost in costs) for size, costs in known}
-        return cls(None if anew is None else EpochCost(**anew), changes)
+        return cls(None if full is None else EpochCost(**full), changes)
 
 
 def _size(read_bytes: int) -> int:

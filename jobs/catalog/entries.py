@@ -166,8 +166,8 @@ class ViewVersions:
 class EpochEntry:
     """An epoch: the pinned sources, and the views that have reached it, or are to, with what they have come to.
 
-    ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``anew`` are views that
-    ``auto`` has computed anew, with the reason.
+    ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
+    views that ``auto`` has recomputed, with the reason.
     """
 
     epoch: int
@@ -176,7 +176,7 @@ class EpochEntry:
     run_id: str
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
     instant: datetime | None = None
-    anew: Mapping[str, str] = field(default_factory=dict)
+    recomputed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def _epoch_payload(epoch: EpochEntry) -> Payload:
         "run_id": epoch.run_id,
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
         "instant": None if epoch.instant is None else epoch.instant.isoformat(),
-        **({"anew": dict(epoch.anew)} if epoch.anew else {}),
+        **({"recomputed": dict(epoch.recomputed)} if epoch.recomputed else {}),
     }
 
 
@@ -191,7 +191,7 @@ def _epoch(payload: Payload) -> EpochEntry:
         payload["run_id"],
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
         None if instant is None else datetime.fromisoformat(instant),
-        payload.get("anew", {}),
+        payload.get("recomputed", {}),
     )
 
 

@@ -143,7 +143,7 @@ class FlightPlayer:
         return self._changed(f"DELETE FROM {self.table('flights')} WHERE {on_day} AND dep_time IS NULL")
 
     def _register_plane(self, day: date) -> int:
-        # One plane a day, in the order of tail numbers, among those that have not been registered anew.
+        # One plane a day, in the order of tail numbers, among those that have not been registered again.
         tails = self._data.tables["planes"]["tailnum"].to_pylist()
         tail = sorted(tails)[_ordinal(day) % len(tails)]
         return self._changed(f"UPDATE {self.table('planes')} SET tailnum = '{tail}-{day:%m%d}' WHERE tailnum = '{tail}'")

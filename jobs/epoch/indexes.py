@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 #: Changes are appended once they are of so many commits, or of so many rows.
 _MANY_COMMITS: Final = 8
 _MANY_ROWS: Final = 100_000
-#: An index is built anew once the changes appended have more than this share of its rows: they are in no order.
+#: An index is built again once the changes appended have more than this share of its rows: they are in no order.
 _MOST_APPENDED: Final = 0.25
 
 

@@ -21,9 +21,9 @@ from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
 from state_lib.lake.table import OpenedTable
+from state_lib.lookup_keys import LookupKeys
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
-from state_lib.within import Within
 
 #: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
 #: written and committed by the driver.
@@ -148,23 +148,23 @@ class EpochInputs:
         )
         return None if changes is None else self.sources.as_planned(name, changes)
 
-    def rows_now(self, name: str, within: Within | None) -> DataFrame:
+    def rows_now(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
-        return self._view_rows(name, within) if self._is_view(name) else self.lookups.rows(self.spark, name, within)
+        return self._view_rows(name, lookup_keys) if self._is_view(name) else self.lookups.rows(self.spark, name, lookup_keys)
 
     # Of views, the log tells nothing of this: their state has a row more than once.
 
-    def had_none(self, name: str, within: Within) -> bool:
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         """Whether no row that a relation had as of the last epoch is within some values, as far as is known."""
-        return not self._is_view(name) and self.lookups.had_none(name, within)
+        return not self._is_view(name) and self.lookups.provably_absent_before(name, lookup_keys)
 
     def row_count(self, name: str) -> int | None:
         """How many rows a relation has as of this epoch, where that is known."""
         return None if self._is_view(name) else self.lookups.row_count(name)
 
-    def rows_read(self, name: str, within: Within | None) -> float | None:
+    def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
         """About how many rows of a relation are read to find those within some values, where that is known."""
-        return None if self._is_view(name) else self.lookups.rows_read(name, within)
+        return None if self._is_view(name) else self.lookups.rows_read(name, lookup_keys)
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """Some rows of a relation, with weights, and how many they are, where that is known."""
@@ -202,18 +202,18 @@ class EpochInputs:
             runs = runs.where(F.col(EPOCH) > since)
         return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
 
-    def _view_rows(self, name: str, within: Within | None) -> DataFrame:
+    def _view_rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         upstream, versions = self.catalog.views[name], self.versions.get(name)
         if versions is None or versions.state_version is None:
             raise EpochError(f"view {name} has no rows at epoch {self.epoch.epoch}")
-        if within is not None:
-            within = replace(within, column=state_column(upstream, within.column))
-        runs = self._view_runs(upstream, versions.state_version, within)
+        if lookup_keys is not None:
+            lookup_keys = replace(lookup_keys, column=state_column(upstream, lookup_keys.column))
+        runs = self._view_runs(upstream, versions.state_version, lookup_keys)
         return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
 
-    def _view_runs(self, upstream: ViewEntry, state_version: int, within: Within | None) -> DataFrame:
+    def _view_runs(self, upstream: ViewEntry, state_version: int, lookup_keys: LookupKeys | None) -> DataFrame:
         """The unmerged rows of an upstream view up to this epoch."""
         store = StateStore(self.spark, StateFiles(self.warehouse.state_path(upstream)), upstream.tables)
         own = upstream.tables[-1]
         table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
-        return table.runs([c.name for c in own.schema.columns], within)
+        return table.runs([c.name for c in own.schema.columns], lookup_keys)

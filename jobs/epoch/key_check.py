@@ -34,7 +34,7 @@ from state_lib.collected import collected, frame_of
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 from state_lib.lake.statistics import row_count
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 
 #: The driver checks the keys of a source where it holds no more of them at once: 16 bytes each, for a key of two numbers.
 _KEYS_HELD: Final = 16_000_000
@@ -126,10 +126,10 @@ def _problem_with_new(
     return KeyProblem({name: found[0][name] for name in key}, 2) if found else None
 
 
-def _narrowest(new: pa.Table, key: Sequence[str], held: SnapshotFiles) -> Within | None:
+def _narrowest(new: pa.Table, key: Sequence[str], held: SnapshotFiles) -> LookupKeys | None:
     """The values of the key column by which fewest rows are read."""
-    known = [Within.of(column, new[column], null_safe=False) for column in key]
-    return min((within for within in known if within is not None), key=held.rows_read, default=None)
+    known = [LookupKeys.of(column, new[column], null_safe=False) for column in key]
+    return min((keys for keys in known if keys is not None), key=held.rows_read, default=None)
 
 
 def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange) -> pa.Table | None:

@@ -162,7 +162,7 @@ def completed(
         raise ClaimLost(LOST)
     epoch = claim.epoch
     views = {**state.views, **{name: done.view for name, done in reached.items()}}
-    rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached and n not in epoch.anew}
+    rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached and n not in epoch.recomputed}
     state = replace(state.without_claim(holder), views=views, rebuilds=rebuilds)
     state = left_behind(state, problems)
     known = state.epochs.get(epoch.epoch, epoch)

@@ -22,7 +22,6 @@ from pyspark.util import inheritable_thread_target
 from jobs import failpoints
 from jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
 from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
-from jobs.epoch.anew import choose_anew
 from jobs.epoch.chain import Fence
 from jobs.epoch.claims import Claims
 from jobs.epoch.compaction import CompactReport, compact_view
@@ -48,6 +47,7 @@ from jobs.epoch.protocol import (
     waiting,
     with_dependents,
 )
+from jobs.epoch.refresh_choice import choose_refresh
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.sessions import Workload
 from jobs.epoch.shared_reads import SharedReads, SourceReads
@@ -291,7 +291,7 @@ class EpochRunner:
         if not stale:
             reports += [_skipped(state, state.views[view]) for view in able]
             return state, replace(epoch, views=()), reports
-        state, epoch = choose_anew(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
+        state, epoch = choose_refresh(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
         return state, epoch, reports
 
     def _planned(self, state: CatalogState, names: Sequence[str], reports: list[ViewReport]) -> CatalogState:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.functions import UserFunctions
 from jobs.spark.names import keep_class_names
 from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.within import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
+from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
 
 #: Bytes of a change set, as compressed files, that are worth a task of a shuffle.
 _BYTES_PER_TASK = 4 * 1024 * 1024
@@ -68,7 +68,7 @@ def session_for(
     for key, value in settings.items():
         session.conf.set(key, value)
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
-    # A union that keeps its inputs' partitioning asks each of them anew where its data lie, and they ask theirs: with
+    # A union that keeps its inputs' partitioning asks each of them again where its data lie, and they ask theirs: with
     # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).
     session.conf.set("spark.sql.unionOutputPartitioning", "false")
     if workload is not Workload.FULL:
@@ -94,7 +94,7 @@ def session_for(
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    # The keys that an epoch seeks are data to generated code and no part of it, or it would be compiled anew for them.
+    # The keys that an epoch seeks are data to generated code and no part of it, or it would be compiled again for them.
     session.conf.set("spark.sql.optimizer.inSetSwitchThreshold", "0")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")

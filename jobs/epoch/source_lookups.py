@@ -19,7 +19,7 @@ from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from jobs.sources.source_index import SourceIndex
 from state_lib.constants import WEIGHT
 from state_lib.lake.statistics import row_count
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 
 #: An index is read beside what has changed since it was written: up to so many bytes of that, as files.
 MOST_CHANGED_BYTES: Final = 64 * 1024 * 1024
@@ -60,36 +60,36 @@ class SourceLookups:
         ]
         return (*new, *self.advice.lines())
 
-    def rows(self, spark: SparkSession, name: str, within: Within | None) -> DataFrame:
+    def rows(self, spark: SparkSession, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """The rows of a source and ``_weight``; those within some values at least, and all without any."""
-        place = None if within is None else self._sought_in(name, within)
-        if within is not None and isinstance(place, SourceIndex):
-            return self.pinned.as_planned(name, self._indexed(spark, name, place, within))
+        place = None if lookup_keys is None else self._lookup_place(name, lookup_keys)
+        if lookup_keys is not None and isinstance(place, SourceIndex):
+            return self.pinned.as_planned(name, self._indexed(spark, name, place, lookup_keys))
         own = self.files(name)
         if not own.are_rows:
             rows = self.pinned.source(name).all_rows(spark, self.pinned.pin(name), with_row_id=False)
             return self.pinned.as_planned(name, rows)
-        if within is not None:
-            self._advise(name, own, within)
-        return self.pinned.as_planned(name, _weighted(own.read(spark, within)))
+        if lookup_keys is not None:
+            self._advise(name, own, lookup_keys)
+        return self.pinned.as_planned(name, _weighted(own.read(spark, lookup_keys)))
 
-    def had_none(self, name: str, within: Within) -> bool:
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         """Whether no row that a source had as of the view's last epoch is within some values, as far as the log tells."""
         since = self.pinned.since
         if since is None:
             return False
         old = self.files(name).before(self.pinned.range(name, self.pinned.pin_of(since, name)))
-        return old is not None and not old.within(within)
+        return old is not None and not old.files_with(lookup_keys)
 
     def row_count(self, name: str) -> int | None:
         """How many rows a source has, those included that are only marked as deleted; ``None``: the log does not tell."""
         found = self.files(name)
         return row_count(found.files) if found.are_rows else None
 
-    def rows_read(self, name: str, within: Within | None) -> float | None:
+    def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
         """About how many rows of a source are read to find those within some values; ``None``: the log does not tell."""
         count = self.row_count(name)
-        return count if count is None or within is None else self._sought_in(name, within).rows_read(within)
+        return count if count is None or lookup_keys is None else self._lookup_place(name, lookup_keys).rows_read(lookup_keys)
 
     def sample(self, spark: SparkSession, name: str) -> tuple[DataFrame, int] | None:
         """The rows of some file of a source and ``_weight``, and how many they are; ``None``: the log does not tell."""
@@ -118,26 +118,26 @@ class SourceLookups:
         names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
         return sum(self.files(name).total_bytes for name in names if name not in self.pinned.catalog.views)
 
-    def _sought_in(self, name: str, within: Within) -> SnapshotFiles | SourceIndex:
+    def _lookup_place(self, name: str, lookup_keys: LookupKeys) -> SnapshotFiles | SourceIndex:
         """The files of a source, or an index of it in which far fewer rows are read."""
         pinned, own = self.pinned, self.files(name)
         entry = pinned.catalog.sources.get(name)
-        if entry is None or within.column not in entry.indexes:
+        if entry is None or lookup_keys.column not in entry.indexes:
             return own
-        index = pinned.reads.index(pinned.warehouse, entry, within.column)
+        index = pinned.reads.index(pinned.warehouse, entry, lookup_keys.column)
         contents = index.contents
         if contents is None or not contents.serves(pinned.pin(name), self.used_columns[name]):
             return own
-        if own.are_rows and _FEWER * index.rows_read(within) > own.rows_read(within):
+        if own.are_rows and _FEWER * index.rows_read(lookup_keys) > own.rows_read(lookup_keys):
             return own
         since = pinned.changed_since(name, contents.pin)
         return index if since is not None and since.changed_bytes <= MOST_CHANGED_BYTES else own
 
-    def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, within: Within) -> DataFrame:
+    def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, lookup_keys: LookupKeys) -> DataFrame:
         """The rows of a source from an index, with what has changed since it was written."""
         contents, until = index.contents, self.pinned.pin(name)
         assert contents is not None
-        rows, found = index.read(spark, within), self.pinned.range(name, contents.pin)
+        rows, found = index.read(spark, lookup_keys), self.pinned.range(name, contents.pin)
         changes = self.pinned.source(name).changes(spark, contents.pin, until, found, with_row_id=False)
         if changes is not None:
             rows = rows.union(changes.select(*columns_of(contents.columns), WEIGHT))
@@ -146,11 +146,11 @@ class SourceLookups:
         unread = F.raise_error(F.lit(f"source {name} was read by its index by {index.column}, which lacks a column"))
         return rows.select("*", *(unread.cast(f.dataType).alias(f.name) for f in others))
 
-    def _advise(self, name: str, own: SnapshotFiles, within: Within) -> None:
+    def _advise(self, name: str, own: SnapshotFiles, lookup_keys: LookupKeys) -> None:
         """Note what a lookup in a source's own files reads, if there is no index that it could have used."""
         entry = self.pinned.catalog.sources.get(name)
-        if entry is not None and within.column not in entry.indexes and self.pinned.view.last_epoch is not None:
-            self.advice.saw(name, entry.indexes, own, within)
+        if entry is not None and lookup_keys.column not in entry.indexes and self.pinned.view.last_epoch is not None:
+            self.advice.saw(name, entry.indexes, own, lookup_keys)
 
 
 def _weighted(rows: DataFrame) -> DataFrame:

@@ -134,7 +134,7 @@ def compute_and_commit(
         tables=tables,
         rows_now=inputs.rows_now,
         full_query=lambda node: _full_difference(inputs, node, before),
-        had_none=inputs.had_none,
+        provably_absent_before=inputs.provably_absent_before,
         row_count=inputs.row_count,
         rows_read=inputs.rows_read,
         sample=inputs.sample,

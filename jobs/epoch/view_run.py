@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.catalog.state import CatalogState
-from jobs.epoch.anew import costs_after
 from jobs.epoch.chain import EpochCommit, Fence, Since
 from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.protocol import Reached
 from jobs.epoch.publish import publish, target_of
 from jobs.epoch.published import Published
+from jobs.epoch.refresh_choice import costs_after
 from jobs.epoch.reports import ViewReport
 from jobs.epoch.sessions import Workload, session_for, shuffle_for_change
 from jobs.epoch.shared_reads import SourceReads
@@ -145,8 +145,8 @@ class ViewRuns:
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,
-            strategy="full" if view.name in epoch.anew else view.strategy,
-            reason=epoch.anew.get(view.name, view.reason),
+            strategy="full" if view.name in epoch.recomputed else view.strategy,
+            reason=epoch.recomputed.get(view.name, view.reason),
             rows_in=dict(inputs.rows_in),
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,

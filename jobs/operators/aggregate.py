@@ -45,9 +45,9 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
         return None
     groups = _compared(node, tables, aggregate_value.versions(node, tables, affected))
     stored = aggregate_value.stored_rows(ctx, node, tables)
-    if node is ctx.riders.carrier:
-        riders = {ctx.riders.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
-        return _emit(node, tables, groups, riders)
+    if node is ctx.fused_columns.carrier:
+        fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
+        return _emit(node, tables, groups, fused_columns)
     groups = ctx.share(groups)
     if ctx.is_empty(groups):
         return None
@@ -90,25 +90,25 @@ def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     return groups.selectExpr("*", f"({lived} OR {lives_on}) AND NOT ({' AND '.join(same)}) AS {_CHANGED}")
 
 
-def _emit(node: Aggregate, tables: Tables, groups: DataFrame, riders: Mapping[str, str] | None = None) -> DataFrame:
+def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Mapping[str, str] | None = None) -> DataFrame:
     """The old and the new row of the groups, where they differ.
 
     Riders (struct columns, as SQL over the groups) go with the new row, which is there with weight 0 too; with the old one
     of a group that is gone. So nothing is computed of a group that has no rows, which the query does not compute either.
     """
     names = [quoted(call.output.name) for call in node.calls]
-    riders = riders or {}
+    fused_columns = fused_columns or {}
     lives_on = lives(node, "new")
 
     def version(name: str, weight: int, carries: str) -> str:
         values = [f"{_result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
         values.append(f"IF({_CHANGED} AND {lives(node, name)}, {weight}L, 0L) AS {WEIGHT}")
-        values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in riders.items()]
+        values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in fused_columns.items()]
         return f"struct({', '.join(values)})"
 
     versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
     emitted = groups.selectExpr(*columns_of(node.group), versions)
-    return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in riders)]))
+    return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in fused_columns)]))
 
 
 def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str:

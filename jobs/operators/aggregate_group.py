@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
+from state_lib.lookup_keys import LookupKeys
 from state_lib.state_table import StateTable
-from state_lib.within import Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Affected:
     """The groups that an epoch changes: their distinct keys, and what a lookup of them can skip by."""
 
     groups: DataFrame
-    within: Within | None
+    lookup_keys: LookupKeys | None
     hint: str | None
 
     def stored(self, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
@@ -54,7 +54,9 @@ class Affected:
         if not group:
             return table.storage.runs(columns)
         on = [(name, name) for name in group]
-        return table.storage.lookup(self.groups, on, null_safe=True, columns=columns, hint=self.hint, within=self.within)
+        return table.storage.lookup(
+            self.groups, on, null_safe=True, columns=columns, hint=self.hint, lookup_keys=self.lookup_keys
+        )
 
 
 @dataclass(slots=True)

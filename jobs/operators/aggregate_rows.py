@@ -33,9 +33,9 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     """
     tables = tables_by_role(ctx, node)
     stored = [table.storage for table in tables.value_tables.values()]
-    within = ctx.within(wanted_by, on, null_safe=True)
+    lookup_keys = ctx.lookup_keys(wanted_by, on, null_safe=True)
     keys = wanted_by if on else None
-    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.hint(wanted_by), within=within)
+    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.hint(wanted_by), lookup_keys=lookup_keys)
     picked = (F.expr(f"{sql} AS {name}") for name, sql in aggregate_value.newest(tables).items())
     group = columns_of(node.group)
     newest = runs.groupBy(*group).agg(*picked)

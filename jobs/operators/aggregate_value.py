@@ -51,10 +51,10 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         return None
     frames.add(folded, {name: only(name) for name in folds})
     first = node.group[:1]
-    within = ctx.within(folded, list(zip(first, first, strict=True)), null_safe=True)
-    affected = Affected(folded.select(*columns_of(node.group)), within, ctx.hint(folded))
+    lookup_keys = ctx.lookup_keys(folded, list(zip(first, first, strict=True)), null_safe=True)
+    affected = Affected(folded.select(*columns_of(node.group)), lookup_keys, ctx.hint(folded))
     stored = [table.storage for table in tables.value_tables.values()]
-    old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, within=affected.within)
+    old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, lookup_keys=affected.lookup_keys)
     frames.add(old, newest(tables))
     return affected
 

@@ -25,9 +25,9 @@ from jobs.planner.nodes import Arrange, Scan, walk
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.lake.commit import is_plain
+from state_lib.lookup_keys import RESTRICTED_ROWS
 from state_lib.row_encoding import parse_type
 from state_lib.state_table import StateTable
-from state_lib.within import RESTRICTED_ROWS
 
 #: Rows are kept where a lookup reads so many of a source,
 _MANY_ROWS = RESTRICTED_ROWS
@@ -63,7 +63,7 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
     table = _table(ctx, node)
     if not _is_kept(table):
         return None
-    runs = table.storage.runs(node.column_names, ctx.within(wanted_by, on))
+    runs = table.storage.runs(node.column_names, ctx.lookup_keys(wanted_by, on))
     columns = columns_of(node.column_names)
     before = runs.selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
     change_set = ctx.changes.get(node)

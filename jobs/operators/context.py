@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.util import inheritable_thread_target
 
-from jobs.operators.one_pass import Riders
+from jobs.operators.one_pass import FusedColumns
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.in_place import is_only_read
 from jobs.planner.nodes import FullQuery, PlanNode, quoted
@@ -24,8 +24,8 @@ from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
 from state_lib.constants import WEIGHT
 from state_lib.lake.commit import is_plain
+from state_lib.lookup_keys import LookupKeys
 from state_lib.state_table import StateTable
-from state_lib.within import Within
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class EpochContext:
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     rows_now : gives a relation's rows as of this epoch with ``_weight``, at least those that are within some values.
     full_query : runs a query in full and gives its difference to what the view holds.
-    had_none : whether it is certain, without reading, that none of the rows that a relation had as of the view's last epoch
-        is within some values.
+    provably_absent_before : whether it is certain, without reading, that none of the rows that a relation had as of the view's
+        last epoch has one of some values.
     row_count : how many rows a relation has as of this epoch; ``None`` where that is not known without reading it.
     rows_read : about how many of them are read if those within some values are asked for; ``None`` where that is not known.
     sample : some of its rows, as ``rows_now`` gives them, and how many these are; ``None`` where that is not known.
@@ -56,7 +56,7 @@ class EpochContext:
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
-    riders : state rows that change sets carry on their way to the view.
+    fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
     """
 
@@ -65,11 +65,11 @@ class EpochContext:
     is_backfill: bool
     scan: Callable[[str], DataFrame | None]
     tables: Mapping[PlanNode, Sequence[StateTable]]
-    rows_now: Callable[[str, Within | None], DataFrame]
+    rows_now: Callable[[str, LookupKeys | None], DataFrame]
     full_query: Callable[[FullQuery], DataFrame | None]
-    had_none: Callable[[str, Within], bool] = lambda _name, _within: False
+    provably_absent_before: Callable[[str, LookupKeys], bool] = lambda _name, _keys: False
     row_count: Callable[[str], int | None] = lambda _name: None
-    rows_read: Callable[[str, Within | None], float | None] = lambda _name, _within: None
+    rows_read: Callable[[str, LookupKeys | None], float | None] = lambda _name, _keys: None
     sample: Callable[[str], tuple[DataFrame, int] | None] = lambda _name: None
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
@@ -77,7 +77,7 @@ class EpochContext:
     instant: datetime | None = None
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)
-    riders: Riders = field(default_factory=Riders)
+    fused_columns: FusedColumns = field(default_factory=FusedColumns)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
     _shared: dict[tuple[int, bool], tuple[DataFrame, DataFrame]] = field(default_factory=dict)
     _rows: dict[int, pa.Table] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class EpochContext:
         return (_summed(df) if summed else df).localCheckpoint(eager=False)
 
     def is_read_again(self, node: PlanNode) -> bool:
-        """Whether each reader of a node's rows reads them anew: all rows of sources are more than should be held."""
+        """Whether each reader of a node's rows reads them again: all rows of sources are more than should be held."""
         return self.is_backfill and not self.collect_shared and is_only_read(node)
 
     def derived(self, df: DataFrame, known: pa.Table) -> DataFrame:
@@ -183,7 +183,7 @@ class EpochContext:
         """The rows of a shared frame, where the driver holds them."""
         return self._rows.get(id(df))
 
-    def within(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> Within | None:
+    def lookup_keys(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> LookupKeys | None:
         """What a lookup by a shared frame looks for, where that is known.
 
         Parameters
@@ -196,7 +196,7 @@ class EpochContext:
         if known is None or not on or on[0][1] not in known.column_names:
             return None
         ours, theirs = on[0]
-        return Within.of(ours, known[theirs], null_safe=null_safe)
+        return LookupKeys.of(ours, known[theirs], null_safe=null_safe)
 
     def hint(self, df: DataFrame) -> str | None:
         """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""

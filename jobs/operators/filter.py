@@ -14,6 +14,6 @@ def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFram
     """The changed rows for which the condition is true; others stay, with weight 0, for what they carry."""
     if child is None:
         return None
-    if not ctx.riders.columns:
+    if not ctx.fused_columns.columns:
         return child.where(node.condition)
-    return child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.riders.kept)
+    return child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.fused_columns.kept)

@@ -26,7 +26,7 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
-from state_lib.within import RESTRICTED_ROWS, Within
+from state_lib.lookup_keys import RESTRICTED_ROWS, LookupKeys
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
@@ -61,8 +61,8 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
     """
     match node:
         case Scan():
-            within = _sought(ctx, node, wanted_by, wanted)
-            return ctx.rows_now(node.relation, within).selectExpr(*columns_of(node.column_names), WEIGHT)
+            lookup_keys = _lookup_keys(ctx, node, wanted_by, wanted)
+            return ctx.rows_now(node.relation, lookup_keys).selectExpr(*columns_of(node.column_names), WEIGHT)
         case Arrange():
             on = _in_order(node.stream_key or (), [w for w in wanted if not w.null_safe])
             kept = arrange.rows_now(ctx, node, wanted_by, on)
@@ -84,38 +84,40 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
     raise PlanError(f"{type(node).__name__} cannot be looked up in place")
 
 
-def had_none(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> bool:
+def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> bool:
     """Whether it is certain that no row which a node in place had as of the last epoch is one that a change set asks for.
 
     So it is where new rows have new keys: orders that come with their lines.
     """
     match node:
         case Scan():
-            return any(ctx.had_none(node.relation, within) for within in _known(ctx, wanted_by, wanted))
+            return any(ctx.provably_absent_before(node.relation, keys) for keys in _known(ctx, wanted_by, wanted))
         case Filter() | Arrange():
-            return had_none(ctx, node.child, wanted_by, wanted)
+            return provably_absent_before(ctx, node.child, wanted_by, wanted)
         case Project():
-            return had_none(ctx, node.child, wanted_by, _below(node, wanted))
+            return provably_absent_before(ctx, node.child, wanted_by, _below(node, wanted))
         case UnionAll():
-            return all(had_none(ctx, child, wanted_by, wanted) for child in node.inputs)
+            return all(provably_absent_before(ctx, child, wanted_by, wanted) for child in node.inputs)
         case Join():
             sides = (node.left, node.right)
-            return any(had_none(ctx, s, wanted_by, [w for w in wanted if w.ours in s.column_names]) for s in sides)
+            return any(
+                provably_absent_before(ctx, s, wanted_by, [w for w in wanted if w.ours in s.column_names]) for s in sides
+            )
     return False
 
 
-def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[Within]:
+def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[LookupKeys]:
     """The values that each wanted column is known to have in the rows that are asked for."""
-    found = (ctx.within(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
-    return [within for within in found if within is not None]
+    found = (ctx.lookup_keys(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
+    return [keys for keys in found if keys is not None]
 
 
-def _sought(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> Within | None:
+def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> LookupKeys | None:
     """What the rows of a source are found by: of the wanted columns that by which the fewest rows are read."""
     known = _known(ctx, wanted_by, wanted)
     if len(known) < 2:
         return known[0] if known else None
-    counts = [ctx.rows_read(node.relation, within) for within in known]
+    counts = [ctx.rows_read(node.relation, keys) for keys in known]
     return min(zip(known, counts, strict=True), key=lambda pair: math.inf if pair[1] is None else pair[1])[0]
 
 
@@ -123,7 +125,7 @@ def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: 
     """About how many rows of sources are read to find those that a change set asks for; ``None`` where that is not known."""
     match node:
         case Scan():
-            return ctx.rows_read(node.relation, _sought(ctx, node, wanted_by, wanted))
+            return ctx.rows_read(node.relation, _lookup_keys(ctx, node, wanted_by, wanted))
         case Project():
             return _rows_read(ctx, node.child, wanted_by, _below(node, wanted))
     counts = [_rows_read(ctx, child, wanted_by, wanted) for child in node.children]

@@ -25,7 +25,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext, columns_of
-from jobs.operators.in_place import had_none, match, match_whole
+from jobs.operators.in_place import match, match_whole, provably_absent_before
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from jobs.planner.nodes import Join
 from state_lib.constants import WEIGHT
@@ -72,7 +72,7 @@ def _has_all(
     both = [(left, left_side, right, right_side), (right, right_side, left, left_side)]
     both.sort(key=lambda ways: _rows_held(ctx, ways[0]))
     for changed, side, met, other in both:
-        if had_none(ctx, side.node, met, side.wanted):
+        if provably_absent_before(ctx, side.node, met, side.wanted):
             return changed, side, other
     return None
 

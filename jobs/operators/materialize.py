@@ -34,26 +34,26 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
         changes = _compared(ctx, node, child)
     else:
         changes = _consolidated(ctx, node, child)
-    table.write(changes, carrying=ctx.riders.columns)
+    table.write(changes, carrying=ctx.fused_columns.columns)
     return changes
 
 
 def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:
     """The pairs of a key's old and new row that differ."""
     row = f"struct({', '.join(columns_of(node.column_names))})"
-    riders = list(ctx.riders.columns)
+    fused_columns = list(ctx.fused_columns.columns)
     picked = [F.expr(f"first(IF({WEIGHT} {sign} 0, {row}, NULL), true) AS {name}") for sign, name in (("<", _OLD), (">", _NEW))]
-    picked += [F.expr(f"first({rider}, true) AS {rider}") for rider in riders]
+    picked += [F.expr(f"first({fused_column}, true) AS {fused_column}") for fused_column in fused_columns]
     by_key = child.groupBy(*columns_of(node.stream_key or ())).agg(*picked)
 
     def version(name: str, weight: int, carries: str) -> str:
         values = [f"{name}.{column} AS {column}" for column in columns_of(node.column_names)]
         values.append(f"IF({name} IS NOT NULL AND NOT ({_OLD} <=> {_NEW}), {weight}L, 0L) AS {WEIGHT}")
-        values += [f"IF({carries}, {rider}, NULL) AS {rider}" for rider in riders]
+        values += [f"IF({carries}, {fused_column}, NULL) AS {fused_column}" for fused_column in fused_columns]
         return f"struct({', '.join(values)})"
 
     changes = by_key.selectExpr(f"inline(array({version(_OLD, -1, 'false')}, {version(_NEW, 1, 'true')}))")
-    return changes.where(ctx.riders.kept)
+    return changes.where(ctx.fused_columns.kept)
 
 
 def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:

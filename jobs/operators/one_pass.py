@@ -18,7 +18,7 @@ from state_lib.table_schema import StateTableDesc
 
 
 @dataclass(slots=True)
-class Riders:
+class FusedColumns:
     """The columns in which state rows ride from one aggregate to the view.
 
     Parameters

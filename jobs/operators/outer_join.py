@@ -110,7 +110,7 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
             null_safe=[w.null_safe for w in wanted],
             columns=names,
             hint=ctx.hint(other.delta),
-            within=ctx.within(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
+            lookup_keys=ctx.lookup_keys(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
         )
     else:
         runs = side.side.state.storage.runs(names)

@@ -60,9 +60,9 @@ class Side:
         """
         if self.table is None:
             return weighted(rows_now(ctx, self.node, changed, self.wanted), self.weight)
-        within = ctx.within(changed, [(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
+        lookup_keys = ctx.lookup_keys(changed, [(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
         columns = [c.name for c in self.table.desc.schema.columns]
-        runs = self.table.storage.runs(columns, within)
+        runs = self.table.storage.runs(columns, lookup_keys)
         return runs.selectExpr(*columns_of(columns), f"{STATE_WEIGHT} AS {self.weight}")
 
 

@@ -64,7 +64,7 @@ def operator_of(node: PlanNode) -> Operator:
 def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
     uses = _use_counts(root)
-    ctx.riders.carrier = carrier_of(root, uses)
+    ctx.fused_columns.carrier = carrier_of(root, uses)
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))

@@ -28,9 +28,9 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     changed = received(ctx, table, node.child, child, first)
     if changed is None:
         return None
-    within = ctx.within(changed, list(zip(first, first, strict=True)), null_safe=True)
+    lookup_keys = ctx.lookup_keys(changed, list(zip(first, first, strict=True)), null_safe=True)
     partition = columns_of(node.partition)
-    affected = Affected(changed.select(*partition).distinct(), within, ctx.hint(changed))
+    affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.hint(changed))
     versions = ctx.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
     results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
 

@@ -3,7 +3,7 @@
 ``a NOT IN (SELECT b FROM R)`` holds where R is empty, or where a is not NULL, no b equals it and no b is NULL. Only the middle
 one of these needs the rows of R, and that is a plain anti join. The rest is one row about R, the largest ``b IS NULL``: NULL
 where R is empty, true where some b is NULL. It hardly ever changes; when it does, all rows that the anti join left over
-are decided anew.
+are decided again.
 """
 
 from __future__ import annotations

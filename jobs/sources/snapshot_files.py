@@ -18,7 +18,7 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.file_layout import FileLayout
 from state_lib.errors import SourceError
 from state_lib.lake.statistics import DataFile, data_files
-from state_lib.within import PAGE_ROWS, Within
+from state_lib.lookup_keys import PAGE_ROWS, LookupKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SnapshotFiles:
         return not set(columns) & set(layout.partitioned_by)
 
     def before(self, found: ChangeRange) -> SnapshotFiles | None:
-        """The files that held the rows before some changes: without opening the version before them, which reads the log anew.
+        """The files that held the rows before some changes: without opening the version before them, which reads the log again.
 
         ``None`` where the files of today do not tell: rows were deleted or updated, or new rows are in a rewritten file.
         """
@@ -75,14 +75,14 @@ class SnapshotFiles:
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
 
-    def within(self, within: Within | None) -> tuple[DataFile, ...]:
+    def files_with(self, lookup_keys: LookupKeys | None) -> tuple[DataFile, ...]:
         """The files that can have rows within some values."""
-        if within is None:
+        if lookup_keys is None:
             return self.files
-        return tuple(f for f in self.files if within.may_be_in(f.lower, f.upper, within.column))
+        return tuple(f for f in self.files if lookup_keys.may_be_in(f.lower, f.upper, lookup_keys.column))
 
-    def read(self, spark: SparkSession, within: Within | None) -> DataFrame:
-        """The rows, those that ``within`` excludes left out as far as files and pages tell; no Spark job.
+    def read(self, spark: SparkSession, lookup_keys: LookupKeys | None) -> DataFrame:
+        """The rows, those that ``lookup_keys`` excludes left out as far as files and pages tell; no Spark job.
 
         Returns
         -------
@@ -94,21 +94,21 @@ class SnapshotFiles:
         """
         if self.layout is None:
             raise SourceError("the rows of this table can only be read by Delta")
-        files = self.within(within)
+        files = self.files_with(lookup_keys)
         whole = [f.path for f in files if f.path not in self.deleted]
         partly = [f.path for f in files if f.path in self.deleted]
         frames = [self.layout.read(spark, whole)] if whole or not partly else []
         if partly:
             frames.append(self.deleted.left_out_of(spark, self.layout.read(spark, partly), partly))
         rows = reduce(DataFrame.union, frames)
-        if within is None or not files:
+        if lookup_keys is None or not files:
             return rows
-        data_type = self.layout.schema[within.column].dataType.simpleString()
-        return within.restrict(rows, within.column, data_type, files, self.page_rows)
+        data_type = self.layout.schema[lookup_keys.column].dataType.simpleString()
+        return lookup_keys.restrict(rows, lookup_keys.column, data_type, files, self.page_rows)
 
-    def rows_read(self, within: Within) -> float:
+    def rows_read(self, lookup_keys: LookupKeys) -> float:
         """About how many rows are read to find those within some values."""
-        return within.rows_read(self.files, within.column, self.page_rows)
+        return lookup_keys.rows_read(self.files, lookup_keys.column, self.page_rows)
 
 
 def snapshot_files(source: DeltaSource, version: int) -> SnapshotFiles:

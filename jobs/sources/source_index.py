@@ -35,7 +35,7 @@ from state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain,
 from state_lib.lake.log import DeltaLog, commit_info
 from state_lib.lake.statistics import data_files, row_count
 from state_lib.lake.table import DeltaTable, TableNotFoundError
-from state_lib.within import Within, rows_on_pages
+from state_lib.lookup_keys import LookupKeys, rows_on_pages
 
 #: Rows of a page. Of 60 M lines those of 920 parts are read in 1.0 s, and in 6.4 s where they are in another order.
 INDEX_PAGE_ROWS: Final = 2_000
@@ -126,18 +126,18 @@ class SourceIndex:
     def _written(self) -> None:
         self._newest, self._files = _newest_of(self.path), None
 
-    def rows_read(self, within: Within) -> float:
+    def rows_read(self, lookup_keys: LookupKeys) -> float:
         """About how many rows are read to find those with some values of the column."""
-        return self.files.rows_read(replace(within, column=_stored(0)))
+        return self.files.rows_read(replace(lookup_keys, column=_stored(0)))
 
-    def read(self, spark: SparkSession, within: Within) -> DataFrame:
+    def read(self, spark: SparkSession, lookup_keys: LookupKeys) -> DataFrame:
         """The rows with some values of the column, and maybe others; no Spark job.
 
         Returns
         -------
         The columns that :attr:`contents` names, and ``_weight``, unmerged: a row that has changed since is there with −1, too.
         """
-        rows = self.files.read(spark, replace(within, column=_stored(0)))
+        rows = self.files.read(spark, replace(lookup_keys, column=_stored(0)))
         named = [f"{_stored(n)} AS {quoted(name)}" for n, name in enumerate(self._there[1].columns)]
         return rows.selectExpr(*named, WEIGHT)
 

@@ -24,7 +24,7 @@ from state_lib.lake.address import full_path
 from state_lib.lake.parquet import FileMetaData, opened_parquet
 from state_lib.lake.statistics import DataFile
 
-#: Row groups are read until they have so many rows, or as many as are held already: what is held is looked through anew.
+#: Row groups are read until they have so many rows, or as many as are held already: what is held is looked through again.
 _READ_AT_ONCE: Final = 2_000_000
 _READERS: Final = min(8, os.cpu_count() or 1)
 

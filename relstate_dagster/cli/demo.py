@@ -46,7 +46,7 @@ def demo(
             played = player.play_day()
         output.print(
             f"\n[bold]{played.day}[/]: {played.flights_appended:,} flights, {played.flights_corrected:,} late corrections, "
-            f"{played.flights_cancelled:,} cancellations, {played.planes_registered} planes registered anew, "
+            f"{played.flights_cancelled:,} cancellations, {played.planes_registered} planes registered again, "
             f"{played.weather_appended} weather reports"
         )
         _epoch(runner, project, compare=True)

@@ -165,7 +165,7 @@ def test_marked_rows_are_updated_as_scattered_ones(spark: SparkSession, data: Pa
     before = spark.read.format("delta").load(replay.path("orders")).count()
     assert replay.advance()["orders"] > 0
     log = (tmp_path / "replay" / "orders" / "_delta_log" / f"{by_spark.versions[1]['orders']:020d}.json").read_text()
-    assert '"deletionVector":{' in log, "files are not written anew"
+    assert '"deletionVector":{' in log, "files are not rewritten"
     assert spark.read.format("delta").load(replay.path("orders")).count() == before
 
 

@@ -9,7 +9,7 @@ from relstate_dagster.cli.tables import recomputed
 def test_views_that_were_not_computed_incrementally_are_told_with_the_reason() -> None:
     reports = [
         ViewReport("a", 3, "incremental", None),
-        ViewReport("b", 3, "full", "computed anew because …"),
+        ViewReport("b", 3, "full", "recomputed because …"),
         ViewReport("c", 2, "full", "the view's refresh.policy is full", skipped=True),
     ]
-    assert recomputed(reports) == ["b: full, computed anew because …"]
+    assert recomputed(reports) == ["b: full, recomputed because …"]

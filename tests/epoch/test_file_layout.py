@@ -15,7 +15,7 @@ from jobs.sources.delta_source import DeltaSource, Pin
 from jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.errors import SourceError
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 from tests.epoch.scripts import Script
 
 _FEED = "'delta.enableChangeDataFeed' = 'true'"
@@ -78,9 +78,9 @@ def test_files_hold_what_delta_reads(spark: SparkSession, tmp_path: Path, proper
     assert files.deleted.places
     assert files.read(spark, None).columns == table.columns
     assert _rows(files.read(spark, None)) == _rows(table)
-    keys = Within.of("k", pa.chunked_array([pa.array([4, 999])]), null_safe=False)
+    keys = LookupKeys.of("k", pa.chunked_array([pa.array([4, 999])]), null_safe=False)
     assert keys is not None
-    assert len(files.within(keys)) < len(files.files)
+    assert len(files.files_with(keys)) < len(files.files)
     assert _rows(files.read(spark, keys).where("k = 4")) == _rows(table.where("k = 4"))
     # And so do the files of the changes that follow, of each commit and of all together.
     first = since = DeltaSource("t", path, ("k",)).pin(None)
@@ -127,9 +127,9 @@ def test_a_vector_that_is_gone_is_told_before_anything_is_read(spark: SparkSessi
 
 def test_a_partition_column_tells_which_files_matter(spark: SparkSession, tmp_path: Path) -> None:
     files = _files(_table(spark, tmp_path / "t", _FEED, "PARTITIONED BY (g, d)"))
-    wanted = Within.of("g", pa.chunked_array([pa.array(["007"])]), null_safe=False)
+    wanted = LookupKeys.of("g", pa.chunked_array([pa.array(["007"])]), null_safe=False)
     assert wanted is not None
-    folders = {unquote(file.path).split("/")[0] for file in files.within(wanted)}
+    folders = {unquote(file.path).split("/")[0] for file in files.files_with(wanted)}
     # Of rows whose value is NULL the log has no bounds.
     assert folders == {"g=007", "g=__HIVE_DEFAULT_PARTITION__"}
 

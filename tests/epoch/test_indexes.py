@@ -15,7 +15,7 @@ from jobs.epoch import index_advice, indexes
 from jobs.epoch.runner import EpochRunner
 from jobs.registry import Registry
 from jobs.sources.source_index import SourceIndex
-from state_lib import within
+from state_lib import lookup_keys
 from state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 
@@ -39,7 +39,7 @@ _CHANGES = (
 @pytest.fixture
 def every_row_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of some thousand rows are asked for their pages, and an index is worth it."""
-    monkeypatch.setattr(within, "RESTRICTED_ROWS", 100)
+    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", 100)
     monkeypatch.setattr("jobs.operators.in_place.RESTRICTED_ROWS", 100)
     monkeypatch.setattr("jobs.sources.source_index.INDEX_PAGE_ROWS", 20)
 
@@ -79,13 +79,13 @@ def test_views_are_the_same_however_old_the_index_is(
     monkeypatch.setattr(indexes, "_MANY_ROWS", 0)
     script.run("UPDATE line SET note = '' WHERE o = 1; UPDATE part SET name = 'b' WHERE p IN (3, 7); REFRESH")
     script.verify()
-    anew = _index(script).contents
-    assert anew is not None
-    assert anew.appended == 0
-    assert anew.rows == script.rows("SELECT count(*) FROM line")[0][0]
+    built_again = _index(script).contents
+    assert built_again is not None
+    assert built_again.appended == 0
+    assert built_again.rows == script.rows("SELECT count(*) FROM line")[0][0]
 
 
-def test_an_index_that_does_not_serve_is_built_anew_and_one_that_is_not_declared_is_deleted(
+def test_an_index_that_does_not_serve_is_built_again_and_one_that_is_not_declared_is_deleted(
     spark: SparkSession, tmp_path: Path, every_row_counts: None
 ) -> None:
     script = Script(spark, tmp_path / "warehouse")
@@ -108,7 +108,7 @@ def test_an_index_that_does_not_serve_is_built_anew_and_one_that_is_not_declared
     assert entry.indexes == ("p", "note")
     Registry(spark, script.warehouse).add_source(replace(entry, indexes=("p",)))
     reports = {report.name: report for report in EpochRunner(spark, script.warehouse).vacuum()}
-    assert reports["indexes"].files_deleted == 2, "the newest file, and one from before it was built anew"
+    assert reports["indexes"].files_deleted == 2, "the newest file, and one from before it was built again"
     assert [DeltaTable.is_deltatable(_index(script, column).path) for column in ("p", "note")] == [True, False]
     assert _index(script).contents is not None, "what VACUUM commits tells nothing of it"
 

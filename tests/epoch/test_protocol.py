@@ -111,7 +111,7 @@ def test_what_is_rebuilt_stands_beside_what_readers_see_until_it_is_complete() -
 def test_a_rebuild_that_was_only_to_be_cheaper_ends_with_its_epoch() -> None:
     state = _state(1)
     state = state.with_rebuild(state.views["b"].restarted())
-    running = _begun(state, ["b"], anew={"b": "cheaper"})
+    running = _begun(state, ["b"], recomputed={"b": "cheaper"})
     assert not completed(running, "x", {}, {}).rebuilds
     assert not completed(running, "x", {}, {"b": Problem("bad")}).rebuilds
 

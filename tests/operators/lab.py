@@ -28,12 +28,12 @@ from jobs.planner.planning import plan_view
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from state_lib.constants import ROW_ID, WEIGHT
+from state_lib.lookup_keys import LookupKeys
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import parse_type
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
-from state_lib.within import Within
 
 Row = tuple[Any, ...]
 Bag = dict[Row, int]
@@ -133,7 +133,7 @@ class Lab:
             tables=tables,
             rows_now=lambda name, _within: now(name),
             full_query=lambda _n: None,
-            had_none=self._had_none,
+            provably_absent_before=self._provably_absent_before,
             row_count=count,
             rows_read=lambda name, _within: count(name),
             sample=lambda name: (now(name), count(name)),
@@ -165,13 +165,13 @@ class Lab:
             rows[row] = rows.get(row, 0) + weight
         return [(row, weight) for row, weight in rows.items() if weight]
 
-    def _had_none(self, name: str, within: Within) -> bool:
+    def _provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         """The whole truth, where statistics of files know less: no row of before has one of the values."""
         columns = self.relations[name].columns
-        place = [f.name for f in columns].index(within.column)
+        place = [f.name for f in columns].index(lookup_keys.column)
         if columns[place].data_type in ("double", "timestamp"):
             return False  # NaN, and times in a zone, do not equal themselves in Python
-        return not {row[place] for row, n in self.bags[name].items() if n} & set(within.values)
+        return not {row[place] for row, n in self.bags[name].items() if n} & set(lookup_keys.values)
 
     def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
         relation = self.relations[name]

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from state_lib.lake.commit import create_plain_table, write_deltalake
 from state_lib.lake.statistics import data_files
 from state_lib.lake.table import DeltaTable
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 
 _NAN = float("nan")
 _UTC = dt.timezone.utc
@@ -198,14 +198,14 @@ def test_what_others_wrote_of_long_decimals_is_not_known(tmp_path: Path) -> None
     value = Decimal("12345678901234567891")
     (file,) = data_files(_foreign(tmp_path / "t", pa.table({"x": pa.array([value], pa.decimal128(20, 0))})))
     assert "x" not in file.upper
-    assert Within("x", (value,)).may_be_in(file.lower, file.upper, "x")
+    assert LookupKeys("x", (value,)).may_be_in(file.lower, file.upper, "x")
 
 
 def test_short_values_of_long_decimals_are_known(tmp_path: Path) -> None:
     values = [Decimal("1.00"), Decimal("20.50")]
     (file,) = data_files(_foreign(tmp_path / "t", pa.table({"x": pa.array(values, pa.decimal128(38, 2))})))
     assert (file.lower["x"], file.upper["x"]) == tuple(values)
-    assert not Within("x", (Decimal(21),)).may_be_in(file.lower, file.upper, "x")
+    assert not LookupKeys("x", (Decimal(21),)).may_be_in(file.lower, file.upper, "x")
 
 
 @settings(max_examples=40, deadline=None)

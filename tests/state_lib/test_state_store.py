@@ -10,18 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stores import created, table
 
-from state_lib import state_store, within
+from state_lib import lookup_keys, state_store
 from state_lib.constants import TABLE_ID
 from state_lib.delta_layout import TABLES_PROPERTY
 from state_lib.errors import StateError
 from state_lib.lake.log import latest_commits
+from state_lib.lookup_keys import LookupKeys
 from state_lib.merge import merge_runs
 from state_lib.row_encoding import decode_row, encoded_parts
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import descs_from_json
 from state_lib.table_schema import KeyPart, MergeRule
-from state_lib.within import Within
 
 pytestmark = pytest.mark.spark
 
@@ -169,11 +169,11 @@ def test_rows_of_a_number_that_nobody_knows_are_computed_once(
 def test_a_lookup_skips_files_that_cannot_hold_its_values(
     store: StateStore, restricted_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(within, "RESTRICTED_ROWS", restricted_rows)
+    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", restricted_rows)
 
     def files_read(values: list[int]) -> int:
-        wanted = Within.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)
-        rows = store.storage_table(3, version=2).runs(within=wanted)
+        wanted = LookupKeys.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)
+        rows = store.storage_table(3, version=2).runs(lookup_keys=wanted)
         found, sought = {row["id"] for row in rows.collect()}, set(values) & set(range(100))
         assert found >= sought if restricted_rows else found == sought
         return len(rows.inputFiles())
@@ -181,9 +181,9 @@ def test_a_lookup_skips_files_that_cannot_hold_its_values(
     assert files_read([2000]) == 0
     assert files_read([]) == 0
     assert files_read([7]) > files_read([99])
-    assert Within.of("id", pa.chunked_array([[1, None]]), null_safe=True) is None
-    assert Within.of("id", pa.chunked_array([[1, None]]), null_safe=False) == Within("id", (1,))
-    assert Within.of("x", pa.chunked_array([[0.5]]), null_safe=True) is None
+    assert LookupKeys.of("id", pa.chunked_array([[1, None]]), null_safe=True) is None
+    assert LookupKeys.of("id", pa.chunked_array([[1, None]]), null_safe=False) == LookupKeys("id", (1,))
+    assert LookupKeys.of("x", pa.chunked_array([[0.5]]), null_safe=True) is None
 
 
 def test_the_delta_table_explains_itself(spark: SparkSession, store: StateStore) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from jobs.planner.nodes import Field
 from jobs.planner.relations import Relation
 from state_lib.constants import WEIGHT
-from state_lib.within import Within
+from state_lib.lookup_keys import LookupKeys
 from tests.suites.changes import Changes, Row
 
 _TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "date": pa.date32()}
@@ -38,10 +38,10 @@ class EpochFiles:
         found = (self.folder / f"full-{n}" / f"{table}.parquet" for n in range(epoch, 0, -1))
         return next(path for path in found if path.is_file())
 
-    def had_none(self, epoch: int, table: str, within: Within) -> bool:
+    def provably_absent_before(self, epoch: int, table: str, lookup_keys: LookupKeys) -> bool:
         """Whether no row that a table holds after an epoch has one of some values."""
-        held = pq.read_table(self.full(epoch, table), columns=[within.column]).column(0)
-        return not pc.any(pc.is_in(held, value_set=pa.array(within.values, held.type))).as_py()
+        held = pq.read_table(self.full(epoch, table), columns=[lookup_keys.column]).column(0)
+        return not pc.any(pc.is_in(held, value_set=pa.array(lookup_keys.values, held.type))).as_py()
 
     def row_count(self, epoch: int, table: str) -> int:
         """How many rows a table holds after an epoch."""

@@ -29,7 +29,7 @@ from tests.suites.suite import Suite
 from tests.suites.view_lab import EpochResult, ViewLab
 
 _SEED = 20
-#: A new number makes the files of the epochs anew.
+#: A new number makes the files of the epochs again.
 _DATA_VERSION = 2
 _TPCH_SCALE = 0.01
 

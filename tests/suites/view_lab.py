@@ -117,7 +117,7 @@ class ViewLab:
             tables=tables,
             rows_now=lambda name, _within: self._rows_of(epoch, name),
             full_query=lambda _n: None,
-            had_none=lambda name, within: self.files.had_none(epoch - 1, name, within),
+            provably_absent_before=lambda name, lookup_keys: self.files.provably_absent_before(epoch - 1, name, lookup_keys),
             # Known in every other epoch: sides are read whole in these, and for their keys in the others.
             row_count=lambda name: self.files.row_count(epoch, name) if epoch % 2 else None,
             lookup_hint="shuffle_hash",

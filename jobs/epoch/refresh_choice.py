@@ -1,6 +1,6 @@
-"""What ``auto`` computes anew: views of which past epochs say that all of it costs less than its change.
+"""What ``auto`` recomputes: views of which past epochs say that all of it costs less than its change.
 
-A view that is computed anew is rebuilt in the epoch, state and all, as a full refresh would: the epochs after it are
+A view that is recomputed is rebuilt in the epoch, state and all, as a full refresh would: the epochs after it are
 incremental again.
 """
 
@@ -15,7 +15,7 @@ from jobs.catalog.state import CatalogState
 from jobs.epoch.inputs import EpochInputs
 
 
-def choose_anew(
+def choose_refresh(
     state: CatalogState, epoch: EpochEntry, names: Sequence[str], inputs_of: Callable[[ViewEntry], EpochInputs]
 ) -> tuple[CatalogState, EpochEntry]:
     """Have views built again where that makes an epoch cheaper.
@@ -28,15 +28,15 @@ def choose_anew(
     """
     for name in names:
         view = state.working.views[name]
-        if not view.costs.changes or not _may_be_anew(state, view):
+        if not view.costs.changes or not _may_choose(state, view):
             continue
         inputs = inputs_of(view)
         inputs.check()
-        reason = view.costs.cheaper_anew(inputs.changed_bytes, inputs.total_bytes())
+        reason = view.costs.cheaper_in_full(inputs.changed_bytes, inputs.total_bytes())
         if reason is not None:
             known = replace(view, costs=view.costs.used(inputs.changed_bytes))
             state = state.with_rebuild(known.restarted())
-            epoch = replace(epoch, anew={**epoch.anew, name: reason})
+            epoch = replace(epoch, recomputed={**epoch.recomputed, name: reason})
     return state, epoch
 
 
@@ -50,10 +50,10 @@ def costs_after(view: ViewEntry, inputs: EpochInputs, seconds: Mapping[str, floa
     if not _reads_sources_alone(inputs.catalog, view):
         return view.costs
     cost = EpochCost(inputs.changed_bytes, round(sum(seconds.values()), 3))
-    return view.costs.after(cost, anew=inputs.is_backfill)
+    return view.costs.after(cost, full=inputs.is_backfill)
 
 
-def _may_be_anew(state: CatalogState, view: ViewEntry) -> bool:
+def _may_choose(state: CatalogState, view: ViewEntry) -> bool:
     """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well."""
     chosen = view.strategy == "incremental" and view.refresh_policy == "auto"
     alone = not state.dependents(view.name) and _reads_sources_alone(state, view)

@@ -1,4 +1,4 @@
-"""``auto`` computes a view anew where past epochs say that its change would take longer."""
+"""``auto`` recomputes a view where past epochs say that its change would take longer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def epoch(script: Script, spark: SparkSession) -> dict[str, ViewReport]:
     return {report.view: report for report in reversed(reports)}
 
 
-def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, before: Path, tmp_path: Path) -> None:
+def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before: Path, tmp_path: Path) -> None:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
     generation = script.warehouse.read().views["leaf"].generation
     first = epoch(script, spark)
@@ -61,17 +61,17 @@ def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, befo
         "above": "incremental",  # what it reads is no source
     }
     reason = str(first["leaf"].reason)
-    assert reason.startswith("computed anew because past epochs say that")
+    assert reason.startswith("recomputed because past epochs say that")
     assert "of changes take 90.0 s" in reason
     view = script.warehouse.read().views["leaf"]
     assert (view.strategy, len(view.epochs)) == ("incremental", 1)
     assert view.generation != generation
-    anew = view.costs.anew
-    assert anew is not None
-    assert anew != _CHEAP
+    full = view.costs.full
+    assert full is not None
+    assert full != _CHEAP
     # What it takes now is known better, and is less than it seemed.
     script.warehouse.catalog.write(
-        script.warehouse.read().with_view(replace(view, costs=Costs(anew, {30: (EpochCost(10**9, 0.01),) * 2})))
+        script.warehouse.read().with_view(replace(view, costs=Costs(full, {30: (EpochCost(10**9, 0.01),) * 2})))
     )
     script.run("UPDATE t SET v = v + 1 WHERE k = 5")
     second = epoch(script, spark)
@@ -80,29 +80,29 @@ def test_a_view_is_computed_anew_where_that_is_cheaper(spark: SparkSession, befo
     assert len(script.warehouse.read().views["leaf"].costs.changes) == 2, "and is learnt from"
 
 
-def test_a_killed_epoch_that_computes_a_view_anew_is_repaired(spark: SparkSession, before: Path, tmp_path: Path) -> None:
+def test_a_killed_epoch_that_recomputes_a_view_is_repaired(spark: SparkSession, before: Path, tmp_path: Path) -> None:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
     killed = run_in_process(script.warehouse.root, "after_state_commit")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     reports = epoch(script, spark)
     assert reports["leaf"].strategy == "full"
-    assert "computed anew" in str(reports["leaf"].reason)
+    assert "recomputed" in str(reports["leaf"].reason)
 
 
 def test_what_a_change_is_expected_to_take() -> None:
-    costs = Costs().after(EpochCost(1_000_000, 10.0), anew=True)
+    costs = Costs().after(EpochCost(1_000_000, 10.0), full=True)
     assert costs.of_all(2_000_000) == 20.0
     assert costs.of_change(1000) is None, "nothing is known of any change"
-    assert costs.cheaper_anew(1_000_000, 1_000_000) is None
-    costs = costs.after(EpochCost(1000, 2.0), anew=False).after(EpochCost(100_000, 82.0), anew=False)
+    assert costs.cheaper_in_full(1_000_000, 1_000_000) is None
+    costs = costs.after(EpochCost(1000, 2.0), full=False).after(EpochCost(100_000, 82.0), full=False)
     assert costs.of_change(50_000) is None, "and nothing is made of one"
-    costs = costs.after(EpochCost(100_000, 900.0), anew=False)
+    costs = costs.after(EpochCost(100_000, 900.0), full=False)
     assert costs.of_change(50_000) == pytest.approx(42.0)
     assert costs.of_change(400_000) == pytest.approx(322.0)
     assert costs.of_change(400_001) is None, "that is more than any change can tell of"
-    assert costs.cheaper_anew(40_000, 1_000_000) is None, "34 s may be 10 s of work in a fresh process"
-    assert costs.cheaper_anew(50_000, 1_000_000) == (
-        "computed anew because past epochs say that 50 kB of changes take 42.0 s, and all 1 MB 10.0 s"
+    assert costs.cheaper_in_full(40_000, 1_000_000) is None, "34 s may be 10 s of work in a fresh process"
+    assert costs.cheaper_in_full(50_000, 1_000_000) == (
+        "recomputed because past epochs say that 50 kB of changes take 42.0 s, and all 1 MB 10.0 s"
     )
     assert Costs.from_dict(costs.to_dict()) == costs
 
@@ -110,7 +110,7 @@ def test_what_a_change_is_expected_to_take() -> None:
 def test_what_a_change_once_took_is_forgotten_after_a_while() -> None:
     costs = Costs(EpochCost(1000, 1.0), {10: (EpochCost(500, 90.0),) * 2})
     times = 0
-    while costs.cheaper_anew(500, 1000) is not None:
+    while costs.cheaper_in_full(500, 1000) is not None:
         costs, times = costs.used(500), times + 1
     assert times == 8
     assert costs.changes == {}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib import within
+from state_lib import lookup_keys
 from state_lib.lake.statistics import DataFile
-from state_lib.within import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, Within
+from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, LookupKeys
 
 _DAY = date(2026, 1, 1)
 
@@ -57,25 +57,25 @@ def _file(rows: int, lower: Any, upper: Any) -> DataFile:
 def test_values_are_a_filter_where_they_leave_out_half_of_many_rows(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files: Sequence[DataFile], values: Sequence[Any], filtered: bool
 ) -> None:
-    monkeypatch.setattr(within, "RESTRICTED_ROWS", 50)
+    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", 50)
     type_name = {int: "bigint", str: "string", date: "date", Decimal: "decimal(9,2)"}[type(values[0])]
     rows = spark.sql(f"SELECT CAST(NULL AS {type_name}) AS id")
-    assert (Within("id", tuple(values)).restrict(rows, "id", type_name, files) is not rows) == filtered
+    assert (LookupKeys("id", tuple(values)).restrict(rows, "id", type_name, files) is not rows) == filtered
 
 
 def test_many_values_are_listed_where_they_are_on_few_pages(spark: SparkSession) -> None:
     files = [_file(1_000_000, n * 1000, n * 1000 + 999) for n in range(10)]
     rows = spark.sql("SELECT CAST(id AS INT) AS id FROM range(-5, 10000)")
-    wanted = Within("id", tuple(range(-5, 9000, 100)))
+    wanted = LookupKeys("id", tuple(range(-5, 9000, 100)))
     found = [row["id"] for row in wanted.restrict(rows, "id", "int", files).collect()]
     assert sorted(found) == list(wanted.values), "and no others, as of a range"
     # A file of fifty pages, ten values of which some share a page.
     assert wanted.rows_read(files, "id") == pytest.approx(9 * 1_000_000 * (1 - exp(-0.2)))
-    assert Within("id", (7, 8, 9)).rows_read(files, "id") == pytest.approx(3 * 20_000, rel=0.05)
-    most = Within("id", tuple(range(0, 9000, 10))).rows_read(files, "id")
+    assert LookupKeys("id", (7, 8, 9)).rows_read(files, "id") == pytest.approx(3 * 20_000, rel=0.05)
+    most = LookupKeys("id", tuple(range(0, 9000, 10))).rows_read(files, "id")
     assert 7_500_000 < most < 9_000_000, "files that have none are not read"
-    assert Within("id", tuple(range(10_000))).rows_read(files, "id") == 10_000_000, "too many to be listed"
-    assert Within("id", (7,)).rows_read([_file(1000, 0, 5000)], "id") == 1000, "so few are read as they are"
+    assert LookupKeys("id", tuple(range(10_000))).rows_read(files, "id") == 10_000_000, "too many to be listed"
+    assert LookupKeys("id", (7,)).rows_read([_file(1000, 0, 5000)], "id") == 1000, "so few are read as they are"
 
 
 def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_pages_without_any_of_a_list_are_not_read(spark: SparkSession, tmp_path:
     for count in (20, MOST_ONE_BY_ONE, 3 * MOST_ONE_BY_ONE + 1):
         values = tuple(sorted(random.Random(count).sample(range(600_000), count)))
         rows = session.read.parquet(path)
-        found = Within("id", values).restrict(rows, "id", "bigint", files, page_rows=1000)
+        found = LookupKeys("id", values).restrict(rows, "id", "bigint", files, page_rows=1000)
         assert sorted(row["id"] for row in found.collect()) == list(values)
         read = _rows_out_of_scans(found)
         assert read <= 2 * 1000 * count, f"{read} rows read for {count}"

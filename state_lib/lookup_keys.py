@@ -53,7 +53,7 @@ class _Reach(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class LookupKeys:
     """The values that a column of a state table has in the rows that matter.
 
     Parameters
@@ -66,7 +66,7 @@ class Within:
     values: tuple[Any, ...]
 
     @classmethod
-    def of(cls, column: str, values: pa.ChunkedArray, *, null_safe: bool) -> Within | None:
+    def of(cls, column: str, values: pa.ChunkedArray, *, null_safe: bool) -> LookupKeys | None:
         """The distinct values of an Arrow column; ``None`` where they do not tell what matters.
 
         That is where the column's type has no exact order, or where it has NULLs that equal NULLs (``null_safe``).
@@ -91,7 +91,7 @@ class Within:
         """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
 
         Few rows are read sooner without one. So are most of many without a range: its literals are others in each epoch, so
-        Spark compiles it anew, and the JVM runs new code slowly. A list is data to that code, if the session says so.
+        Spark compiles it again, and the JVM runs new code slowly. A list is data to that code, if the session says so.
 
         Parameters
         ----------
