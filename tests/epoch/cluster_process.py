@@ -1,6 +1,6 @@
-"""A script on a cluster, in a process of its own: ``python cluster_process.py MASTER WAREHOUSE PLACE GROUP STATEMENTS``.
+"""A script on a cluster, in a process of its own: ``python cluster_process.py MASTER WAREHOUSE PLACE STATEMENTS``.
 
-When the run first comes to PLACE (``-``: never), the process group of a worker is killed, its executors with it.
+When the run first comes to PLACE, a worker is killed with its executors: the one that holds most of what executors hold.
 """
 
 from __future__ import annotations
@@ -8,35 +8,49 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from jobs import failpoints
+from jobs.epoch import inputs
 from jobs.script import ScriptSession
 from jobs.spark import SparkSettings, create_session
 from jobs.warehouse import Warehouse
 from relstate_dagster.cli.entry import leave
 
-#: After the epoch has begun, its first jobs run by then.
-_INTO_THE_JOBS_SECONDS = 1.0
+#: Spark learns of blocks that executors hold a little later.
+_KNOWN_BY_THEN_SECONDS = 2.0
+
+
+def _kill_a_worker(spark: SparkSession) -> None:
+    """Kill the process group of a worker; an executor is in that of the worker that has started it."""
+    time.sleep(_KNOWN_BY_THEN_SECONDS)
+    executors = spark._jsc.sc().statusStore().executorList(True)
+    known = [executors.apply(n) for n in range(executors.size()) if executors.apply(n).id() != "driver"]
+    most = max(known, key=lambda executor: executor.rddBlocks()).id()
+    wanted = f"--executor-id\0{most}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        command = process.joinpath("cmdline").read_bytes() if process.joinpath("cmdline").exists() else b""
+        if wanted in command and spark.sparkContext.applicationId.encode() in command:
+            os.killpg(os.getpgid(int(process.name)), signal.SIGKILL)
+            return
+    raise LookupError(f"no process of executor {most}")
 
 
 def main() -> int:
-    master, root, place, group, statements = sys.argv[1:]
+    master, root, place, statements = sys.argv[1:]
     killed: list[str] = []
-
-    def kill() -> None:
-        os.killpg(int(group), signal.SIGKILL)
 
     def reached(now: str) -> None:
         if now == place and not killed:
             killed.append(now)
-            if place == "after_begin":
-                threading.Thread(target=lambda: (time.sleep(_INTO_THE_JOBS_SECONDS), kill())).start()
-            else:
-                kill()
+            _kill_a_worker(spark)
 
     failpoints.reached = reached
+    # As of changes that are too large for the driver: executors hold and write them.
+    inputs.SMALL_CHANGE_BYTES = inputs._COLLECTED_BACKFILL_BYTES = 0
     conf = {"spark.cores.max": "2", "spark.executor.memory": "600m", "spark.task.maxFailures": "4"}
     spark = create_session(SparkSettings(master=master, driver_memory="1g", shuffle_partitions=2, conf=conf))
     session = ScriptSession(spark, Warehouse(root))
