@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
@@ -14,9 +12,7 @@ from pyspark.sql import types as T
 
 from state_lib.constants import WEIGHT
 from state_lib.row_encoding.spark_codec import quoted
-
-#: Up to so many rows are summed on the driver.
-_MOST_SUMMED: Final = 200_000
+from state_lib.sizing import sizing
 
 
 def collected(df: DataFrame) -> pa.Table | None:
@@ -50,7 +46,7 @@ def consolidated(rows: pa.Table, *, whatever_it_costs: bool = False) -> pa.Table
     with a column of no scalar type; and, unless it has to be, so many rows that summing them costs more than what cancels,
     and rows of one sign, of which none does.
     """
-    if WEIGHT not in rows.column_names or (rows.num_rows > _MOST_SUMMED and not whatever_it_costs):
+    if WEIGHT not in rows.column_names or (rows.num_rows > sizing().driver_summed_rows and not whatever_it_costs):
         return rows
     names = [name for name in rows.column_names if name != WEIGHT]
     if not names or any(pa.types.is_nested(rows.schema.field(name).type) for name in names):

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -25,20 +24,16 @@ from state_lib.lake.commit import CommitFailedError, committing, write_deltalake
 from state_lib.lake.statistics import DataFile
 from state_lib.lake.table import DeltaTable, OpenedTable
 from state_lib.merge import merge_runs
+from state_lib.sizing import sizing
 from state_lib.state_files import partition_of
 from state_lib.state_store import StateStore
 from state_lib.table_schema import MergeRule
 
-#: A partition with more files than this has its small ones merged.
-RUNS_PER_PARTITION: Final = 8
-#: Files up to this size count as small.
-SMALL_RUN_BYTES: Final = 8 * 1024 * 1024
-
 
 def has_many_runs(files: Sequence[DataFile]) -> bool:
     """Whether some partition has more small files than a lookup should open."""
-    small = Counter(partition_of(f) for f in files if f.bytes < SMALL_RUN_BYTES)
-    return bool(small) and max(small.values()) > RUNS_PER_PARTITION
+    small = Counter(partition_of(f) for f in files if f.bytes < sizing().small_run_bytes)
+    return bool(small) and max(small.values()) > sizing().runs_per_partition
 
 
 def merge_small_runs(opened: OpenedTable) -> int | None:
@@ -46,7 +41,7 @@ def merge_small_runs(opened: OpenedTable) -> int | None:
     table = opened.latest()
     before = table.version()
     try:
-        table.optimize.compact(target_size=SMALL_RUN_BYTES)
+        table.optimize.compact(target_size=sizing().small_run_bytes)
     except CommitFailedError:
         return None  # an epoch was faster; the next compaction finds what this one would have
     return table.version() if table.version() != before else None

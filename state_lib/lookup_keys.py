@@ -17,27 +17,14 @@ from pyspark.sql import functions as F
 from state_lib.lake.statistics import DataFile
 from state_lib.literals import literal
 from state_lib.row_encoding.spark_codec import quoted
+from state_lib.sizing import sizing
 
-#: Up to this many values are pushed down one by one, wherever they are;
-_LISTED_VALUES: Final = 32
-#: up to this many whole numbers where they leave out some of the pages; more of them as their range.
-_MOST_LISTED: Final = 4_000
-#: A list leaves pages out if those it is on have less than this share of the rows.
-_FEWER: Final = 0.9
-#: Rows of a page, as most writers of Parquet divide them.
-PAGE_ROWS: Final = 20_000
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
 #: between the least and the greatest. It is what sessions set for ``PUSHED_ONE_BY_ONE``.
 MOST_ONE_BY_ONE: Final = 128
 PUSHED_ONE_BY_ONE: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
 #: How whole numbers of each type end in SQL.
 _SUFFIXES: Final = {"bigint": "L", "int": "", "smallint": "S", "tinyint": "Y"}
-
-#: A range that holds more of the rows than this is not worth a filter.
-_MOST_READ: Final = 0.5
-
-#: Files with fewer rows than this together are read as they are.
-RESTRICTED_ROWS: Final = 500_000
 
 
 class _Reach(enum.Enum):
@@ -86,7 +73,7 @@ class LookupKeys:
             return True
 
     def restrict(
-        self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile], page_rows: int = PAGE_ROWS
+        self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile], page_rows: int | None = None
     ) -> DataFrame:
         """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
 
@@ -96,7 +83,7 @@ class LookupKeys:
         Parameters
         ----------
         files : that the rows are read from.
-        page_rows : rows of a page in them.
+        page_rows : rows of a page in them, ``Sizing.page_rows`` if that is not known.
         """
         match self._reach(files, column, page_rows)[0]:
             case _Reach.LISTED:
@@ -107,31 +94,34 @@ class LookupKeys:
                 return rows.where(F.col(quoted(column)).between(*_literals((self.values[0], self.values[-1]), ddl)))
         return rows
 
-    def rows_read(self, files: Sequence[DataFile], column: str, page_rows: int = PAGE_ROWS) -> float:
+    def rows_read(self, files: Sequence[DataFile], column: str, page_rows: int | None = None) -> float:
         """About how many rows of files are read where only these values matter, of a column with statistics.
 
         Files are taken to be sorted by the column as far as their statistics are.
         """
         return self._reach([file for file in files if self.may_be_in(file.lower, file.upper, column)], column, page_rows)[1]
 
-    def _reach(self, files: Sequence[DataFile], column: str, page_rows: int) -> tuple[_Reach, float]:
+    def _reach(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> tuple[_Reach, float]:
         """How the rows of files are filtered, and about how many are read then."""
         in_files = sum(file.rows for file in files)
-        if in_files < RESTRICTED_ROWS:
+        if in_files < sizing().unfiltered_rows:
             return _Reach.WHOLE, in_files
         on_pages = self._rows_on_pages(files, column, page_rows)
-        if len(self.values) <= _LISTED_VALUES:
+        if len(self.values) <= sizing().listed_keys:
             return _Reach.LISTED, on_pages
         between = self._rows_between(files, column)
-        if isinstance(self.values[0], int) and len(self.values) <= _MOST_LISTED:
+        if isinstance(self.values[0], int) and len(self.values) <= sizing().listed_integers:
             within_range = between or in_files  # nothing is known of the range where there are no statistics
-            return (_Reach.LISTED, on_pages) if on_pages < _FEWER * within_range else (_Reach.ONE_OF, within_range)
-        return (_Reach.WHOLE, in_files) if between > _MOST_READ * in_files else (_Reach.RANGE, between)
+            return (
+                (_Reach.LISTED, on_pages) if on_pages < sizing().listed_share * within_range else (_Reach.ONE_OF, within_range)
+            )
+        return (_Reach.WHOLE, in_files) if between > sizing().range_share * in_files else (_Reach.RANGE, between)
 
-    def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int) -> float:
+    def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> float:
         """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
         counts = [self._count_in(file.lower.get(column), file.upper.get(column)) for file in files]
-        return sum(rows_on_pages(file.rows, page_rows, count) for file, count in zip(files, counts, strict=True))
+        of_page = page_rows or sizing().page_rows
+        return sum(rows_on_pages(file.rows, of_page, count) for file, count in zip(files, counts, strict=True))
 
     def _count_in(self, lower: Any, upper: Any) -> int:
         """How many of the values lie between two bounds; all of them where the bounds do not tell."""

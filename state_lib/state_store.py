@@ -25,15 +25,13 @@ from state_lib.lookup_keys import LookupKeys
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
 from state_lib.row_encoding.spark_codec import quoted
+from state_lib.sizing import sizing
 from state_lib.slots import Slot, TableSlots, assign_slots
 from state_lib.state_files import StateFiles
 from state_lib.state_table import StateTable
 from state_lib.storage_table import StorageTable
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import check_vnode_count, table_vnode
-
-#: Up to so many rows are brought to the driver and written by it, whatever they were computed from.
-FEW_ROWS: Final = 20_000
 
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10
@@ -175,7 +173,7 @@ class StateStore:
         return None if rows is None else _in_file_order(epoch, rows)
 
     def compute_few(self, epoch: int, mem_tables: Sequence[MemTable]) -> tuple[pa.Table | None, DataFrame]:
-        """As :meth:`compute`, where nobody knows how many rows there are: ``None`` above :data:`FEW_ROWS`.
+        """As :meth:`compute`, where nobody knows how many rows there are: ``None`` above ``Sizing.driver_commit_rows``.
 
         Returns
         -------
@@ -184,7 +182,7 @@ class StateStore:
         """
         held = self._union(mem_tables).localCheckpoint()
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
-        if held.select(F.lit(1)).limit(FEW_ROWS + 1).count() > FEW_ROWS:
+        if held.select(F.lit(1)).limit(sizing().driver_commit_rows + 1).count() > sizing().driver_commit_rows:
             return None, held
         return _in_file_order(epoch, held.toArrow()), held
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -18,11 +18,8 @@ from state_lib.errors import PlanError
 from state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
 from state_lib.row_encoding.spark_codec import quoted
 from state_lib.serial import Serial, vnode_of_row_id
+from state_lib.sizing import sizing
 from state_lib.table_schema import StateTableSchema
-
-#: What a vnode of a table holds before the count doubles: what one task sorts and writes when it is rewritten. Below that a
-#: vnode more would only be a file more in each epoch.
-VNODE_BYTES: Final = 128 * 1024 * 1024
 
 
 def check_vnode_count(vnode_count: int) -> None:
@@ -45,7 +42,7 @@ def fitting_vnode_count(schema: StateTableSchema, vnode_count: int, stored_bytes
     check_vnode_count(vnode_count)
     if not schema.distribution_key:
         return vnode_count
-    while stored_bytes > vnode_count * VNODE_BYTES and vnode_count < MAX_VNODE_COUNT:
+    while stored_bytes > vnode_count * sizing().vnode_bytes and vnode_count < MAX_VNODE_COUNT:
         vnode_count *= 2
     return vnode_count
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from state_lib.sizing import changed_sizing
+from tests.sizes import Resized
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def resized() -> Iterator[Resized]:
+    """Sets sizes for one test: ``resized(driver_change_bytes=0)``."""
+    with ExitStack() as sizes:
+        yield lambda **changes: sizes.enter_context(changed_sizing(**changes))
 
 
 @pytest.fixture(scope="session")

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
-#: A change says what others cost that are at most so many times as large.
-_COMPARABLE: Final = 4
-#: All is recomputed where the change would take so many times as long, and so many seconds longer: what both take varies
-#: by half, and the first work of a fresh process takes up to twenty seconds more than the same work takes later.
-_MARGIN: Final = 1.5
-_COLD_SECONDS: Final = 20.0
-#: So many times a view is recomputed for what one epoch has cost; then a change is computed incrementally again, and
-#: tells what it costs by now.
-_MOST_USES: Final = 8
+from state_lib.sizing import sizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +28,8 @@ class Costs:
     Parameters
     ----------
     full : the last epoch that computed all of it from whole sources.
-    changes : the last two incremental epochs of each size of change, in powers of :data:`_COMPARABLE`. The cheaper one of two
-        counts: what one took says little, if the machine was asleep for a while.
+    changes : the last two incremental epochs of each size of change, in powers of ``Sizing.comparable_change``. The cheaper one
+        of two counts: what one took says little, if the machine was asleep for a while.
     """
 
     full: EpochCost | None = None
@@ -71,7 +63,9 @@ class Costs:
     def cheaper_in_full(self, changed_bytes: int, total_bytes: int) -> str | None:
         """Why all should be recomputed for a change; ``None`` where the change should be computed."""
         change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
-        if change is None or everything is None or change <= _MARGIN * everything + _COLD_SECONDS:
+        if change is None or everything is None:
+            return None
+        if change <= sizing().recompute_margin * everything + sizing().recompute_seconds:
             return None
         return (
             f"recomputed because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "
@@ -85,13 +79,13 @@ class Costs:
             return self
         used = tuple(replace(cost, used=cost.used + 1) for cost in self.changes[like])
         others = {size: costs for size, costs in self.changes.items() if size != like}
-        return replace(self, changes=others if used[-1].used >= _MOST_USES else {**others, like: used})
+        return replace(self, changes=others if used[-1].used >= sizing().recompute_uses else {**others, like: used})
 
     def _like(self, changed_bytes: int) -> int | None:
         comparable = [
             size
             for size, costs in self.changes.items()
-            if len(costs) > 1 and all(0 < changed_bytes <= _COMPARABLE * cost.read_bytes for cost in costs)
+            if len(costs) > 1 and all(0 < changed_bytes <= sizing().comparable_change * cost.read_bytes for cost in costs)
         ]
         return min(comparable, default=None)
 
@@ -112,9 +106,9 @@ class Costs:
 
 
 def _size(read_bytes: int) -> int:
-    """The power of :data:`_COMPARABLE` that a number of bytes is below."""
+    """The power of ``Sizing.comparable_change`` that a number of bytes is below."""
     size = 0
-    while _COMPARABLE**size <= read_bytes:
+    while sizing().comparable_change ** size <= read_bytes:
         size += 1
     return size
 

@@ -20,17 +20,11 @@ from jobs.warehouse import Warehouse
 from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
 from state_lib.constants import TABLE_ID
 from state_lib.lake.statistics import DataFile
+from state_lib.sizing import sizing
 from state_lib.state_files import StateFiles, partition_of
 from state_lib.state_store import StateStore
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import fitting_vnode_count
-
-#: Tables up to this size are rewritten by the driver, and right after an epoch.
-SMALL_TABLE_BYTES = 32 * 1024 * 1024
-#: A table is due once it has this many times the rows that it had when it was last rewritten ...
-_GROWTH = 2
-#: ... and this many more: below that no lookup notices.
-_SPARE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class CompactReport:
 
 def is_due(rows: int, rows_when_merged: int) -> bool:
     """Whether a table has enough unmerged rows for a rewrite to pay."""
-    return rows > _GROWTH * rows_when_merged + _SPARE_ROWS
+    return rows > sizing().compaction_growth * rows_when_merged + sizing().compaction_spare_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,8 @@ def state_after_epoch(
     due = [
         table_id
         for table_id, own in stored.items()
-        if sizes[table_id] <= SMALL_TABLE_BYTES and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
+        if sizes[table_id] <= sizing().driver_compaction_bytes
+        and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
     ]
     rewritten = _rewrite(session, files, state, view, due, epoch, by_driver=True)
     if has_many_runs(there):
@@ -102,7 +97,7 @@ def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogStat
     before = files.at(None)
     assert view.last_epoch is not None
     unmerged = [t.table_id for t in view.tables if _has_runs(before, t.table_id)]
-    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= SMALL_TABLE_BYTES
+    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= sizing().driver_compaction_bytes
     rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, by_driver=small)
     after = files.at(None)
     if has_many_runs(after):

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from jobs.sources.snapshot_files import SnapshotFiles
 from jobs.sources.source_index import rows_read_of_index
 from state_lib.lake.statistics import row_count
 from state_lib.lookup_keys import LookupKeys
-
-#: Lookups that read fewer rows than this need no index: they take less than a second.
-_MANY_ROWS: Final = 2_000_000
-#: An index is proposed where a lookup reads so many times the rows that it would read with one.
-_TIMES: Final = 4
+from state_lib.sizing import sizing
 
 
 @dataclass(slots=True)
@@ -26,10 +21,10 @@ class IndexAdvice:
     def saw(self, source: str, declared: tuple[str, ...], files: SnapshotFiles, lookup_keys: LookupKeys) -> None:
         """Note a lookup in the files of a source, by a column without an index; ``declared`` are the columns with one."""
         rows = row_count(files.files) or 0
-        if rows < _MANY_ROWS:  # so for most lookups nothing is estimated
+        if rows < sizing().advised_rows:  # so for most lookups nothing is estimated
             return
         read, with_index = files.rows_read(lookup_keys), rows_read_of_index(rows, len(lookup_keys.values))
-        if read >= max(_MANY_ROWS, _TIMES * with_index):
+        if read >= max(sizing().advised_rows, sizing().advised_times * with_index):
             place = (source, lookup_keys.column)
             self._costly[place] = max((read, with_index), self._costly.get(place, (0.0, 0.0)))
             self._declared[source] = declared

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -23,14 +22,9 @@ from jobs.sources.source_index import SourceIndex
 from jobs.warehouse import Warehouse
 from state_lib.constants import ROW_ID
 from state_lib.errors import SourceError
+from state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
-
-#: Changes are appended once they are of so many commits, or of so many rows.
-_MANY_COMMITS: Final = 8
-_MANY_ROWS: Final = 100_000
-#: An index is built again once the changes appended have more than this share of its rows: they are in no order.
-_MOST_APPENDED: Final = 0.25
 
 
 def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogState, reads: SourceReads, claims: Claims) -> None:
@@ -76,10 +70,19 @@ def _refresh(
         with suppress(SourceError):  # or what has changed since cannot be read any more
             found = reads.range(source, contents.pin, pin, append_only=lambda: False)
     rows = 0 if found is None else found.rows_inserted + found.rows_deleted
-    if found is not None and contents is not None and pin.version - contents.version < _MANY_COMMITS and rows < _MANY_ROWS:
+    if (
+        found is not None
+        and contents is not None
+        and pin.version - contents.version < sizing().index_commits
+        and rows < sizing().index_appended_rows
+    ):
         return
     session = session_for(spark, {}, Workload.FULL, is_local=warehouse.is_local)
-    if found is None or contents is None or contents.appended + rows > _MOST_APPENDED * contents.rows + _MANY_ROWS:
+    if (
+        found is None
+        or contents is None
+        or contents.appended + rows > sizing().index_appended_share * contents.rows + sizing().index_appended_rows
+    ):
         _log.info("building the index of %s by %s", entry.name, index.column)
         index.build(session, source, pin, columns)
         _log.info("built the index of %s by %s in %.1f s", entry.name, index.column, time.perf_counter() - started)

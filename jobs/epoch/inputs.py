@@ -12,7 +12,7 @@ from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.catalog.state import CatalogState
 from jobs.epoch.pinned_sources import PinnedSources
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
-from jobs.epoch.source_lookups import MOST_CHANGED_BYTES, SourceLookups
+from jobs.epoch.source_lookups import SourceLookups
 from jobs.operators.context import consolidate
 from jobs.planner.nodes import quoted
 from jobs.relations import state_column, view_columns
@@ -22,14 +22,9 @@ from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
 from state_lib.lake.table import OpenedTable
 from state_lib.lookup_keys import LookupKeys
+from state_lib.sizing import sizing
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
-
-#: Up to this many changed bytes (as files in the log) a change set is sent to every task, and what comes of it is
-#: written and committed by the driver.
-SMALL_CHANGE_BYTES = MOST_CHANGED_BYTES
-#: Up to this many bytes of sources a backfill is computed step by step, as an epoch is.
-_COLLECTED_BACKFILL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -73,7 +68,7 @@ class EpochInputs:
     @property
     def is_small(self) -> bool:
         """Whether little enough changed for the driver to hold it."""
-        return self.changed_bytes <= SMALL_CHANGE_BYTES
+        return self.changed_bytes <= sizing().driver_change_bytes
 
     @property
     def collects(self) -> bool:
@@ -82,7 +77,7 @@ class EpochInputs:
         A job for each, and worth it: plans stay small, lookups know what they look for, and what turns out to be empty
         is not looked up at all.
         """
-        return self.changed_bytes <= (_COLLECTED_BACKFILL_BYTES if self.is_backfill else SMALL_CHANGE_BYTES)
+        return self.changed_bytes <= (sizing().driver_backfill_bytes if self.is_backfill else sizing().driver_change_bytes)
 
     @property
     def lookup_hint(self) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,13 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from jobs.catalog.state import CatalogState
-from jobs.epoch.inputs import SMALL_CHANGE_BYTES, EpochInputs
+from jobs.epoch.inputs import EpochInputs
 from jobs.operators.context import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.file_layout import struct_of
 from jobs.sources.key_files import (
-    SEARCHED_ROWS,
     KeyProblem,
     are_compared_by_arrow,
     changed_keys,
@@ -35,9 +34,7 @@ from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 from state_lib.lake.statistics import row_count
 from state_lib.lookup_keys import LookupKeys
-
-#: The driver checks the keys of a source where it holds no more of them at once: 16 bytes each, for a key of two numbers.
-_KEYS_HELD: Final = 16_000_000
+from state_lib.sizing import sizing
 
 #: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
 CheckedKey: TypeAlias = tuple[str, int, int | None]
@@ -90,7 +87,7 @@ def _problem_in_changes(
     if changed.files is not None and all(file.weight < 0 for file in changed.files):
         return None  # rows were only deleted
     schema = struct_of(until.schema_json)
-    is_small = changed.changed_bytes <= SMALL_CHANGE_BYTES and are_compared_by_arrow(schema, source.key)
+    is_small = changed.changed_bytes <= sizing().driver_change_bytes and are_compared_by_arrow(schema, source.key)
     keys = _changed_keys(session, source, before, until, changed) if is_small else None
     if keys is not None:
         new = new_keys(keys, source.key)
@@ -117,7 +114,7 @@ def _problem_with_new(
     """The first of some new keys that a source had already. Where much has to be read, Spark looks for them."""
     files = files_with(new, key, held)
     rows = row_count(files)
-    if rows is not None and rows <= SEARCHED_ROWS:
+    if rows is not None and rows <= sizing().searched_rows:
         return problem_with_new(new, key, replace(held, files=files))
     columns = columns_of(key)
     keys = F.broadcast(frame_of(session, new, T.StructType([T.StructField(name, schema[name].dataType) for name in key])))
@@ -146,7 +143,7 @@ def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> Key
     found = snapshot_files(source, pin.version)
     by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)
     keys = keys_in_order(source.path, found.files, source.key) if by_driver else None
-    if keys is not None and keys.most_rows <= _KEYS_HELD:
+    if keys is not None and keys.most_rows <= sizing().driver_keys:
         return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)
 

@@ -16,11 +16,11 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from state_lib.sizing import sizing
+
 #: Numbers that differ by no more than this are equal.
 RELATIVE_TOLERANCE: Final = 1e-9
 _ABSOLUTE_TOLERANCE: Final = 1e-12
-#: Up to so many rows that no pair was found for in this order are compared each with each.
-_FEW_ROWS: Final = 500
 _PLACE: Final = "_place"
 
 
@@ -51,8 +51,8 @@ def unmatched(differing: DataFrame, columns: Sequence[str], count: str) -> tuple
         F.when(F.col(f"l.{_PLACE}").isNotNull(), F.struct(*(F.col(f"l.{c}").alias(c) for c in columns))).alias("l"),
         F.when(F.col(f"r.{_PLACE}").isNotNull(), F.struct(*(F.col(f"r.{c}").alias(c) for c in columns))).alias("r"),
     )
-    rows = sides.limit(_FEW_ROWS + 1).collect()
-    if len(rows) <= _FEW_ROWS:
+    rows = sides.limit(sizing().compared_pairs_rows + 1).collect()
+    if len(rows) <= sizing().compared_pairs_rows:
         return _match_each([r["l"] for r in rows if r["l"] is not None], [r["r"] for r in rows if r["r"] is not None])
     counted = sides.agg(F.count("l").alias("l"), F.count("r").alias("r")).collect()[0]
     return int(counted["l"]), int(counted["r"])

@@ -35,12 +35,10 @@ from state_lib.lake.log import DeltaLog, rows_changed
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
+from state_lib.sizing import sizing
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
-
-#: A view up to this size is merged into by the driver; a larger one by Spark, which rewrites only rows and not files.
-_DRIVER_BYTES = 64 * 1024 * 1024
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
@@ -215,7 +213,7 @@ def publish(
     table, epoch = target.table, target.wanted.epoch
     only_inserts = target.is_new or target.replaces or view.plan.append_only
     by_driver = small and not target.replaces and written_by_driver(view)
-    if by_driver and (only_inserts or table.total_bytes() <= _DRIVER_BYTES):
+    if by_driver and (only_inserts or table.total_bytes() <= sizing().driver_publish_bytes):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))

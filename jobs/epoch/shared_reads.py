@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +21,7 @@ from jobs.warehouse import Warehouse
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.lake.commit import is_plain
-
-#: Changes of more bytes (of their files) are read by each view for itself, in parallel and only the columns it needs.
-_MOST_BYTES: Final = 8 * 1024 * 1024
+from state_lib.sizing import sizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ class SharedReads:
         columns : those that the view needs.
         read : reads them all; called once for all views that share them.
         """
-        if key not in self.columns or changed_bytes > _MOST_BYTES:
+        if key not in self.columns or changed_bytes > sizing().shared_read_bytes:
             return read()
         held = self._reads.once(key, lambda: _held(read(), self.columns[key]))
         if held is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,13 +19,7 @@ from jobs.sources.source_index import SourceIndex
 from state_lib.constants import WEIGHT
 from state_lib.lake.statistics import row_count
 from state_lib.lookup_keys import LookupKeys
-
-#: An index is read beside what has changed since it was written: up to so many bytes of that, as files.
-MOST_CHANGED_BYTES: Final = 64 * 1024 * 1024
-#: A sample has at least so many rows, if the source has.
-_SAMPLE_ROWS: Final = 100_000
-#: An index is worth it where so many times the rows are read without it: what changed since is read as well.
-_FEWER: Final = 2
+from state_lib.sizing import sizing
 
 
 @dataclass
@@ -95,7 +88,7 @@ class SourceLookups:
         """The rows of some file of a source and ``_weight``, and how many they are; ``None``: the log does not tell."""
         if not self.row_count(name):
             return None
-        some = self.files(name).sample(_SAMPLE_ROWS)
+        some = self.files(name).sample(sizing().sample_rows)
         return self.pinned.as_planned(name, _weighted(some.read(spark, None))), row_count(some.files) or 0
 
     def files(self, name: str) -> SnapshotFiles:
@@ -128,10 +121,10 @@ class SourceLookups:
         contents = index.contents
         if contents is None or not contents.serves(pinned.pin(name), self.used_columns[name]):
             return own
-        if own.are_rows and _FEWER * index.rows_read(lookup_keys) > own.rows_read(lookup_keys):
+        if own.are_rows and sizing().index_fewer * index.rows_read(lookup_keys) > own.rows_read(lookup_keys):
             return own
         since = pinned.changed_since(name, contents.pin)
-        return index if since is not None and since.changed_bytes <= MOST_CHANGED_BYTES else own
+        return index if since is not None and since.changed_bytes <= sizing().index_change_bytes else own
 
     def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, lookup_keys: LookupKeys) -> DataFrame:
         """The rows of a source from an index, with what has changed since it was written."""

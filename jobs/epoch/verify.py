@@ -23,9 +23,7 @@ from jobs.planner.nodes import quoted
 from jobs.warehouse import Warehouse
 from state_lib.constants import VIEW_KEY
 from state_lib.errors import EpochError
-
-#: Up to this many bytes of inputs a query is planned and run as a small epoch is.
-_FEW_BYTES = 4 * 1024 * 1024
+from state_lib.sizing import sizing
 
 
 def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:
@@ -55,7 +53,7 @@ def _difference(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    workload = Workload.SMALL if inputs.total_bytes() <= _FEW_BYTES else Workload.FULL
+    workload = Workload.SMALL if inputs.total_bytes() <= sizing().small_epoch_bytes else Workload.FULL
     session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)

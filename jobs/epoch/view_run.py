@@ -34,11 +34,9 @@ from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.errors import StateError
 from state_lib.lake.folders import is_table
+from state_lib.sizing import sizing
 from state_lib.state_files import StateFiles
-from state_lib.state_store import FEW_ROWS, StateStore
-
-#: Up to this many bytes of state and change together, an epoch's fixed cost is what counts.
-SMALL_BYTES = 4 * 1024 * 1024
+from state_lib.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,7 @@ class ViewRuns:
             return None
         fence()
         # Much may have changed, and come to little.
-        small = inputs.is_small or mv_rows(view, commit) <= FEW_ROWS
+        small = inputs.is_small or mv_rows(view, commit) <= sizing().driver_commit_rows
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
         path = self._warehouse.view_path(view.name)
         target = target_of(session, path, view, wanted, seen, fence, first=first)
@@ -213,9 +211,9 @@ def _workload(view: ViewEntry, inputs: EpochInputs, files: StateFiles, *, is_com
     if view.strategy == "full":
         return Workload.FULL
     if is_committed:
-        return Workload.SMALL if files.total_bytes() <= SMALL_BYTES else Workload.LARGE
+        return Workload.SMALL if files.total_bytes() <= sizing().small_epoch_bytes else Workload.LARGE
     looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.lookups.in_place_bytes()
-    if inputs.changed_bytes + looked_up <= SMALL_BYTES:
+    if inputs.changed_bytes + looked_up <= sizing().small_epoch_bytes:
         return Workload.SMALL
     return Workload.FULL if inputs.is_backfill else Workload.LARGE
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import DataFrame
 
@@ -25,16 +24,9 @@ from jobs.planner.nodes import Arrange, Scan, walk
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.lake.commit import is_plain
-from state_lib.lookup_keys import RESTRICTED_ROWS
 from state_lib.row_encoding import parse_type
+from state_lib.sizing import sizing
 from state_lib.state_table import StateTable
-
-#: Rows are kept where a lookup reads so many of a source,
-_MANY_ROWS = RESTRICTED_ROWS
-#: a filter leaves at most one in so many of all,
-_ONE_IN: Final = 4
-#: and no more than this, which the driver holds once.
-_MOST_KEPT: Final = 2 * RESTRICTED_ROWS
 
 
 def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFrame | None:
@@ -80,7 +72,7 @@ def keep(
     rows_read : about how many rows a lookup reads where they are not kept.
     rows_of : all rows of the input, as a context gives the relations below it.
     """
-    if rows_read is None or rows_read < _MANY_ROWS or ctx.is_backfill or not ctx.collect_shared:
+    if rows_read is None or rows_read < sizing().arranged_lookup_rows or ctx.is_backfill or not ctx.collect_shared:
         return None
     return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
 
@@ -108,7 +100,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
         return None
     names = [scan.relation for scan in walk(node) if isinstance(scan, Scan)]
     total = sum(ctx.row_count(name) or 0 for name in names)
-    most = min(_MOST_KEPT, total // _ONE_IN)
+    most = min(sizing().arranged_rows, total // sizing().arranged_one_in)
     if not _are_few(ctx, names, rows_of, most / total):
         return None
     whole = nullable_within(rows_of(ctx))

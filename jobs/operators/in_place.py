@@ -15,7 +15,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -26,14 +25,12 @@ from jobs.operators.context import EpochContext, columns_of
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
-from state_lib.lookup_keys import RESTRICTED_ROWS, LookupKeys
+from state_lib.lookup_keys import LookupKeys
+from state_lib.sizing import sizing
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
 _WANTED = "_wanted_"
-
-#: A whole side of up to this many rows is sent to where the change set is; above it, Spark chooses.
-_SENT_ROWS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +192,10 @@ def match_whole(
     if not ctx.collect_shared or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
         return None
     most = _most_rows(ctx, side)
-    if most is None or most >= RESTRICTED_ROWS:
+    if most is None or most >= sizing().unfiltered_rows:
         return None
     partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
-    hinted = partners.hint(ctx.lookup_hint) if ctx.lookup_hint and most <= _SENT_ROWS else partners
+    hinted = partners.hint(ctx.lookup_hint) if ctx.lookup_hint and most <= sizing().sent_rows else partners
     return match(node, rows, hinted)
 
 

@@ -18,11 +18,10 @@ from jobs.sources.file_layout import file_name
 from state_lib.collected import frame_of
 from state_lib.errors import SourceError
 from state_lib.lake.table import DeltaError, DeltaTable
+from state_lib.sizing import sizing
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"
-#: The places of up to so many rows are sent to the tasks that read the files; Spark chooses how more are found.
-_SENT_ROWS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.
     names = [pa.repeat(file_name(path), len(at)) for path, at in positions.items()]
     places = pa.table({_FILE: pa.chunked_array(names), _POSITION: pa.chunked_array(list(positions.values()))})
     known = frame_of(spark, places)
-    sent = known.hint("broadcast") if places.num_rows <= _SENT_ROWS else known
+    sent = known.hint("broadcast") if places.num_rows <= sizing().marked_rows else known
     placed = rows.select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_POSITION))
     return placed.join(sent, [_FILE, _POSITION], how).select(*map(quoted, rows.columns))
 

@@ -30,10 +30,9 @@ from state_lib.lake.parquet import footer_rows
 from state_lib.lake.statistics import data_files
 from state_lib.lake.table import DeltaError, OpenedTable
 from state_lib.serial import next_base_ms, row_id_of_ordinal
+from state_lib.sizing import sizing
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
-#: Of so many commits in a range that marked rows as deleted and recorded no changes the vectors are compared.
-_MARKING_COMMITS: Final = 8
 #: Sources that are looked at side by side.
 _LOOKED_AT_ONCE: Final = 16
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -209,7 +208,7 @@ class DeltaSource:
                 continue
             plus, minus = counts.changed(actions)
             inserted, deleted = inserted + plus, deleted + minus
-            vectors = partial(self._vectors, version) if marking_commits < _MARKING_COMMITS else lambda: None
+            vectors = partial(self._vectors, version) if marking_commits < sizing().marking_commits else lambda: None
             of_commit = None if layout is None else change_files(layout, actions, vectors)
             if of_commit is None:
                 changed_bytes += sum(int(f.get("size") or 0) for f in read)

@@ -24,8 +24,6 @@ from state_lib.lake.address import full_path
 from state_lib.lake.parquet import FileMetaData, opened_parquet
 from state_lib.lake.statistics import DataFile
 
-#: Files with more rows than this together are searched for new keys by Spark.
-SEARCHED_ROWS: Final = 1_000_000
 _COUNT: Final = f"{WEIGHT}_sum"
 _COMPARED: Final = (
     T.IntegralType,

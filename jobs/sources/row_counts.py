@@ -13,9 +13,7 @@ from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS
 from state_lib.lake.address import full_path
 from state_lib.lake.log import Action, files_of, logged_rows, marked_rows
 from state_lib.lake.parquet import footer_rows, value_counts
-
-#: The footers of so many removed files are read rather than the log of the version before.
-_FEW_FILES = 8
+from state_lib.sizing import sizing
 
 
 @dataclass
@@ -66,7 +64,7 @@ class RowCounts:
 
     def _rows_of_removed(self, paths: list[str]) -> dict[str, int]:
         known = {path: self._added[path] for path in paths if path in self._added}
-        if len(paths) - len(known) > _FEW_FILES:
+        if len(paths) - len(known) > sizing().footer_files:
             known |= {path: self._before[path] for path in paths if self._before.get(path, -1) >= 0}
         unknown = [path for path in paths if path not in known]
         read = footer_rows([full_path(self.table, path) for path in unknown])

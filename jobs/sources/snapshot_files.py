@@ -18,7 +18,7 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource
 from jobs.sources.file_layout import FileLayout
 from state_lib.errors import SourceError
 from state_lib.lake.statistics import DataFile, data_files
-from state_lib.lookup_keys import PAGE_ROWS, LookupKeys
+from state_lib.lookup_keys import LookupKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class SnapshotFiles:
     layout : how they hold the table's rows; ``None`` where only Delta can read them.
     files : all data files of the version.
     deleted : the rows of these that are not the table's.
-    page_rows : rows of a page in them.
+    page_rows : rows of a page in them, if they were written with a certain number.
     """
 
     layout: FileLayout | None
     files: tuple[DataFile, ...]
     deleted: DeletedRows = field(default_factory=DeletedRows)
-    page_rows: int = PAGE_ROWS
+    page_rows: int | None = None
 
     @property
     def are_rows(self) -> bool:

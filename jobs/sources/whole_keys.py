@@ -23,9 +23,8 @@ from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
 from state_lib.lake.address import full_path
 from state_lib.lake.parquet import FileMetaData, opened_parquet
 from state_lib.lake.statistics import DataFile
+from state_lib.sizing import sizing
 
-#: Row groups are read until they have so many rows, or as many as are held already: what is held is looked through again.
-_READ_AT_ONCE: Final = 2_000_000
 _READERS: Final = min(8, os.cpu_count() or 1)
 
 
@@ -63,7 +62,7 @@ class KeysInOrder:
         groups = list(reversed(self.row_groups))
         with ThreadPoolExecutor(_READERS) as pool:
             while groups:
-                enough = max(_READ_AT_ONCE, 0 if held is None else held.num_rows)
+                enough = max(sizing().keys_read_at_once, 0 if held is None else held.num_rows)
                 batch = [groups.pop()]
                 while groups and sum(group.rows for group in batch) < enough:
                     batch.append(groups.pop())

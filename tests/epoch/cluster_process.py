@@ -14,7 +14,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs import failpoints
-from jobs.epoch import inputs
 from jobs.script import ScriptSession
 from jobs.spark import SparkSettings, create_session
 from jobs.warehouse import Warehouse
@@ -49,8 +48,6 @@ def main() -> int:
             _kill_a_worker(spark)
 
     failpoints.reached = reached
-    # As of changes that are too large for the driver: executors hold and write them.
-    inputs.SMALL_CHANGE_BYTES = inputs._COLLECTED_BACKFILL_BYTES = 0
     conf = {"spark.cores.max": "2", "spark.executor.memory": "600m", "spark.task.maxFailures": "4"}
     spark = create_session(SparkSettings(master=master, driver_memory="1g", shuffle_partitions=2, conf=conf))
     session = ScriptSession(spark, Warehouse(root))

@@ -21,6 +21,8 @@ INSERT INTO d SELECT id, concat('n', id) FROM range(40);
 """
 #: More rows than the driver commits: executors hold what was computed until it is written.
 _MANY = "CREATE MATERIALIZED VIEW every AS SELECT t.k, t.v, d.name FROM t LEFT JOIN d ON t.g = d.g;"
+#: Every change is too large for the driver: executors hold and write them.
+_BY_EXECUTORS = "driver_change_bytes=0,driver_backfill_bytes=0"
 _VIEWS = """
 CREATE MATERIALIZED VIEW sums AS
   SELECT d.name, count(*) AS n, sum(v) AS s, max(v) AS m FROM t JOIN d ON t.g = d.g GROUP BY d.name;
@@ -38,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def _run(cluster: Cluster, root: Path, statements: str, place: str) -> tuple[str, str]:
     command = [sys.executable, str(Path(__file__).parent / "cluster_process.py"), cluster.master, str(root), place]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1", "RELSTATE_SIZING": _BY_EXECUTORS}
     done = subprocess.run([*command, statements], env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     return done.stdout, done.stderr

@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch import compaction
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.view_epoch import app_id, epoch_txn_version
 from jobs.warehouse import Warehouse
-from state_lib import compaction as state_compaction
 from state_lib.compaction import merge_small_runs, rewrite_tables
 from state_lib.constants import TABLE_ID
 from state_lib.errors import StateError
@@ -21,6 +19,7 @@ from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_schema import StateKind
 from tests.epoch.scripts import Script, run_ahead
+from tests.sizes import Resized
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -50,9 +49,9 @@ def _store(spark: SparkSession, warehouse: Warehouse, name: str) -> StateStore:
     return StateStore(spark, StateFiles(warehouse.state_path(view)), view.tables)
 
 
-def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_SPARE_ROWS", 20)
-    monkeypatch.setattr(state_compaction, "RUNS_PER_PARTITION", 3)
+def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+    resized(compaction_spare_rows=20)
+    resized(runs_per_partition=3)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
     _epochs(script, range(5))
@@ -94,10 +93,8 @@ def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession,
     script.verify()
 
 
-def test_spark_rewrites_what_the_driver_cannot_hold(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "SMALL_TABLE_BYTES", 0)
+def test_spark_rewrites_what_the_driver_cannot_hold(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+    resized(driver_compaction_bytes=0)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
     _epochs(script, range(2))
@@ -142,10 +139,10 @@ def _without_rows(table: Path, file: str) -> None:
 
 @pytest.mark.parametrize("by_driver", [True, False])
 def test_rows_retracted_that_are_not_there_end_a_rewrite(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_driver: bool
+    spark: SparkSession, tmp_path: Path, resized: Resized, by_driver: bool
 ) -> None:
     """Rows lost inside a file leave no commit: joins read runs unmerged, a rewrite is the first to see what they add up to."""
-    monkeypatch.setattr(compaction, "SMALL_TABLE_BYTES", 1 << 20 if by_driver else 0)
+    resized(driver_compaction_bytes=1 << 20 if by_driver else 0)
     script = Script(spark, tmp_path / "warehouse")
     for name in ("a", "b"):
         script.run(f"CREATE TABLE {name} (g INT, s STRING); INSERT INTO {name} VALUES (1, 'x'), (2, 'y')")

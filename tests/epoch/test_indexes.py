@@ -11,13 +11,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from assets.metadata import epoch_metadata
-from jobs.epoch import index_advice, indexes
 from jobs.epoch.runner import EpochRunner
 from jobs.registry import Registry
 from jobs.sources.source_index import SourceIndex
-from state_lib import lookup_keys
 from state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _SETUP = """
 CREATE TABLE line (o INT, n INT, p INT, `a-qty` INT, note STRING, PRIMARY KEY (o, n))
@@ -37,11 +36,11 @@ _CHANGES = (
 
 
 @pytest.fixture
-def every_row_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_row_counts(resized: Resized) -> None:
     """Tables of some thousand rows are asked for their pages, and an index is worth it."""
-    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", 100)
-    monkeypatch.setattr("jobs.operators.in_place.RESTRICTED_ROWS", 100)
-    monkeypatch.setattr("jobs.sources.source_index.INDEX_PAGE_ROWS", 20)
+    resized(unfiltered_rows=100)
+    resized(unfiltered_rows=100)
+    resized(index_page_rows=20)
 
 
 def _index(script: Script, column: str = "p") -> SourceIndex:
@@ -49,7 +48,7 @@ def _index(script: Script, column: str = "p") -> SourceIndex:
 
 
 def test_views_are_the_same_however_old_the_index_is(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_row_counts: None
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resized: Resized, every_row_counts: None
 ) -> None:
     read: list[str] = []
     files = SourceIndex.files.fget
@@ -66,8 +65,8 @@ def test_views_are_the_same_however_old_the_index_is(
         script.verify()
     assert _index(script).contents == built, "and the changes so far were read beside it"
 
-    monkeypatch.setattr(indexes, "_MANY_COMMITS", 1)
-    monkeypatch.setattr("jobs.sources.source_index._MANY_FILES", 1)
+    resized(index_commits=1)
+    resized(index_files=1)
     script.run("UPDATE part SET name = 'a' WHERE p IN (3, 7); REFRESH")
     brought = _index(script).contents
     assert brought is not None
@@ -75,8 +74,8 @@ def test_views_are_the_same_however_old_the_index_is(
     assert (brought.rows, brought.appended > 0) == (4000, True)
     assert len(_index(script).files.files) == 1, "small files were merged"
 
-    monkeypatch.setattr(indexes, "_MOST_APPENDED", 0)
-    monkeypatch.setattr(indexes, "_MANY_ROWS", 0)
+    resized(index_appended_share=0)
+    resized(index_appended_rows=0)
     script.run("UPDATE line SET note = '' WHERE o = 1; UPDATE part SET name = 'b' WHERE p IN (3, 7); REFRESH")
     script.verify()
     built_again = _index(script).contents
@@ -114,9 +113,9 @@ def test_an_index_that_does_not_serve_is_built_again_and_one_that_is_not_declare
 
 
 def test_an_index_is_proposed_where_it_would_help(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_row_counts: None
+    spark: SparkSession, tmp_path: Path, resized: Resized, every_row_counts: None
 ) -> None:
-    monkeypatch.setattr(index_advice, "_MANY_ROWS", 1_000)
+    resized(advised_rows=1_000)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP.format(columns="n"))
     script.run("UPDATE part SET name = 'other' WHERE p IN (3, 7, 500)")
@@ -126,7 +125,7 @@ def test_an_index_is_proposed_where_it_would_help(
         "TBLPROPERTIES",
     )
     assert "advice" in epoch_metadata(report)
-    monkeypatch.setattr(index_advice, "_MANY_ROWS", 10_000)
+    resized(advised_rows=10_000)
     script.run("UPDATE part SET name = 'another' WHERE p IN (3, 7, 500)")
     (report,) = EpochRunner(spark, script.warehouse).run()
     assert report.advice == (), "few rows are soon read"

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch import inputs
-from state_lib import state_store
 from state_lib.lake.log import DeltaLog, commit_info
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -26,10 +25,10 @@ _CHANGES = "UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4; DELETE FROM t WHERE 
 
 @pytest.mark.parametrize(("few_rows", "by_spark"), [(20, {"pairs"}), (0, {"sums", "pairs"})])
 def test_few_rows_are_committed_by_the_driver_and_others_by_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int, by_spark: set[str]
+    spark: SparkSession, tmp_path: Path, resized: Resized, few_rows: int, by_spark: set[str]
 ) -> None:
-    monkeypatch.setattr(inputs, "SMALL_CHANGE_BYTES", 0)
-    monkeypatch.setattr(state_store, "FEW_ROWS", few_rows)
+    resized(driver_change_bytes=0)
+    resized(driver_commit_rows=few_rows)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
     assert {name for name in ("sums", "pairs", "empty") if _committed_by_spark(script, name)} == by_spark

@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 
 from jobs.api import EpochRunner, Warehouse
 from jobs.catalog.store import CatalogStore
-from jobs.epoch import compaction, publish, view_epoch
+from jobs.epoch import publish, view_epoch
 from state_lib.errors import RelstateError
 from state_lib.lake.files import files_in
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
+from tests.sizes import Resized
 from tests.stores import BUCKET, reach, served
 
 
@@ -43,11 +44,13 @@ def root(requests: Path) -> str:
 
 
 @pytest.mark.parametrize("by_spark", [False, True], ids=["by the driver", "by Spark"])
-def test_epochs_of_all_kinds_of_state(spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, by_spark: bool) -> None:
+def test_epochs_of_all_kinds_of_state(
+    spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, resized: Resized, by_spark: bool
+) -> None:
     if by_spark:
         monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
         monkeypatch.setattr(publish, "written_by_driver", lambda _: False)
-        monkeypatch.setattr(compaction, "SMALL_TABLE_BYTES", 0)
+        resized(driver_compaction_bytes=0)
     script = Script(spark, root)
     script.run(_SETUP)
     script.run(f"{_CHANGES}; REFRESH; VERIFY")

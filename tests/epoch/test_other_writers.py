@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.epoch import key_check
 from jobs.epoch.runner import EpochRunner
 from jobs.sources.delta_source import DeltaSource, Pin
 from state_lib.errors import SourceError
 from state_lib.lake.log import DeltaLog, rows_by_partition
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _FEED = {"delta.enableChangeDataFeed": "true"}
 _KEYED = "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1), (2, 1), (3, 2);"
@@ -34,10 +34,8 @@ def _append(path: str, *rows: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("by_spark", [False, True], ids=["searched by the driver", "searched by Spark"])
-def test_a_duplicate_key_between_a_delete_and_an_append(
-    script: Script, monkeypatch: pytest.MonkeyPatch, *, by_spark: bool
-) -> None:
-    monkeypatch.setattr(key_check, "SEARCHED_ROWS", 0 if by_spark else 1_000_000)
+def test_a_duplicate_key_between_a_delete_and_an_append(script: Script, resized: Resized, *, by_spark: bool) -> None:
+    resized(searched_rows=0 if by_spark else 1_000_000)
     script.run(_KEYED + _VIEWS)
     path = script.warehouse.source_path("t")
     script.run("DELETE FROM t WHERE k = 3")
@@ -50,9 +48,9 @@ def test_a_duplicate_key_between_a_delete_and_an_append(
     script.verify()
 
 
-def test_a_moved_key_is_none_twice(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_key_is_none_twice(script: Script, resized: Resized) -> None:
     """A key that is deleted and comes again within a range is one row, wherever it is searched."""
-    monkeypatch.setattr(key_check, "SEARCHED_ROWS", 0)
+    resized(searched_rows=0)
     script.run(_KEYED + _VIEWS)
     path = script.warehouse.source_path("t")
     DeltaTable(path).delete("k = 3")

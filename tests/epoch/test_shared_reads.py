@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch import shared_reads
 from jobs.sources.delta_source import DeltaSource
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _SETUP = """
 CREATE TABLE t (
@@ -51,7 +51,9 @@ def _count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reads
 
 
-def test_views_of_a_run_share_what_they_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_of_a_run_share_what_they_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resized: Resized
+) -> None:
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
     reads = _count_reads(monkeypatch)
@@ -61,7 +63,7 @@ def test_views_of_a_run_share_what_they_read(spark: SparkSession, tmp_path: Path
         script.run(f"{changes}; REFRESH")
         assert sorted(reads) == expected
         script.verify()
-    monkeypatch.setattr(shared_reads, "_MOST_BYTES", 0)
+    resized(shared_read_bytes=0)
     reads.clear()
     script.run("UPDATE t SET v = v + 1 WHERE k = 1; REFRESH")
     assert reads == ["t"] * 3, "what is too large to hold is read by each view"

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.epoch.runner import EpochRunner
 from jobs.warehouse import Warehouse
-from state_lib import vnode
 from state_lib.constants import TABLE_ID, VNODE
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_schema import StateTableDesc
 from state_lib.vnode import table_vnode
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -34,14 +33,14 @@ def _misplaced(store: StateStore, desc: StateTableDesc, version: int | None) -> 
     return own.where(F.col(VNODE) != table_vnode(desc.schema, desc.vnode_count)).count()
 
 
-def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP + "REFRESH;")
     warehouse = Warehouse(tmp_path / "warehouse")
     assert {t.vnode_count for view in warehouse.read().views.values() for t in view.tables} == {1}
 
     # As if the tables had come to some hundred megabytes.
-    monkeypatch.setattr(vnode, "VNODE_BYTES", 2_000)
+    resized(vnode_bytes=2_000)
     script.run("UPDATE t SET v = v + 1 WHERE k % 3 = 0; REFRESH")
     counts = {t.schema.label: t.vnode_count for t in warehouse.read().views["tops"].tables}
     assert max(counts.values()) >= 4
@@ -66,7 +65,7 @@ def test_counts_double_and_readers_go_on(spark: SparkSession, tmp_path: Path, mo
     assert _misplaced(store, grown, before) > 0
 
     # A rebuild starts with the counts that the tables had come to.
-    monkeypatch.setattr(vnode, "VNODE_BYTES", 1_000_000)
+    resized(vnode_bytes=1_000_000)
     list(EpochRunner(spark, warehouse).run(full_refresh=["tops"]))
     script.verify()
     view = warehouse.read().views["tops"]

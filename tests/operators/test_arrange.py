@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.operators import arrange, in_place
 from jobs.planner.nodes import Arrange, walk
 from jobs.planner.planning import plan_view
 from tests.operators.lab import RELATIONS, Lab, Row, decimal
+from tests.sizes import Resized
 
 _FEW = "(SELECT k, g FROM r WHERE w > 3) AS few"
 _MEAN = "(SELECT avg(u.v) FROM t AS u WHERE u.g = few.k)"
@@ -64,11 +64,11 @@ def _rows_kept(lab: Lab) -> int:
 
 
 @pytest.mark.parametrize("name", _ARRANGED)
-def test_rows_that_are_kept(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(arrange, "_MANY_ROWS", 10)
+def test_rows_that_are_kept(spark: SparkSession, resized: Resized, name: str) -> None:
+    resized(arranged_lookup_rows=10)
     # As of large sides, whose keys are collected first; and as of small ones, read whole.
     if name != "semi":
-        monkeypatch.setattr(in_place, "RESTRICTED_ROWS", 0)
+        resized(unfiltered_rows=0)
     with Lab(spark, _ARRANGED[name]) as lab:
         for number, step in enumerate(_STEPS):
             # What is kept is read by large changes as well, which the driver does not hold.
@@ -80,8 +80,8 @@ def test_rows_that_are_kept(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("many", "filtered"), [(13, 3), (10, 9)])
-def test_rows_that_are_not_kept(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, many: int, filtered: int) -> None:
-    monkeypatch.setattr(arrange, "_MANY_ROWS", many)
+def test_rows_that_are_not_kept(spark: SparkSession, resized: Resized, many: int, filtered: int) -> None:
+    resized(arranged_lookup_rows=many)
     with Lab(spark, f"SELECT t.k, few.g FROM t JOIN (SELECT * FROM r WHERE k < {filtered}) few ON t.g = few.k") as lab:
         for step in _STEPS[:4]:
             lab.step(step)

@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.operators import aggregate_value, in_place, join
+from state_lib.sizing import sizing
 from tests.operators.lab import Lab, Row, decimal
+from tests.sizes import Resized
 
 _JOINS = """SELECT t.k, a.w AS first, b.w AS second FROM t JOIN r AS a ON t.g = a.k JOIN r AS b ON a.g = b.k WHERE b.w > 1"""
 _SUMS = "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g"
@@ -20,12 +22,12 @@ def _rows(first: int, last: int, weight: int = 1) -> list[tuple[Row, int]]:
 
 @pytest.mark.parametrize("sent_rows", [1000, 0], ids=["the side is sent", "Spark chooses"])
 def test_a_chain_of_small_keyed_sides_is_one_plan(
-    spark: SparkSession, steps: list[DataFrame], monkeypatch: pytest.MonkeyPatch, sent_rows: int
+    spark: SparkSession, steps: list[DataFrame], resized: Resized, sent_rows: int
 ) -> None:
-    monkeypatch.setattr(in_place, "_SENT_ROWS", sent_rows)
+    resized(sent_rows=sent_rows)
     counts = []
-    for whole_rows in (in_place.RESTRICTED_ROWS, 0):
-        monkeypatch.setattr(in_place, "RESTRICTED_ROWS", whole_rows)
+    for whole_rows in (sizing().unfiltered_rows, 0):
+        resized(unfiltered_rows=whole_rows)
         with Lab(spark, _JOINS) as lab:
             lab.step({"t": _rows(0, 20), "r": [((k, (k + 1) % 5, k), 1) for k in range(5)]})
             lab.check()
@@ -36,7 +38,9 @@ def test_a_chain_of_small_keyed_sides_is_one_plan(
     assert counts[0] < counts[1], "the joins took steps of their own"
 
 
-def test_a_side_of_all_pairs_is_as_large_as_their_product(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_side_of_all_pairs_is_as_large_as_their_product(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, resized: Resized
+) -> None:
     whole: list[bool] = []
     matched = in_place.match_whole
 
@@ -49,7 +53,7 @@ def test_a_side_of_all_pairs_is_as_large_as_their_product(spark: SparkSession, m
     pairs = "SELECT a.k AS x, b.k AS y, b.w FROM r AS a CROSS JOIN r AS b"
     query = f"SELECT t.k, p.w FROM t JOIN ({pairs}) AS p ON t.g = p.x AND t.k = p.y"
     for limit in (37, 36):
-        monkeypatch.setattr(in_place, "RESTRICTED_ROWS", limit)
+        resized(unfiltered_rows=limit)
         with Lab(spark, query) as lab:
             lab.step({"t": _rows(0, 5), "r": [((k, k, k), 1) for k in range(6)]})
             lab.step({"t": _rows(5, 8)})

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib import collected
 from state_lib.collected import consolidated, frame_of
+from tests.sizes import Resized
 
 
 def _rows(*rows: tuple[int | None, Decimal | None, int]) -> pa.Table:
@@ -49,8 +49,8 @@ def test_rows_left_as_they_are(rows: pa.Table) -> None:
     assert consolidated(rows) is rows
 
 
-def test_many_rows_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collected, "_MOST_SUMMED", 1)
+def test_many_rows_are_left_as_they_are(resized: Resized) -> None:
+    resized(driver_summed_rows=1)
     rows = _rows((1, None, 1), (1, None, -1))
     assert consolidated(rows) is rows
 

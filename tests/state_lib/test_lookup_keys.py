@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib import lookup_keys
 from state_lib.lake.statistics import DataFile
 from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, LookupKeys
+from tests.sizes import Resized
 
 _DAY = date(2026, 1, 1)
 
@@ -55,9 +55,9 @@ def _file(rows: int, lower: Any, upper: Any) -> DataFile:
     ],
 )
 def test_values_are_a_filter_where_they_leave_out_half_of_many_rows(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files: Sequence[DataFile], values: Sequence[Any], filtered: bool
+    spark: SparkSession, resized: Resized, files: Sequence[DataFile], values: Sequence[Any], filtered: bool
 ) -> None:
-    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", 50)
+    resized(unfiltered_rows=50)
     type_name = {int: "bigint", str: "string", date: "date", Decimal: "decimal(9,2)"}[type(values[0])]
     rows = spark.sql(f"SELECT CAST(NULL AS {type_name}) AS id")
     assert (LookupKeys("id", tuple(values)).restrict(rows, "id", type_name, files) is not rows) == filtered

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stores import created, table
 
-from state_lib import lookup_keys, state_store
 from state_lib.constants import TABLE_ID
 from state_lib.delta_layout import TABLES_PROPERTY
 from state_lib.errors import StateError
@@ -22,6 +21,7 @@ from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import descs_from_json
 from state_lib.table_schema import KeyPart, MergeRule
+from tests.sizes import Resized
 
 pytestmark = pytest.mark.spark
 
@@ -142,11 +142,9 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
     assert spark.read.format("delta").load(store.path).where("epoch = 3").count() == 1
 
 
-def test_rows_of_a_number_that_nobody_knows_are_computed_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_number_that_nobody_knows_are_computed_once(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
     store = created(spark, tmp_path, TOTALS)
-    monkeypatch.setattr(state_store, "FEW_ROWS", 3)
+    resized(driver_commit_rows=3)
     drawn = spark.range(4).selectExpr("'n' || id AS name", "cast(rand() * 1e9 AS bigint) AS total", "1L AS _weight")
     mem_tables = []
     for rows in (drawn.where("name < 'n3'"), drawn):
@@ -166,10 +164,8 @@ def test_rows_of_a_number_that_nobody_knows_are_computed_once(
 
 
 @pytest.mark.parametrize("restricted_rows", [0, 1_000_000])
-def test_a_lookup_skips_files_that_cannot_hold_its_values(
-    store: StateStore, restricted_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lookup_keys, "RESTRICTED_ROWS", restricted_rows)
+def test_a_lookup_skips_files_that_cannot_hold_its_values(store: StateStore, restricted_rows: int, resized: Resized) -> None:
+    resized(unfiltered_rows=restricted_rows)
 
     def files_read(values: list[int]) -> int:
         wanted = LookupKeys.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)

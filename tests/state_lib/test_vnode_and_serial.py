@@ -12,9 +12,9 @@ from state_lib.constants import ROW_ID
 from state_lib.errors import PlanError, StateError
 from state_lib.row_encoding import encode_columns
 from state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
+from state_lib.sizing import Sizing
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 from state_lib.vnode import (
-    VNODE_BYTES,
     check_vnode_count,
     fitting_vnode_count,
     row_vnode,
@@ -24,6 +24,8 @@ from state_lib.vnode import (
 )
 
 COUNTS = st.sampled_from([1 << n for n in range(11)])
+
+_VNODE_BYTES = Sizing().vnode_bytes
 
 
 def table(columns: dict[str, str], distribution: tuple[str, ...]) -> StateTableSchema:
@@ -58,12 +60,12 @@ def test_counts_are_powers_of_two_up_to_1024(count: int) -> None:
 
 def test_a_singleton_has_one_vnode() -> None:
     assert row_vnode(table({"a": "int"}, ()), 16, {"a": 5}) == 0
-    assert fitting_vnode_count(table({"a": "int"}, ()), 1, 100 * VNODE_BYTES) == 1
+    assert fitting_vnode_count(table({"a": "int"}, ()), 1, 100 * _VNODE_BYTES) == 1
 
 
 @pytest.mark.parametrize(
     ("count", "stored", "fitting"),
-    [(1, 0, 1), (1, VNODE_BYTES, 1), (1, VNODE_BYTES + 1, 2), (2, 7 * VNODE_BYTES, 8), (8, 0, 8), (512, 10**15, 1024)],
+    [(1, 0, 1), (1, _VNODE_BYTES, 1), (1, _VNODE_BYTES + 1, 2), (2, 7 * _VNODE_BYTES, 8), (8, 0, 8), (512, 10**15, 1024)],
 )
 def test_a_count_doubles_until_it_fits_and_never_shrinks(count: int, stored: int, fitting: int) -> None:
     assert fitting_vnode_count(table({"a": "int"}, ("a",)), count, stored) == fitting

@@ -1,0 +1,203 @@
+"""The sizes at which work is done in another way. They decide how fast an epoch is, never what it computes.
+
+All of them are fields of one :class:`Sizing`, each with the measurement or the reason behind it. ``RELSTATE_SIZING`` changes
+some of them, for a driver with more memory or another disk: ``RELSTATE_SIZING='driver_change_bytes=268435456'``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from state_lib.errors import DeclarationError
+
+_VARIABLE: Final = "RELSTATE_SIZING"
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+
+def _int(default: int, why: str) -> int:
+    """A field with its reason."""
+    return field(default=default, metadata={"why": why})
+
+
+def _float(default: float, why: str) -> float:
+    return field(default=default, metadata={"why": why})
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Sizes in rows, and in bytes of files."""
+
+    # -- what the driver does, and what Spark does
+    driver_change_bytes: int = _int(
+        64 * _MIB,
+        "Changes up to this size are broadcast, and what they come to is written and committed by the driver: a Delta "
+        "commit by Spark takes 0.4 to 1.9 s.",
+    )
+    driver_backfill_bytes: int = _int(
+        4 * _MIB,
+        "A backfill of inputs up to this size is computed step by step on the driver, as an epoch is. Larger ones read their "
+        "inputs again instead of holding them.",
+    )
+    driver_commit_rows: int = _int(
+        20_000, "Results up to this many rows are committed by the driver, whatever they were computed from."
+    )
+    driver_publish_bytes: int = _int(
+        64 * _MIB,
+        "A published table up to this size is merged into by the driver, which rewrites whole files. Spark's MERGE rewrites "
+        "rows by deletion vectors, in four jobs.",
+    )
+    driver_summed_rows: int = _int(
+        200_000, "The driver sums up to this many rows to find those that cancel out; beyond, it takes longer than they save."
+    )
+    driver_keys: int = _int(
+        16_000_000, "The driver checks up to this many primary keys for duplicates: 16 bytes each, for a key of two numbers."
+    )
+    driver_compaction_bytes: int = _int(
+        32 * _MIB, "State tables up to this size are rewritten by the driver, right after an epoch; larger ones by Spark."
+    )
+    shared_read_bytes: int = _int(
+        8 * _MIB,
+        "Changes up to this size that several views read are read once and held by the driver. Of more, each view reads the "
+        "columns that it needs, in parallel.",
+    )
+
+    # -- how Spark runs an epoch
+    small_epoch_bytes: int = _int(
+        4 * _MIB,
+        "Up to this many bytes of changes and of what they are looked up in, generating and compiling code takes longer than "
+        "it saves (half of such an epoch), so expressions are interpreted.",
+    )
+    task_bytes: int = _int(4 * _MIB, "Bytes of a change set (compressed files) for each task of a shuffle.")
+
+    # -- lookups
+    unfiltered_rows: int = _int(
+        500_000, "Files with up to this many rows together are read as they are: a filter on them costs more than it saves."
+    )
+    listed_keys: int = _int(32, "Up to this many keys are pushed down one by one, wherever they are.")
+    listed_integers: int = _int(
+        4_000, "Up to this many whole numbers are pushed down one by one where that skips pages; of more, their range is."
+    )
+    listed_share: float = _float(0.9, "A list of keys skips pages if what it leaves has less than this share of rows.")
+    range_share: float = _float(0.5, "A range of keys that spans more than this share of the rows is not pushed down.")
+    page_rows: int = _int(20_000, "Rows of a Parquet page, as most writers cut them.")
+    sent_rows: int = _int(50_000, "A whole join side of up to this many rows is broadcast; above it, Spark chooses.")
+    whole_state_rows: int = _int(20_000, "Old state of up to this many rows is read whole and not by the keys of a change.")
+    arranged_lookup_rows: int = _int(
+        500_000, "A filtered join side is kept as state by its key where a lookup reads so many rows,"
+    )
+    arranged_one_in: int = _int(4, "at most one in so many of which passes the filter,")
+    arranged_rows: int = _int(1_000_000, "and all that do are at most this many: the driver holds them once.")
+    sample_rows: int = _int(100_000, "How many rows a filter lets through is estimated from files with this many rows.")
+
+    # -- sources
+    marking_commits: int = _int(
+        8,
+        "Deletion vectors of up to this many commits of a range are compared to find the deleted rows; with more, Delta's "
+        "change feed is read.",
+    )
+    marked_rows: int = _int(1_000_000, "Places of up to this many deleted rows are broadcast to the tasks that read the files.")
+    footer_files: int = _int(
+        8, "Rows of up to this many removed files are counted in their footers; of more, in the log of the version before."
+    )
+    searched_rows: int = _int(
+        1_000_000, "New primary keys are looked for in files with up to this many rows by the driver; in more, by Spark."
+    )
+    keys_read_at_once: int = _int(
+        2_000_000, "Row groups are read until they have this many keys; what is held is sorted again each time."
+    )
+
+    # -- indexes of sources
+    index_page_rows: int = _int(
+        2_000, "Rows of a page of an index: of 60 M lines those of 920 parts are read in 1.0 s (6.4 s in another order)."
+    )
+    index_file_bytes: int = _int(64 * _MIB, "Bytes of the source for each file of an index.")
+    index_small_bytes: int = _int(8 * _MIB, "Appended files of an index up to this size are merged,")
+    index_files: int = _int(8, "once there are more than this many of them.")
+    index_change_bytes: int = _int(64 * _MIB, "An index is read with up to this many bytes of changes that came after it.")
+    index_fewer: int = _int(2, "An index is read where that reads so many times fewer rows: changes since are read as well.")
+    index_commits: int = _int(8, "Changes are appended to an index once they are of this many commits,")
+    index_appended_rows: int = _int(100_000, "or of this many rows.")
+    index_appended_share: float = _float(
+        0.25, "An index is built again once appended changes, which are in no order, are more than this share of its rows."
+    )
+    advised_rows: int = _int(2_000_000, "Lookups that read fewer rows than this take less than a second; no index is advised.")
+    advised_times: int = _int(4, "An index is advised where it would read so many times fewer rows.")
+
+    # -- state
+    vnode_bytes: int = _int(
+        128 * _MIB,
+        "A vnode of a table holds this much before the number of vnodes doubles: what one task sorts and writes. Below it, a "
+        "vnode more is only a file more in each epoch.",
+    )
+    runs_per_partition: int = _int(8, "A partition of state with more files than this has its small ones merged.")
+    small_run_bytes: int = _int(8 * _MIB, "Files of state up to this size count as small.")
+    compaction_growth: int = _int(2, "A table is rewritten once it has this many times the rows it had last time,")
+    compaction_spare_rows: int = _int(10_000, "and this many more: below that no lookup notices.")
+
+    # -- full refreshes that ``auto`` chooses (docs/epochs.md)
+    comparable_change: int = _int(4, "The cost of a change tells that of others that are at most so many times as large.")
+    recompute_margin: float = _float(
+        1.5, "A view is recomputed where its change would take so many times as long: what both take varies by half,"
+    )
+    recompute_seconds: float = _float(
+        20.0, "and this many seconds longer: the first work of a fresh process takes up to 20 s more than later work."
+    )
+    recompute_uses: int = _int(8, "A known cost is used this often; then the change is computed again, and measured.")
+
+    # -- VERIFY
+    compared_pairs_rows: int = _int(500, "Up to this many rows without a partner are compared each with each.")
+
+    def reasons(self) -> Mapping[str, str]:
+        """Why each field has its value."""
+        return {f.name: f.metadata["why"] for f in fields(self)}
+
+
+def _from_environment() -> Sizing:
+    """The defaults, changed as the environment says.
+
+    Raises
+    ------
+    DeclarationError : it names no field, or gives it no number.
+    """
+    defaults = Sizing()
+    known = {f.name: type(getattr(defaults, f.name)) for f in fields(Sizing)}
+    changed: dict[str, int | float] = {}
+    for setting in filter(None, (part.strip() for part in os.environ.get(_VARIABLE, "").split(","))):
+        name, _, value = (part.strip() for part in setting.partition("="))
+        if name not in known:
+            raise DeclarationError(f"{_VARIABLE}: there is no size {name!r}; there are {', '.join(known)}")
+        try:
+            changed[name] = known[name](value)
+        except ValueError:
+            raise DeclarationError(f"{_VARIABLE}: {name} is a number, not {value!r}") from None
+        if changed[name] < 0:
+            raise DeclarationError(f"{_VARIABLE}: {name} is not negative")
+    return replace(defaults, **changed)  # type: ignore[arg-type]
+
+
+_current: Sizing | None = None
+
+
+def sizing() -> Sizing:
+    """The sizes that this process goes by."""
+    global _current  # noqa: PLW0603 - read from the environment once
+    if _current is None:
+        _current = _from_environment()
+    return _current
+
+
+@contextmanager
+def changed_sizing(**changes: float) -> Iterator[Sizing]:
+    """Other sizes for a while, in all threads of the process."""
+    global _current  # noqa: PLW0603 - as above
+    before = sizing()
+    _current = replace(before, **changes)  # type: ignore[arg-type]
+    try:
+        yield _current
+    finally:
+        _current = before

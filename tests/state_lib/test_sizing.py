@@ -1,0 +1,51 @@
+"""Sizes: each has its reason, and the environment changes some of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from state_lib import sizing as module
+from state_lib.errors import DeclarationError
+from state_lib.sizing import Sizing, changed_sizing, sizing
+from tests.sizes import Resized
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has asked for no size yet."""
+    monkeypatch.setattr(module, "_current", None)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_environment_changes_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELSTATE_SIZING", " driver_change_bytes = 268435456, listed_share=0.5,")
+    assert asdict(sizing()) == {**asdict(Sizing()), "driver_change_bytes": 268_435_456, "listed_share": 0.5}
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("driver_bytes=1", "there is no size 'driver_bytes'; there are driver_change_bytes, "),
+        ("page_rows=many", "page_rows is a number, not 'many'"),
+        ("page_rows", "page_rows is a number, not ''"),
+        ("page_rows=0.5", "page_rows is a number, not '0.5'"),
+        ("page_rows=-1", "page_rows is not negative"),
+    ],
+)
+def test_what_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch, setting: str, problem: str) -> None:
+    monkeypatch.setenv("RELSTATE_SIZING", setting)
+    with pytest.raises(DeclarationError, match=problem):
+        sizing()
+
+
+def test_sizes_change_for_a_while(resized: Resized) -> None:
+    resized(page_rows=7)
+    with pytest.raises(TypeError), changed_sizing(no_such_size=1):
+        pass
+    with changed_sizing(listed_keys=3):
+        assert (sizing().page_rows, sizing().listed_keys) == (7, 3)
+    assert (sizing().page_rows, sizing().listed_keys) == (7, Sizing().listed_keys)
+    assert all(Sizing().reasons().values())
