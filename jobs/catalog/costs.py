@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from state_lib.sizing import sizing
+from state_lib.units import bytes_shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class Costs:
         if change <= sizing().recompute_margin * everything + sizing().recompute_seconds:
             return None
         return (
-            f"recomputed because past epochs say that {_shown(changed_bytes)} of changes take {change:.1f} s, "
-            f"and all {_shown(total_bytes)} {everything:.1f} s"
+            f"recomputed because past epochs say that {bytes_shown(changed_bytes)} of changes take {change:.1f} s, "
+            f"and all {bytes_shown(total_bytes)} {everything:.1f} s"
         )
 
     def used(self, changed_bytes: int) -> Costs:
@@ -111,12 +112,3 @@ def _size(read_bytes: int) -> int:
     while sizing().comparable_change ** size <= read_bytes:
         size += 1
     return size
-
-
-def _shown(read_bytes: int) -> str:
-    value = float(read_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"

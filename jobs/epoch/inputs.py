@@ -12,29 +12,26 @@ from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from jobs.catalog.state import CatalogState
 from jobs.epoch.pinned_sources import PinnedSources
 from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
+from jobs.epoch.sizes import InputSizes
 from jobs.epoch.source_lookups import SourceLookups
-from jobs.operators.context import consolidate
+from jobs.operators.z_sets import consolidate
 from jobs.planner.nodes import quoted
 from jobs.relations import state_column, view_columns
-from jobs.sources.delta_source import ChangeRange
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
-from state_lib.lake.table import OpenedTable
 from state_lib.lookup_keys import LookupKeys
-from state_lib.sizing import sizing
-from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 
 
 @dataclass(slots=True)
 class EpochInputs:
-    """Change sets for one view at one epoch.
+    """The relations that one view reads at one epoch (:class:`jobs.operators.relations.Relations`).
 
     Parameters
     ----------
+    spark : the session that frames belong to.
     versions : what the upstream views have come to in this epoch, and in the epochs before.
-    state_is_large : whether reading the view's state costs more than the jobs it takes to skip most of it.
     reads : what the views of a run share of what they read of sources.
     """
 
@@ -44,74 +41,22 @@ class EpochInputs:
     view: ViewEntry
     epoch: EpochEntry
     versions: Mapping[str, ViewVersions]
-    rows_in: dict[str, tuple[int, int]] = field(default_factory=dict)
-    changed_bytes: int = 0
-    state_is_large: bool = False
     reads: SourceReads = field(default_factory=SourceReads)
     sources: PinnedSources = field(init=False)
     lookups: SourceLookups = field(init=False)
+    sizes: InputSizes = field(init=False)
 
     def __post_init__(self) -> None:
         self.sources = PinnedSources(self.warehouse, self.catalog, self.view, self.epoch, self.reads)
         self.lookups = SourceLookups(self.sources)
-
-    @property
-    def is_backfill(self) -> bool:
-        """Whether the view has reached no epoch yet."""
-        return self.view.last_epoch is None
+        self.sizes = InputSizes(self.sources, self.lookups, self.versions)
 
     @property
     def since(self) -> EpochEntry | None:
         """The epoch that the view reached last."""
         return self.sources.since
 
-    @property
-    def is_small(self) -> bool:
-        """Whether little enough changed for the driver to hold it."""
-        return self.changed_bytes <= sizing().driver_change_bytes
-
-    @property
-    def collects(self) -> bool:
-        """Whether change sets with several readers are computed one by one and held by the driver.
-
-        A job for each, and worth it: plans stay small, lookups know what they look for, and what turns out to be empty
-        is not looked up at all.
-        """
-        return self.changed_bytes <= (sizing().driver_backfill_bytes if self.is_backfill else sizing().driver_change_bytes)
-
-    @property
-    def lookup_hint(self) -> str | None:
-        """How change sets are joined with state."""
-        if not self.is_small:
-            return None
-        return "broadcast" if self.state_is_large else "shuffle_hash"
-
-    def total_bytes(self) -> int:
-        """Bytes of all that the view reads as of this epoch, as files."""
-        total = 0
-        for name in self.view.reads:
-            if self._is_view(name):
-                total += OpenedTable(self.warehouse.view_path(name)).total_bytes(self.versions[name].view_version)
-            else:
-                total += self._source_bytes(name)
-        return total
-
-    def check(self) -> dict[str, ChangeRange]:
-        """Look at what changed, and raise before anything is written if it cannot be read."""
-        found: dict[str, ChangeRange] = {}
-        since = self.since
-        for name in self.view.reads:
-            if self._is_view(name):
-                continue
-            if since is None:
-                self.changed_bytes += self._source_bytes(name)
-                continue
-            found[name] = self.sources.range(name, self.sources.pin_of(since, name))
-            self.rows_in[name] = (found[name].rows_inserted, found[name].rows_deleted)
-            self.changed_bytes += found[name].changed_bytes
-        return found
-
-    def scan(self, name: str) -> DataFrame | None:
+    def changes(self, name: str) -> DataFrame | None:
         """The change set of a source or an upstream view.
 
         For a view that was left behind it is netted first: a row that came and went in between, which may be the very one that
@@ -143,7 +88,7 @@ class EpochInputs:
         )
         return None if changes is None else self.sources.as_planned(name, changes)
 
-    def rows_now(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
+    def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
         return self._view_rows(name, lookup_keys) if self._is_view(name) else self.lookups.rows(self.spark, name, lookup_keys)
 
@@ -179,19 +124,14 @@ class EpochInputs:
     def _is_view(self, name: str) -> bool:
         return name in self.catalog.views
 
-    def _source_bytes(self, name: str) -> int:
-        return self.sources.source(name).table.total_bytes(self.sources.pin(name).version)
-
     def _view_changes(self, name: str) -> DataFrame | None:
         upstream = self.catalog.views[name]
         versions = self.versions.get(name)
         if versions is None or versions.state_version is None:
             return None
+        if self.sizes.is_unchanged(name, versions):
+            return None
         since = self.view.last_epoch
-        if since is not None:
-            before = self.catalog.epochs[since].versions.get(name)
-            if before is not None and before.state_version == versions.state_version:
-                return None
         runs = self._view_runs(upstream, versions.state_version, None)
         if since is not None:
             runs = runs.where(F.col(EPOCH) > since)
@@ -208,7 +148,7 @@ class EpochInputs:
 
     def _view_runs(self, upstream: ViewEntry, state_version: int, lookup_keys: LookupKeys | None) -> DataFrame:
         """The unmerged rows of an upstream view up to this epoch."""
-        store = StateStore(self.spark, StateFiles(self.warehouse.state_path(upstream)), upstream.tables)
+        store = StateStore(self.spark, self.sizes.state_of(upstream), upstream.tables)
         own = upstream.tables[-1]
         table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
         return table.runs([c.name for c in own.schema.columns], lookup_keys)

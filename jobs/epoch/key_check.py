@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from jobs.catalog.state import CatalogState
 from jobs.epoch.inputs import EpochInputs
-from jobs.operators.context import columns_of
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.file_layout import struct_of

@@ -21,8 +21,9 @@ from jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
 from jobs.epoch.chain import Chain, EpochCommit, Fence
 from jobs.epoch.published import OP, Published, append_changes, merge_changes
 from jobs.epoch.sessions import forget_table, transaction
+from jobs.epoch.stages import Writer
 from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
-from jobs.operators.context import columns_of
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import quoted
 from state_lib.collected import collected
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
@@ -35,7 +36,6 @@ from state_lib.lake.log import DeltaLog, rows_changed
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
-from state_lib.sizing import sizing
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
@@ -110,7 +110,7 @@ def published_chain(table: OpenedTable, name: str, fence: Fence = lambda: None) 
 
 def target_of(
     session: SparkSession,
-    path: str,
+    table: OpenedTable,
     view: ViewEntry,
     wanted: EpochCommit,
     before: ViewVersions | None,
@@ -122,6 +122,7 @@ def target_of(
 
     Parameters
     ----------
+    table : the published table, there or not.
     before : what readers see of the view today, be it of an earlier generation; ``None`` where they see nothing.
     fence : as of :class:`jobs.epoch.chain.Chain`.
     first : this is the first epoch of its generation.
@@ -130,13 +131,12 @@ def target_of(
     ------
     StateError : the table is damaged, or somebody else changed its rows.
     """
-    table = OpenedTable(path)
     chain = published_chain(table, view.name, fence)
     recorded = (before or ViewVersions()).published_commit
     if first:
         return _of_new_generation(session, table, chain, view, wanted, recorded)
-    if not is_table(path):
-        raise StateError(f"view {view.name}: its published table at {path} is gone; {chain.rebuild}")
+    if not is_table(table.path):
+        raise StateError(f"view {view.name}: its published table at {table.path} is gone; {chain.rebuild}")
     since = chain.since(recorded)
     done = since.made_by(wanted)
     if done is not None or since.is_clean:
@@ -192,8 +192,7 @@ def publish(
     store: StateStore,
     view: ViewEntry,
     commit: StateCommit,
-    *,
-    small: bool = False,
+    writer: Writer,
 ) -> Published:
     """Apply the change set of an epoch to the published table.
 
@@ -201,7 +200,7 @@ def publish(
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
     store, commit : the state that holds the change set, and the commit that wrote it.
-    small : the change set fits into the driver's memory many times over.
+    writer : who is to write. Spark does where the driver cannot.
 
     Raises
     ------
@@ -212,8 +211,7 @@ def publish(
     failpoints.reached("before_publish")
     table, epoch = target.table, target.wanted.epoch
     only_inserts = target.is_new or target.replaces or view.plan.append_only
-    by_driver = small and not target.replaces and written_by_driver(view)
-    if by_driver and (only_inserts or table.total_bytes() <= sizing().driver_publish_bytes):
+    if writer is Writer.DRIVER and not target.replaces and written_by_driver(view):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
@@ -280,7 +278,7 @@ def _publish_by_spark(
         problem = f"epoch {target.wanted.epoch} was not published, {target.chain.said(made)}"
         raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
     inserted, deleted = rows_changed(DeltaLog(table.path).commit(version))
-    return Published(version, inserted, deleted)
+    return Published(version, inserted, deleted, Writer.SPARK)
 
 
 def _commented(rows: DataFrame, view: ViewEntry) -> DataFrame:

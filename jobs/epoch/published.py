@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.epoch.stages import Writer
 from state_lib.constants import VIEW_KEY
 from state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from state_lib.lake.table import DeltaTable, OpenedTable
@@ -17,11 +18,12 @@ OP = "_relstate_op"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published table's version, and the rows that entered and left it."""
+    """The published table's version, the rows that entered and left it, and who wrote it (``None``: an earlier try)."""
 
     version: int
     rows_inserted: int
     rows_deleted: int
+    writer: Writer | None = None
 
 
 def append_changes(
@@ -62,8 +64,8 @@ def merge_changes(
 def _committed(table: OpenedTable, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
     made = commit_once(table, app_id, txn_version, write, check)
     if made is None:
-        return Published(table.latest().version(), 0, 0)
+        return Published(table.latest().version(), 0, 0, Writer.DRIVER)
     version, metrics = made
     updated = int(metrics.get("num_target_rows_updated", 0))
     inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
-    return Published(version, inserted, int(metrics.get("num_target_rows_deleted", 0)) + updated)
+    return Published(version, inserted, int(metrics.get("num_target_rows_deleted", 0)) + updated, Writer.DRIVER)

@@ -13,6 +13,7 @@ from jobs.catalog.costs import Costs, EpochCost
 from jobs.catalog.entries import EpochEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.epoch.inputs import EpochInputs
+from jobs.epoch.stages import Sizes
 
 
 def choose_refresh(
@@ -31,26 +32,26 @@ def choose_refresh(
         if not view.costs.changes or not _may_choose(state, view):
             continue
         inputs = inputs_of(view)
-        inputs.check()
-        reason = view.costs.cheaper_in_full(inputs.changed_bytes, inputs.total_bytes())
+        changed_bytes = sum(read.bytes for read in inputs.sizes.planned_reads())
+        reason = view.costs.cheaper_in_full(changed_bytes, inputs.sizes.total_bytes())
         if reason is not None:
-            known = replace(view, costs=view.costs.used(inputs.changed_bytes))
+            known = replace(view, costs=view.costs.used(changed_bytes))
             state = state.with_rebuild(known.restarted())
             epoch = replace(epoch, recomputed={**epoch.recomputed, name: reason})
     return state, epoch
 
 
-def costs_after(view: ViewEntry, inputs: EpochInputs, seconds: Mapping[str, float]) -> Costs:
+def costs_after(view: ViewEntry, state: CatalogState, sizes: Sizes, seconds: Mapping[str, float]) -> Costs:
     """What is known of a view's costs once it was computed in an epoch.
 
     Parameters
     ----------
     seconds : of the epoch, by stage.
     """
-    if not _reads_sources_alone(inputs.catalog, view):
+    if not _reads_sources_alone(state, view):
         return view.costs
-    cost = EpochCost(inputs.changed_bytes, round(sum(seconds.values()), 3))
-    return view.costs.after(cost, full=inputs.is_backfill)
+    cost = EpochCost(sizes.changed_bytes, round(sum(seconds.values()), 3))
+    return view.costs.after(cost, full=sizes.is_backfill)
 
 
 def _may_choose(state: CatalogState, view: ViewEntry) -> bool:

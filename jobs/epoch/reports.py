@@ -17,6 +17,7 @@ class ViewReport:
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
     source_versions : pinned version of each source.
+    stages : how the epoch was run, a line each (:mod:`jobs.epoch.stages`).
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
     problem : why the view was left behind, and did not reach the epoch.
@@ -35,6 +36,7 @@ class ViewReport:
     source_versions: Mapping[str, int] = field(default_factory=dict)
     view_version: int | None = None
     plan_text: str = ""
+    stages: tuple[str, ...] = ()
     skipped: bool = False
     advice: tuple[str, ...] = ()
     problem: str | None = None

@@ -339,7 +339,7 @@ class EpochRunner:
         if view.functions:
             check_functions(view, self._runs.session(view, Workload.FULL), self._warehouse.functions)
         inputs = self._inputs(state, view, epoch)
-        found = inputs.check()
+        found = inputs.sizes.check()
         keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
         if keyed:
             session = self._runs.session(view, Workload.FULL)

@@ -12,7 +12,6 @@ from jobs.functions import UserFunctions
 from jobs.spark.names import keep_class_names
 from jobs.spark.session import SHUFFLE_PARTITIONS
 from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
-from state_lib.sizing import sizing
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
@@ -111,11 +110,6 @@ def session_for(
     if functions is not None:
         functions.register(session)
     return session
-
-
-def shuffle_for_change(session: SparkSession, changed_bytes: int, most: str) -> None:
-    """Set how many tasks a shuffle has: state is never shuffled, so it is the change that they divide."""
-    session.conf.set(SHUFFLE_PARTITIONS, str(min(int(most), 1 + changed_bytes // sizing().task_bytes)))
 
 
 @contextmanager

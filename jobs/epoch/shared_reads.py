@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 
 from jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
 from jobs.catalog.state import CatalogState
-from jobs.operators.context import columns_of
 from jobs.operators.side_by_side import Once
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Scan, walk
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.epoch.index_advice import IndexAdvice
 from jobs.epoch.pinned_sources import PinnedSources
-from jobs.operators.context import columns_of
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Join, Scan, walk
 from jobs.planner.used_columns import used_columns
 from jobs.sources.file_layout import struct_of

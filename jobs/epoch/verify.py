@@ -17,7 +17,7 @@ from jobs.epoch.nearly_equal import unmatched
 from jobs.epoch.reports import VerifyReport
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.view_epoch import full_query
-from jobs.operators.context import columns_of
+from jobs.operators.z_sets import columns_of
 from jobs.planner.limits import before_limit
 from jobs.planner.nodes import quoted
 from jobs.warehouse import Warehouse
@@ -53,7 +53,7 @@ def _difference(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    workload = Workload.SMALL if inputs.total_bytes() <= sizing().small_epoch_bytes else Workload.FULL
+    workload = Workload.SMALL if inputs.sizes.total_bytes() <= sizing().small_epoch_bytes else Workload.FULL
     session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view)

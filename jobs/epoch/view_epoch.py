@@ -16,8 +16,11 @@ from jobs.catalog.entries import ViewEntry, ViewVersions
 from jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
 from jobs.epoch.explained import explained
 from jobs.epoch.inputs import EpochInputs
-from jobs.operators.context import EpochContext, columns_of
+from jobs.epoch.stages import Stages, Writer
+from jobs.operators.context import EpochContext
+from jobs.operators.frames import Frames
 from jobs.operators.routing import compute_changes
+from jobs.operators.z_sets import columns_of
 from jobs.planner.current_time import query_at
 from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from jobs.planner.serialize import plan_to_dict
@@ -36,12 +39,14 @@ from state_lib.table_schema import StateTableDesc
 class StateCommit:
     """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
 
-    ``stored`` are the rows themselves, where this process has computed them just now and holds them.
+    ``stored`` are the rows themselves, where this process has computed them just now and holds them; ``writer`` committed them,
+    where this process did.
     """
 
     version: int
     rows: dict[int, int]
     stored: pa.Table | None = None
+    writer: Writer | None = None
 
 
 def app_id(view: ViewEntry) -> str:
@@ -90,6 +95,7 @@ def _rows_by_table(files: StateFiles, version: int) -> dict[int, int]:
 
 def compute_and_commit(
     inputs: EpochInputs,
+    stages: Stages,
     files: StateFiles,
     before: ViewVersions | None,
     known: Since | None,
@@ -100,6 +106,7 @@ def compute_and_commit(
 
     Parameters
     ----------
+    stages : how that is done.
     files : of the view's state.
     before : the versions that the view's last epoch came to.
     known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
@@ -120,43 +127,34 @@ def compute_and_commit(
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
-    chain, previous = state_chain(files, view), None if inputs.is_backfill or known is None else known.known
+    chain, previous = state_chain(files, view), None if inputs.sizes.is_backfill or known is None else known.known
     base = 0 if known is None else known.known
     descs = tables_by_node(plan, view.tables)
     tables: dict[PlanNode, list[StateTable]] = {
         node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node] for node, of_node in descs.items()
     }
     context = EpochContext(
-        spark=spark,
         epoch=epoch,
-        is_backfill=inputs.is_backfill,
-        scan=inputs.scan,
+        is_backfill=inputs.sizes.is_backfill,
+        relations=inputs,
         tables=tables,
-        rows_now=inputs.rows_now,
+        frames=Frames(spark, held=stages.is_held, lookup_hint=stages.lookup_hint, most_partitions=most_partitions),
         full_query=lambda node: _full_difference(inputs, node, before),
-        provably_absent_before=inputs.provably_absent_before,
-        row_count=inputs.row_count,
-        rows_read=inputs.rows_read,
-        sample=inputs.sample,
-        lookup_hint=inputs.lookup_hint,
-        collect_shared=inputs.collects,
-        most_partitions=most_partitions,
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
     )
     try:
         changes = compute_changes(context, plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
-        if changes is None and not mem_tables and not inputs.is_backfill:
+        if changes is None and not mem_tables and not inputs.sizes.is_backfill:
             return None
         stored: pa.Table | None = None
         computed: DataFrame | None = None
-        if store.is_plain and inputs.is_small:
+        if store.is_plain and stages.commit is Writer.DRIVER:
             stored = store.compute(epoch, mem_tables)
-        elif store.is_plain and inputs.is_backfill:
-            # Much is read, and may come to little: a Delta write by Spark takes seconds, be it of one row.
+        elif store.is_plain and stages.commit is None:
             stored, computed = store.compute_few(epoch, mem_tables)
-        if stored is not None and not stored.num_rows and not inputs.is_backfill:
+        if stored is not None and not stored.num_rows and not inputs.sizes.is_backfill:
             return None
         failpoints.reached("before_state_commit")
         app, metadata = app_id(view), wanted.to_json()
@@ -176,7 +174,7 @@ def compute_and_commit(
                 txn_version=number,
                 user_metadata=metadata,
                 partitions=tasks,
-                spread=not inputs.is_small,
+                spread=not stages.is_small,
                 computed=computed,
             )
             # Spark's blind appends do not conflict: what came in between is seen only now.
@@ -187,7 +185,8 @@ def compute_and_commit(
     except PySparkException as error:
         raise explained(view.name, epoch, error) from error
     failpoints.reached("after_state_commit")
-    return StateCommit(version, _rows_by_table(files, version), stored)
+    writer = Writer.SPARK if stored is None else Writer.DRIVER
+    return StateCommit(version, _rows_by_table(files, version), stored, writer)
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:
@@ -198,8 +197,8 @@ def _digest(inputs: EpochInputs, base: str) -> str:
     instant = None if epoch.instant is None else epoch.instant.isoformat()
     tables = [t.table_id for t in view.tables]
     plan = [plan_to_dict(view.plan), list(view.inlined.items()), tables]
-    told = [view.generation, plan, pins, upstream, instant, view.last_epoch, base]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    determining = [view.generation, plan, pins, upstream, instant, view.last_epoch, base]
+    return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()
 
 
 def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions | None) -> DataFrame | None:

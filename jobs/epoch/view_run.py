@@ -15,12 +15,13 @@ from jobs.epoch.chain import EpochCommit, Fence, Since
 from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.protocol import Reached
-from jobs.epoch.publish import publish, target_of
+from jobs.epoch.publish import publish, target_of, written_by_driver
 from jobs.epoch.published import Published
 from jobs.epoch.refresh_choice import costs_after
 from jobs.epoch.reports import ViewReport
-from jobs.epoch.sessions import Workload, session_for, shuffle_for_change
+from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.shared_reads import SourceReads
+from jobs.epoch.stages import Stages, stages_of
 from jobs.epoch.view_epoch import (
     StateCommit,
     compute_and_commit,
@@ -34,7 +35,7 @@ from jobs.spark.session import SHUFFLE_PARTITIONS
 from jobs.warehouse import Warehouse
 from state_lib.errors import StateError
 from state_lib.lake.folders import is_table
-from state_lib.sizing import sizing
+from state_lib.lake.table import OpenedTable
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 
@@ -113,27 +114,26 @@ class ViewRuns:
         known, made = _state_so_far(files, view, before, wanted, fence)
         if only_committed and made is None:
             return None
-        if made is None:  # what is committed is published, whether or not its sources can still be read
-            inputs.check()
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
         if view.last_epoch is not None:
-            inputs.rows_in.update({n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch})
-        workload = _workload(view, inputs, files, is_committed=made is not None)
-        session = self.session(view, workload)
-        inputs.state_is_large = workload is Workload.LARGE
-        inputs.spark = session
+            inputs.sizes.moved = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
         most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
-        if workload is not Workload.FULL:
-            shuffle_for_change(session, inputs.changed_bytes, most_partitions)
+        # What is committed is published, whether or not its sources can still be read.
+        table = OpenedTable(self._warehouse.view_path(view.name))
+        sizes = inputs.sizes.of_view(files, seen, table, is_committed=made is not None)
+        stages = stages_of(view, sizes, most_tasks=int(most_partitions), driver_writes=written_by_driver(view))
+        session = inputs.spark = self.session(view, stages.workload)
+        if stages.shuffle_tasks is not None:
+            session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
         seconds["plan"] = time.perf_counter() - started
         started = time.perf_counter()
-        commit = made or compute_and_commit(inputs, files, before, known, wanted, most_partitions)
+        commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, view, inputs, files, commit, seen, wanted, fence)
+        done = self._publish(session, view, stages, files, table, commit, seen, wanted, fence)
         seconds["publish"] = time.perf_counter() - started
         # What it took another run to compute, or not to, says nothing.
-        costs = view.costs if made is not None or commit is None else costs_after(view, inputs, seconds)
+        costs = view.costs if made is not None or commit is None else costs_after(view, state, sizes, seconds)
         started = time.perf_counter()
         after = StateAfterEpoch(view.tables, {})
         if commit is not None:
@@ -145,7 +145,7 @@ class ViewRuns:
             epoch=epoch.epoch,
             strategy="full" if view.name in epoch.recomputed else view.strategy,
             reason=epoch.recomputed.get(view.name, view.reason),
-            rows_in=dict(inputs.rows_in),
+            rows_in={} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows},
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
             state_rows_written=sum(commit.rows.values()) if commit else 0,
@@ -153,6 +153,7 @@ class ViewRuns:
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
             plan_text=explain_plan(view.plan, view.tables),
+            stages=stages.done(commit.writer if commit else None, done.writer if done else None).lines(),
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),
             is_repair=only_committed,
@@ -166,8 +167,9 @@ class ViewRuns:
         self,
         session: SparkSession,
         view: ViewEntry,
-        inputs: EpochInputs,
+        stages: Stages,
         files: StateFiles,
+        table: OpenedTable,
         commit: StateCommit | None,
         seen: ViewVersions | None,
         wanted: EpochCommit,
@@ -177,12 +179,10 @@ class ViewRuns:
         if commit is None or (mv_rows(view, commit) == 0 and not first):
             return None
         fence()
-        # Much may have changed, and come to little.
-        small = inputs.is_small or mv_rows(view, commit) <= sizing().driver_commit_rows
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
-        path = self._warehouse.view_path(view.name)
-        target = target_of(session, path, view, wanted, seen, fence, first=first)
-        return publish(session, target, StateStore(session, files, view.tables), view, commit, small=small)
+        target = target_of(session, table, view, wanted, seen, fence, first=first)
+        store = StateStore(session, files, view.tables)
+        return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit)))
 
 
 def _state_so_far(
@@ -205,17 +205,6 @@ def _state_so_far(
     if since.foreign is not None:
         raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
     return (since if since.is_clean else chain.take_back(since)), None
-
-
-def _workload(view: ViewEntry, inputs: EpochInputs, files: StateFiles, *, is_committed: bool) -> Workload:
-    if view.strategy == "full":
-        return Workload.FULL
-    if is_committed:
-        return Workload.SMALL if files.total_bytes() <= sizing().small_epoch_bytes else Workload.LARGE
-    looked_up = 0 if inputs.is_backfill else files.total_bytes() + inputs.lookups.in_place_bytes()
-    if inputs.changed_bytes + looked_up <= sizing().small_epoch_bytes:
-        return Workload.SMALL
-    return Workload.FULL if inputs.is_backfill else Workload.LARGE
 
 
 def _versions(before: ViewVersions | None, commit: StateCommit | None, done: Published | None, digest: str) -> ViewVersions:

@@ -23,7 +23,8 @@ from pyspark.sql import DataFrame
 
 from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
 from jobs.operators.aggregate_group import GroupFrames, Tables, lives, tables_by_role
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
 from jobs.planner.state_tables import CallStrategy
@@ -48,24 +49,24 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
         return _emit(node, tables, groups, fused_columns)
-    groups = ctx.share(groups)
-    if ctx.is_empty(groups):
+    groups = ctx.frames.share(groups)
+    if ctx.frames.is_empty(groups):
         return None
     for table, row in stored:
         table.write(groups.selectExpr(*row).where(f"{WEIGHT} != 0"))
     changes = _emit(node, tables, groups)
-    held = ctx.rows_of(groups)
+    held = ctx.frames.rows_of(groups)
     if held is None:
         return changes
     changed = held.filter(held[_CHANGED]).select(list(node.group))
-    return ctx.derived(changes, changed) if changed.num_rows else None
+    return ctx.frames.derived(changes, changed) if changed.num_rows else None
 
 
 def _fold(ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables) -> DataFrame | None:
     """The affected groups with what all strategies measure of their change and of their state; ``None`` if none."""
     # Value states fold the change once; every other table reads it again.
     readers = 1 + len(tables.by_call) - len(tables.value_tables) + (tables.input is not None)
-    delta = ctx.share(child) if readers > 1 or tables.group_rows is not None else child
+    delta = ctx.frames.share(child) if readers > 1 or tables.group_rows is not None else child
     frames = GroupFrames(node.group)
     affected = aggregate_value.fold(ctx, node, delta, tables, frames)
     if affected is None:

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import decimal_parts, value_column
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -39,7 +40,7 @@ def fold(
         present = present.where(F.col(quoted(argument)).isNotNull())
     renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
     changed = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
-    changed = ctx.share(changed.where(F.col(WEIGHT) != 0))
+    changed = ctx.frames.share(changed.where(F.col(WEIGHT) != 0))
     table.write(changed)
     zero = F.lit(0).cast("bigint")
     counts = changed.select(*group, *values, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))

@@ -9,7 +9,8 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
 from state_lib.lookup_keys import LookupKeys

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
 from jobs.operators.materialized_input import old_and_new
+from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import CallStrategy
@@ -25,7 +26,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     """Write the changed input rows; add the old and new value of every such call per group to the frames."""
     if tables.input is None:
         return
-    changed = ctx.share(delta, summed=not is_consolidated(node.child))
+    changed = ctx.frames.share(delta, summed=not is_consolidated(node.child))
     tables.input.write(changed)
     versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from jobs.operators import aggregate_value
 from jobs.operators.aggregate_group import lives, tables_by_role
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of, consolidate
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
 from state_lib.constants import WEIGHT
@@ -33,9 +34,9 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     """
     tables = tables_by_role(ctx, node)
     stored = [table.storage for table in tables.value_tables.values()]
-    lookup_keys = ctx.lookup_keys(wanted_by, on, null_safe=True)
+    lookup_keys = ctx.frames.lookup_keys(wanted_by, on, null_safe=True)
     keys = wanted_by if on else None
-    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.hint(wanted_by), lookup_keys=lookup_keys)
+    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.frames.hint(wanted_by), lookup_keys=lookup_keys)
     picked = (F.expr(f"{sql} AS {name}") for name, sql in aggregate_value.newest(tables).items())
     group = columns_of(node.group)
     newest = runs.groupBy(*group).agg(*picked)

@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
@@ -46,13 +47,13 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
         frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
         return Affected(folded.select(*columns_of(node.group)), None, None)
-    folded = ctx.share(folded)
-    if ctx.is_empty(folded):
+    folded = ctx.frames.share(folded)
+    if ctx.frames.is_empty(folded):
         return None
     frames.add(folded, {name: only(name) for name in folds})
     first = node.group[:1]
-    lookup_keys = ctx.lookup_keys(folded, list(zip(first, first, strict=True)), null_safe=True)
-    affected = Affected(folded.select(*columns_of(node.group)), lookup_keys, ctx.hint(folded))
+    lookup_keys = ctx.frames.lookup_keys(folded, list(zip(first, first, strict=True)), null_safe=True)
+    affected = Affected(folded.select(*columns_of(node.group)), lookup_keys, ctx.frames.hint(folded))
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, lookup_keys=affected.lookup_keys)
     frames.add(old, newest(tables))
@@ -62,7 +63,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
 def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
     """Whether the old state is so little that nothing is gained by knowing the affected groups before it is read."""
     only_values = all(strategy is CallStrategy.VALUE for strategy in tables.strategies)
-    if ctx.is_backfill or not ctx.collect_shared or not only_values:
+    if ctx.is_backfill or not ctx.frames.held or not only_values:
         return False
     return few_rows(tables) is not None
 
@@ -81,7 +82,7 @@ def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: 
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
     frames.add(lookup_several(stored, None, node.group), newest(tables))
-    return frames.together(in_one_task=ctx.one_task).where(f"_d{GROUP_ROWS} IS NOT NULL")
+    return frames.together(in_one_task=ctx.frames.in_one_task).where(f"_d{GROUP_ROWS} IS NOT NULL")
 
 
 def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:

@@ -19,7 +19,9 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.relations import Sampled
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Arrange, Scan, walk
 from state_lib.collected import collected, frame_of, nullable_within
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -34,8 +36,8 @@ def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFram
     table = _table(ctx, node)
     if rows is None or ctx.is_backfill or not _is_kept(table):
         return rows
-    kept = ctx.share(rows)
-    if ctx.is_empty(kept):
+    kept = ctx.frames.share(rows)
+    if ctx.frames.is_empty(kept):
         return None
     table.write(kept)
     return kept
@@ -55,7 +57,7 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
     table = _table(ctx, node)
     if not _is_kept(table):
         return None
-    runs = table.storage.runs(node.column_names, ctx.lookup_keys(wanted_by, on))
+    runs = table.storage.runs(node.column_names, ctx.frames.lookup_keys(wanted_by, on))
     columns = columns_of(node.column_names)
     before = runs.selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
     change_set = ctx.changes.get(node)
@@ -72,7 +74,7 @@ def keep(
     rows_read : about how many rows a lookup reads where they are not kept.
     rows_of : all rows of the input, as a context gives the relations below it.
     """
-    if rows_read is None or rows_read < sizing().arranged_lookup_rows or ctx.is_backfill or not ctx.collect_shared:
+    if rows_read is None or rows_read < sizing().arranged_lookup_rows or ctx.is_backfill or not ctx.frames.held:
         return None
     return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
 
@@ -99,7 +101,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
     if not all(is_plain(parse_type(f.data_type)) for f in node.schema):
         return None
     names = [scan.relation for scan in walk(node) if isinstance(scan, Scan)]
-    total = sum(ctx.row_count(name) or 0 for name in names)
+    total = sum(ctx.relations.row_count(name) or 0 for name in names)
     most = min(sizing().arranged_rows, total // sizing().arranged_one_in)
     if not _are_few(ctx, names, rows_of, most / total):
         return None
@@ -114,9 +116,9 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
 
 def _are_few(ctx: EpochContext, names: Sequence[str], rows_of: Callable[[EpochContext], DataFrame], most: float) -> bool:
     """Whether a sample says that the input has at most such a share of the rows of the relations below it."""
-    samples = {name: ctx.sample(name) for name in names}
+    samples = {name: ctx.relations.sample(name) for name in names}
     known = {name: found for name, found in samples.items() if found is not None}
     if len(known) < len(samples):
         return False
-    left = rows_of(replace(ctx, rows_now=lambda name, _within: known[name][0])).count()
+    left = rows_of(replace(ctx, relations=Sampled(ctx.relations, {name: rows for name, (rows, _) in known.items()}))).count()
     return left <= most * sum(count for _, count in known.values())

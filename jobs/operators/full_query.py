@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, consolidate
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import consolidate
 from jobs.planner.nodes import FullQuery
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Generate
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError

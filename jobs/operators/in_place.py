@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 
 from jobs.operators import aggregate_rows, aggregate_value, arrange
 from jobs.operators.aggregate_group import tables_by_role
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll, quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
@@ -59,7 +60,7 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
     match node:
         case Scan():
             lookup_keys = _lookup_keys(ctx, node, wanted_by, wanted)
-            return ctx.rows_now(node.relation, lookup_keys).selectExpr(*columns_of(node.column_names), WEIGHT)
+            return ctx.relations.rows(node.relation, lookup_keys).selectExpr(*columns_of(node.column_names), WEIGHT)
         case Arrange():
             on = _in_order(node.stream_key or (), [w for w in wanted if not w.null_safe])
             kept = arrange.rows_now(ctx, node, wanted_by, on)
@@ -88,7 +89,7 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
     """
     match node:
         case Scan():
-            return any(ctx.provably_absent_before(node.relation, keys) for keys in _known(ctx, wanted_by, wanted))
+            return any(ctx.relations.provably_absent_before(node.relation, keys) for keys in _known(ctx, wanted_by, wanted))
         case Filter() | Arrange():
             return provably_absent_before(ctx, node.child, wanted_by, wanted)
         case Project():
@@ -105,7 +106,7 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
 
 def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[LookupKeys]:
     """The values that each wanted column is known to have in the rows that are asked for."""
-    found = (ctx.lookup_keys(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
+    found = (ctx.frames.lookup_keys(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
     return [keys for keys in found if keys is not None]
 
 
@@ -114,7 +115,7 @@ def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Se
     known = _known(ctx, wanted_by, wanted)
     if len(known) < 2:
         return known[0] if known else None
-    counts = [ctx.rows_read(node.relation, keys) for keys in known]
+    counts = [ctx.relations.rows_read(node.relation, keys) for keys in known]
     return min(zip(known, counts, strict=True), key=lambda pair: math.inf if pair[1] is None else pair[1])[0]
 
 
@@ -122,7 +123,7 @@ def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: 
     """About how many rows of sources are read to find those that a change set asks for; ``None`` where that is not known."""
     match node:
         case Scan():
-            return ctx.rows_read(node.relation, _lookup_keys(ctx, node, wanted_by, wanted))
+            return ctx.relations.rows_read(node.relation, _lookup_keys(ctx, node, wanted_by, wanted))
         case Project():
             return _rows_read(ctx, node.child, wanted_by, _below(node, wanted))
     counts = [_rows_read(ctx, child, wanted_by, wanted) for child in node.children]
@@ -160,9 +161,9 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Seq
 
 
 def _matched_keys(ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], found: DataFrame) -> DataFrame:
-    found = ctx.share(found)
+    found = ctx.frames.share(found)
     partners = rows_now(ctx, side, found, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
-    return match(node, partners, ctx.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    return match(node, partners, ctx.frames.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
 
 
 def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
@@ -173,7 +174,7 @@ def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted:
     for n, w in enumerate(wanted):
         ours, theirs = F.col(quoted(w.ours)), F.col(f"{_WANTED}{n}")
         condition = condition & (ours.eqNullSafe(theirs) if w.null_safe else ours == theirs)
-    return rows.join(ctx.small(wanted_by, keys), condition, "left_semi")
+    return rows.join(ctx.frames.small(wanted_by, keys), condition, "left_semi")
 
 
 def match_whole(
@@ -189,20 +190,20 @@ def match_whole(
     rows : rows of the other side.
     weight : the name for the weight of the side's rows.
     """
-    if not ctx.collect_shared or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
+    if not ctx.frames.held or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
         return None
     most = _most_rows(ctx, side)
     if most is None or most >= sizing().unfiltered_rows:
         return None
     partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
-    hinted = partners.hint(ctx.lookup_hint) if ctx.lookup_hint and most <= sizing().sent_rows else partners
+    hinted = partners.hint(ctx.frames.lookup_hint) if ctx.frames.lookup_hint and most <= sizing().sent_rows else partners
     return match(node, rows, hinted)
 
 
 def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     """As many rows as a side in place can have, and as each relation below it has; ``None`` where that is not known."""
     if isinstance(side, Scan):
-        return ctx.row_count(side.relation)
+        return ctx.relations.row_count(side.relation)
     if isinstance(side, Arrange):
         kept = arrange.rows_kept(ctx, side)
         return _most_rows(ctx, side.child) if kept == 0 else kept

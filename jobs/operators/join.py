@@ -24,9 +24,10 @@ from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
 from jobs.operators.in_place import match, match_whole, provably_absent_before
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Join
 from state_lib.constants import WEIGHT
 
@@ -42,7 +43,7 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     left, right = ctx.at_once(partial(_received, ctx, left_side, left), partial(_received, ctx, right_side, right))
 
     def met(changed: DataFrame, side: Side, other: Side) -> DataFrame:
-        pairs = match(node, other.met_by(ctx, changed), ctx.small(changed, weighted(changed, side.weight)))
+        pairs = match(node, other.met_by(ctx, changed), ctx.frames.small(changed, weighted(changed, side.weight)))
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
     alone = _has_all(ctx, left, right, left_side, right_side)
@@ -79,7 +80,7 @@ def _has_all(
 
 def _rows_held(ctx: EpochContext, changed: DataFrame) -> float:
     """How many rows a shared change set has; one that the driver could not hold has more than any other."""
-    rows = ctx.rows_of(changed)
+    rows = ctx.frames.rows_of(changed)
     return math.inf if rows is None else rows.num_rows
 
 
@@ -101,7 +102,7 @@ def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None) -> Da
     if side.table is None and ctx.is_backfill:
         return change_set
     shared = side.shared(ctx, change_set)
-    if ctx.is_empty(shared):
+    if ctx.frames.is_empty(shared):
         return None
     if side.table is not None:
         side.table.write(shared)

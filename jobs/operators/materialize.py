@@ -13,7 +13,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of, consolidate
 from jobs.planner.consolidated import has_pairs, is_consolidated
 from jobs.planner.nodes import Materialize
 from state_lib.constants import WEIGHT

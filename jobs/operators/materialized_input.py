@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext, columns_of, repeat_by_weight
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of, repeat_by_weight
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import PlanNode
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -26,8 +27,8 @@ def received(
     node : the input.
     sought_by : as of :meth:`EpochContext.share`.
     """
-    changed = ctx.share(change_set, sought_by, summed=not is_consolidated(node))
-    if ctx.is_empty(changed):
+    changed = ctx.frames.share(change_set, sought_by, summed=not is_consolidated(node))
+    if ctx.frames.is_empty(changed):
         return None
     table.write(changed)
     return changed

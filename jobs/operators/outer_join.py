@@ -26,9 +26,10 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
 from jobs.operators.in_place import match
 from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Join, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -94,7 +95,7 @@ def _receive(ctx: EpochContext, side: _Side) -> None:
         is_kept = side.counted or side.side.table is not None
         is_summed = is_consolidated(node) or (ctx.is_backfill and (node.stream_key is not None or not is_kept))
         shared = side.side.shared(ctx, side.delta, summed=not is_summed)
-        side.delta = None if ctx.is_empty(shared) else shared
+        side.delta = None if ctx.frames.is_empty(shared) else shared
 
 
 def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
@@ -109,8 +110,8 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
             [(w.ours, w.theirs) for w in wanted],
             null_safe=[w.null_safe for w in wanted],
             columns=names,
-            hint=ctx.hint(other.delta),
-            lookup_keys=ctx.lookup_keys(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
+            hint=ctx.frames.hint(other.delta),
+            lookup_keys=ctx.frames.lookup_keys(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
         )
     else:
         runs = side.side.state.storage.runs(names)
@@ -118,7 +119,7 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     # An epoch before retracted a record that the state did not have: it was not looked up then.
     times, problem = F.col(side.weight), _contradiction(ctx, side)
     checked = F.when(times < 0, F.raise_error(problem).cast("bigint")).otherwise(times)
-    side.touched = ctx.share(summed.select(*columns_of(names), checked.alias(side.weight)).where(times != 0))
+    side.touched = ctx.frames.share(summed.select(*columns_of(names), checked.alias(side.weight)).where(times != 0))
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -129,13 +130,13 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     """
     found = []
     for side, other in ((left, right), (right, left)):
-        if side.delta is None or ctx.is_backfill or (other.touched is not None and ctx.is_empty(other.touched)):
+        if side.delta is None or ctx.is_backfill or (other.touched is not None and ctx.frames.is_empty(other.touched)):
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
         stored = other.touched if other.touched is not None else other.side.met_by(ctx, side.delta)
         stored = stored.select(*columns_of(other.columns), other.weight)
         flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
-        found.append((match(node, stored, ctx.small(side.delta, weighted(side.delta, side.weight))), flags))
+        found.append((match(node, stored, ctx.frames.small(side.delta, weighted(side.delta, side.weight))), flags))
     apart = ctx.is_backfill or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
         flags = [F.lit(True).alias(_LEFT_IS_NEW), F.lit(True).alias(_RIGHT_IS_NEW)]
@@ -145,7 +146,7 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
     all_pairs = reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found))
     readers = [node.keeps_right_columns, left.counted, right.counted]
-    return all_pairs if ctx.is_backfill or sum(readers) < 2 else ctx.share(all_pairs)
+    return all_pairs if ctx.is_backfill or sum(readers) < 2 else ctx.frames.share(all_pairs)
 
 
 def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:
@@ -159,7 +160,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     stack = []
     if side.delta is not None:
         stack.append(side.delta.select(*columns, *_measures(delta=F.col(WEIGHT))))
-    if side.touched is not None and not ctx.is_empty(side.touched):
+    if side.touched is not None and not ctx.frames.is_empty(side.touched):
         old = _measures(old=F.col(side.weight), count=F.col(NUM_ASSOCIATIONS))
         stack.append(side.touched.select(*columns, *old))
     if not stack:
@@ -184,7 +185,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
         n_old.alias("_n_old"),
         n_new.alias("_n_new"),
     )
-    return ctx.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
+    return ctx.frames.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
 
 
 def _contradiction(ctx: EpochContext, side: _Side) -> Column:
@@ -226,7 +227,7 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
             found = F.col(other.weight)
     zero = F.lit(0).cast("bigint")
     weight = F.col(side.weight)
-    return ctx.share(
+    return ctx.frames.share(
         records.select(*columns, zero.alias("_w_old"), weight.alias("_w_new"), found.alias("_n_old"), found.alias("_n_new"))
     )
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext
 from jobs.operators.in_place import Wanted, rows_now
+from jobs.operators.z_sets import columns_of, consolidate
 from jobs.planner.nodes import Join, PlanNode
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.state_table import StateTable
@@ -49,7 +50,7 @@ class Side:
         """The side's change set for several readers, with equal rows summed if that is asked for."""
         if ctx.is_read_again(self.node):
             return consolidate(change_set, self.node.column_names) if summed else change_set
-        return ctx.share(change_set, self.sought_by, summed=summed)
+        return ctx.frames.share(change_set, self.sought_by, summed=summed)
 
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.
@@ -60,7 +61,7 @@ class Side:
         """
         if self.table is None:
             return weighted(rows_now(ctx, self.node, changed, self.wanted), self.weight)
-        lookup_keys = ctx.lookup_keys(changed, [(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
+        lookup_keys = ctx.frames.lookup_keys(changed, [(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
         columns = [c.name for c in self.table.desc.schema.columns]
         runs = self.table.storage.runs(columns, lookup_keys)
         return runs.selectExpr(*columns_of(columns), f"{STATE_WEIGHT} AS {self.weight}")

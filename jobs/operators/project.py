@@ -22,13 +22,13 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFra
     projected = child.selectExpr(
         *(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT, *ctx.fused_columns.columns
     )
-    known = ctx.known_of(child)
+    known = ctx.frames.values_of(child)
     if known is None:
         return projected
     kept = {ours: known[theirs] for ours, theirs in node.passed_on.items() if theirs in known.column_names}
-    rows = ctx.rows_of(child)
+    rows = ctx.frames.rows_of(child)
     if rows is not None and len(kept) == len(node.expressions) and not ctx.fused_columns.columns:
         left = consolidated(pa.table({**kept, WEIGHT: rows[WEIGHT]}))
         if left.num_rows < rows.num_rows:
-            return ctx.held(left, projected.schema) if left.num_rows else None
-    return ctx.derived(projected, pa.table(kept)) if kept else projected
+            return ctx.frames.of_rows(left, projected.schema) if left.num_rows else None
+    return ctx.frames.derived(projected, pa.table(kept)) if kept else projected

@@ -73,8 +73,8 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
         changes = operator_of(node)(ctx, node, *inputs)
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
-            changes = ctx.share(changes)
-            changes = None if ctx.is_empty(changes) else changes
+            changes = ctx.frames.share(changes)
+            changes = None if ctx.frames.is_empty(changes) else changes
         ctx.changes[node] = changes
         return changes
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Scan
 from state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Scan) -> DataFrame | None:
     """The change set of the relation: the node's columns and the weight."""
-    changes = ctx.scan(node.relation)
+    changes = ctx.relations.changes(node.relation)
     return None if changes is None else changes.selectExpr(*columns_of(node.column_names), WEIGHT)

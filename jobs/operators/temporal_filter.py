@@ -21,7 +21,8 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from jobs.instants import timestamp_sql
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import TemporalFilter, TimeBound, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.errors import StateError
@@ -34,8 +35,8 @@ def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> 
     now = _text(ctx, ctx.instant)
     changed = None
     if child is not None:
-        child = ctx.share(child)
-        if not ctx.is_empty(child):
+        child = ctx.frames.share(child)
+        if not ctx.frames.is_empty(child):
             table.write(child)
             changed = child.where(holds(node, now))
     if ctx.is_backfill:
@@ -44,8 +45,8 @@ def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> 
     if changed is not None:
         return changed.union(crossed)
     # With nothing else to tell, it is worth a look whether any row has crossed: views above then have nothing to do.
-    crossed = ctx.share(crossed)
-    return None if ctx.is_empty(crossed) else crossed
+    crossed = ctx.frames.share(crossed)
+    return None if ctx.frames.is_empty(crossed) else crossed
 
 
 def holds(node: TemporalFilter, instant: str) -> str:

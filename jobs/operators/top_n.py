@@ -19,9 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators import top_n_input
-from jobs.operators.context import EpochContext, columns_of, consolidate, repeat_by_weight
+from jobs.operators.context import EpochContext
 from jobs.operators.materialized_input import contradiction, received
 from jobs.operators.ordering import by_order_then_all, not_after
+from jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
 from jobs.planner.nodes import TopN
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.literals import text_literal
@@ -47,10 +48,10 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
         first.write(after)
         return consolidate(_picked(node, after, 1), node.column_names)
-    touching = ctx.share(_touching(ctx, node, before, changed, wanted))
-    if ctx.is_empty(touching):
+    touching = ctx.frames.share(_touching(ctx, node, before, changed, wanted))
+    if ctx.frames.is_empty(touching):
         return None
-    kept = ctx.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.column_names)))
+    kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.column_names)))
     total = _total_weight(ctx, kept)
     if total is None or (total < wanted and _has_more(ctx, before, wanted)):
         now = consolidate(_stored(whole, node).union(changed), node.column_names)
@@ -64,7 +65,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
     """The first rows as of the last epoch; ``None`` where there was none."""
-    return None if ctx.is_backfill else ctx.share(_stored(first, node), summed=True)
+    return None if ctx.is_backfill else ctx.frames.share(_stored(first, node), summed=True)
 
 
 def _stored(table: StateTable, node: TopN) -> DataFrame:
@@ -79,7 +80,7 @@ def _has_more(ctx: EpochContext, prefix: DataFrame, wanted: int) -> bool:
 
 
 def _total_weight(ctx: EpochContext, shared: DataFrame) -> int | None:
-    rows = ctx.rows_of(shared)
+    rows = ctx.frames.rows_of(shared)
     return None if rows is None else pc.sum(rows[WEIGHT]).as_py() or 0
 
 
@@ -97,11 +98,11 @@ def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFra
 
 def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> DataFrame:
     """The first of some consolidated rows, each with all of its weight: those asked for, and the spare ones."""
-    held = ctx.rows_of(rows)
+    held = ctx.frames.rows_of(rows)
     if held is not None and held.num_rows <= wanted + SPARE_ROWS:
         return rows
     ordered = rows.orderBy(*by_order_then_all(node.order, node.column_names))
-    return ctx.share(ordered.limit(wanted + SPARE_ROWS))
+    return ctx.frames.share(ordered.limit(wanted + SPARE_ROWS))
 
 
 def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:

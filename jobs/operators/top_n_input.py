@@ -8,9 +8,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext, consolidate
+from jobs.operators.context import EpochContext
 from jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from jobs.operators.ordering import by_order_then_all
+from jobs.operators.z_sets import consolidate
 from jobs.planner.nodes import TopN
 
 _VERSION = "_version"
@@ -24,7 +25,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     changed = received(ctx, table, node.child, child)
     if changed is None:
         return None
-    versions = ctx.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
+    versions = ctx.frames.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
     return consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.column_names)
 
 

@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext, columns_of, consolidate
+from jobs.operators.context import EpochContext
 from jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from jobs.operators.ordering import by_order_then_all
+from jobs.operators.z_sets import columns_of, consolidate
 from jobs.planner.nodes import Window
 
 _VERSION = "_version"
@@ -28,10 +29,10 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     changed = received(ctx, table, node.child, child, first)
     if changed is None:
         return None
-    lookup_keys = ctx.lookup_keys(changed, list(zip(first, first, strict=True)), null_safe=True)
+    lookup_keys = ctx.frames.lookup_keys(changed, list(zip(first, first, strict=True)), null_safe=True)
     partition = columns_of(node.partition)
-    affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.hint(changed))
-    versions = ctx.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
+    affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
+    versions = ctx.frames.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
     results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
 
     def with_results(rows: DataFrame) -> DataFrame:

@@ -288,6 +288,16 @@ class DeltaSource:
             return self._read_files(spark, pin, self._files_at(pin.version), with_row_id=True)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
+    def way_of_reading(self, found: ChangeRange, until: Pin, *, with_row_id: bool) -> str:
+        """How :meth:`changes` reads them, in words."""
+        if not found.appended and found.only_appends:
+            return "nothing changed"
+        if found.only_appends and (with_row_id or not found.has_change_feed):
+            return f"{len(found.appended)} appended file(s)"
+        if found.files is not None and self.layout(until.version) is not None:
+            return f"{len(found.files)} file(s) with the changes"
+        return "Delta's change feed"
+
     def changes(
         self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, *, with_row_id: bool
     ) -> DataFrame | None:

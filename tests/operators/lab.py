@@ -19,8 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.frames import Frames
 from jobs.operators.routing import compute_changes
+from jobs.operators.z_sets import columns_of
 from jobs.planner.current_time import query_at
 from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Field, walk
@@ -63,6 +65,39 @@ def _told(rows: DataFrame) -> list[str]:
 def decimal(value: int | None) -> Decimal | None:
     """A number of hundredths."""
     return None if value is None else Decimal(value) / 100
+
+
+class _Relations:
+    """A lab's relations in one epoch: everything is known of them."""
+
+    def __init__(self, lab: Lab, changes: Mapping[str, list[tuple[Row, int]]], *, is_backfill: bool) -> None:
+        self.lab = lab
+        self._changes = changes
+        self._is_backfill = is_backfill
+
+    def changes(self, name: str) -> DataFrame | None:
+        rows = self._changes.get(name, [])
+        return self.lab.frame(name, rows) if rows or self._is_backfill else None
+
+    def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
+        return self.lab.frame(name, self.lab.rows_after(name, self._changes.get(name, [])))
+
+    def row_count(self, name: str) -> int:
+        return sum(weight for _, weight in self.lab.rows_after(name, self._changes.get(name, [])))
+
+    def rows_read(self, name: str, _lookup_keys: LookupKeys | None) -> float:
+        return self.row_count(name)
+
+    def sample(self, name: str) -> tuple[DataFrame, int]:
+        return self.rows(name, None), self.row_count(name)
+
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
+        """The whole truth, where statistics of files know less: no row of before has one of the values."""
+        columns = self.lab.relations[name].columns
+        place = [f.name for f in columns].index(lookup_keys.column)
+        if columns[place].data_type in ("double", "timestamp"):
+            return False  # NaN, and times in a zone, do not equal themselves in Python
+        return not {row[place] for row, n in self.lab.bags[name].items() if n} & set(lookup_keys.values)
 
 
 @dataclass
@@ -115,30 +150,13 @@ class Lab:
             for node, of_node in descs.items()
         }
 
-        def scan(name: str) -> DataFrame | None:
-            rows = changes.get(name, [])
-            return self._frame(name, rows) if rows or first else None
-
-        def now(name: str) -> DataFrame:
-            return self._frame(name, self._rows_after(name, changes.get(name, [])))
-
-        def count(name: str) -> int:
-            return sum(weight for _, weight in self._rows_after(name, changes.get(name, [])))
-
         context = EpochContext(
-            spark=self._session,
             epoch=self.epoch,
             is_backfill=first,
-            scan=scan,
+            relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
-            rows_now=lambda name, _within: now(name),
+            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash"),
             full_query=lambda _n: None,
-            provably_absent_before=self._provably_absent_before,
-            row_count=count,
-            rows_read=lambda name, _within: count(name),
-            sample=lambda name: (now(name), count(name)),
-            lookup_hint="shuffle_hash",
-            collect_shared=self.collect_shared,
             instant=self.instant,
             last_instant=None if first else last_instant,
         )
@@ -159,21 +177,13 @@ class Lab:
             return self._store.append_computed(self.epoch, rows, **commit)
         return self._store.append(self.epoch, mem_tables, partitions=2, **commit)
 
-    def _rows_after(self, name: str, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
+    def rows_after(self, name: str, changes: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
         rows = dict(self.bags[name])
         for row, weight in changes:
             rows[row] = rows.get(row, 0) + weight
         return [(row, weight) for row, weight in rows.items() if weight]
 
-    def _provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
-        """The whole truth, where statistics of files know less: no row of before has one of the values."""
-        columns = self.relations[name].columns
-        place = [f.name for f in columns].index(lookup_keys.column)
-        if columns[place].data_type in ("double", "timestamp"):
-            return False  # NaN, and times in a zone, do not equal themselves in Python
-        return not {row[place] for row, n in self.bags[name].items() if n} & set(lookup_keys.values)
-
-    def _frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
+    def frame(self, name: str, rows: list[tuple[Row, int]]) -> DataFrame:
         relation = self.relations[name]
         fields = [*relation.columns, *relation.hidden_columns]
         types = [*(parse_type(f.data_type) for f in fields), T.LongType()]
@@ -203,7 +213,7 @@ class Lab:
         for name, relation in self.relations.items():
             rows = [(row, 1) for row, n in self.bags[name].items() for _ in range(n)]
             visible = columns_of([f.name for f in relation.columns])
-            self._frame(name, rows).select(*visible).createOrReplaceTempView(name)
+            self.frame(name, rows).select(*visible).createOrReplaceTempView(name)
         return query_at(session, self.query, self.instant)
 
     def check(self, *, wait: bool = False) -> None:

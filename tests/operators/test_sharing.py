@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.operators.context import EpochContext
+from jobs.operators.frames import Frames
 
 _ROWS = "VALUES (1, 'a', 1L), (1, 'a', 1L), (2, 'b', 1L), (2, 'b', -1L), (3, NULL, 1L), (3, NULL, -1L) AS r(k, s, _weight)"
 _SUMMED = [(1, "a", 2)]
-
-
-def _context(spark: SparkSession, *, held: bool) -> EpochContext:
-    def nothing(*_: object) -> Any:
-        raise AssertionError("nothing is read")
-
-    return EpochContext(spark, 1, False, nothing, {}, nothing, nothing, collect_shared=held)
 
 
 def _bag(df: DataFrame) -> list[tuple[object, ...]]:
@@ -27,24 +18,24 @@ def _bag(df: DataFrame) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("held", [True, False], ids=["held", "checkpointed"])
 @pytest.mark.parametrize("raw_first", [True, False])
 def test_summed_whoever_came_first(spark: SparkSession, held: bool, raw_first: bool) -> None:
-    ctx = _context(spark, held=held)
+    frames = Frames(spark, held=held)
     df = spark.sql(f"SELECT * FROM {_ROWS}")
     if raw_first:
-        ctx.share(df)
-    summed = ctx.share(df, summed=True)
+        frames.share(df)
+    summed = frames.share(df, summed=True)
     assert _bag(summed) == _SUMMED
-    assert ctx.share(df, summed=True) is summed
-    assert ctx.share(summed) is summed
-    assert ctx.share(summed, summed=True) is summed
-    assert sum(row[-1] for row in _bag(ctx.share(df))) == 2, "the same bag, summed or not"
+    assert frames.share(df, summed=True) is summed
+    assert frames.share(summed) is summed
+    assert frames.share(summed, summed=True) is summed
+    assert sum(row[-1] for row in _bag(frames.share(df))) == 2, "the same bag, summed or not"
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "checkpointed"])
 def test_what_a_shared_frame_becomes_is_summed_apart(spark: SparkSession, held: bool) -> None:
-    ctx = _context(spark, held=held)
-    shared = ctx.share(spark.sql("SELECT * FROM VALUES (1, 1L), (1, 1L) AS r(k, _weight)"))
-    assert _bag(ctx.share(shared, summed=True)) == [(1, 2)]
-    assert ctx.share(shared) is shared
+    frames = Frames(spark, held=held)
+    shared = frames.share(spark.sql("SELECT * FROM VALUES (1, 1L), (1, 1L) AS r(k, _weight)"))
+    assert _bag(frames.share(shared, summed=True)) == [(1, 2)]
+    assert frames.share(shared) is shared
 
 
 @pytest.mark.parametrize(
@@ -61,15 +52,15 @@ def test_what_a_shared_frame_becomes_is_summed_apart(spark: SparkSession, held: 
     ids=["zeros", "NaN", "array", "struct", "map", "interval", "decimal"],
 )
 def test_equal_is_what_spark_finds_equal(spark: SparkSession, rows: str, count: int) -> None:
-    ctx = _context(spark, held=True)
+    frames = Frames(spark, held=True)
     df = spark.sql(f"SELECT * FROM VALUES {rows} AS r(v, _weight)")
-    assert ctx.share(df, summed=True).count() == count
+    assert frames.share(df, summed=True).count() == count
 
 
 def test_a_step_for_each_frame(spark: SparkSession, steps: list[DataFrame]) -> None:
-    ctx = _context(spark, held=True)
+    frames = Frames(spark, held=True)
     df = spark.sql(f"SELECT * FROM {_ROWS}")
-    shared = ctx.share(df)
-    ctx.share(df, summed=True)
-    ctx.share(shared, summed=True)
+    shared = frames.share(df)
+    frames.share(df, summed=True)
+    frames.share(shared, summed=True)
     assert len(steps) == 1, "what the driver holds it sums without Spark"

@@ -15,14 +15,17 @@ from pyspark.sql import functions as F
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import difference
 from jobs.epoch.view_epoch import tables_by_node
-from jobs.operators.context import EpochContext, columns_of
+from jobs.operators.context import EpochContext
+from jobs.operators.frames import Frames
 from jobs.operators.routing import compute_changes
+from jobs.operators.z_sets import columns_of
 from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Materialize, walk
 from jobs.planner.relations import Relation
 from jobs.planner.state_tables import infer_state_tables
 from state_lib.constants import TABLE_ID, WEIGHT
 from state_lib.lake.log import DeltaLog, rows_by_partition
+from state_lib.lookup_keys import LookupKeys
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
@@ -45,6 +48,36 @@ class EpochResult:
     check_seconds: float
     stages: int = 0
     files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Relations:
+    """Relations in one epoch, from files."""
+
+    session: SparkSession
+    files: EpochFiles
+    epoch: int
+
+    def changes(self, name: str) -> DataFrame | None:
+        path = self.files.change(self.epoch, name)
+        return None if path is None else self.session.read.parquet(str(path))
+
+    def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
+        rows = self.session.read.parquet(str(self.files.full(self.epoch, name)))
+        return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
+        return self.files.provably_absent_before(self.epoch - 1, name, lookup_keys)
+
+    def row_count(self, name: str) -> int | None:
+        """Known in every other epoch: sides are read whole in these, and for their keys in the others."""
+        return self.files.row_count(self.epoch, name) if self.epoch % 2 else None
+
+    def rows_read(self, _name: str, _lookup_keys: LookupKeys | None) -> float | None:
+        return None
+
+    def sample(self, _name: str) -> tuple[DataFrame, int] | None:
+        return None
 
 
 class ViewLab:
@@ -105,23 +138,13 @@ class ViewLab:
             for node, of_node in descs.items()
         }
 
-        def scan(name: str) -> DataFrame | None:
-            path = self.files.change(epoch, name)
-            return None if path is None else self._session.read.parquet(str(path))
-
         context = EpochContext(
-            spark=self._session,
             epoch=epoch,
             is_backfill=epoch == 1,
-            scan=scan,
+            relations=_Relations(self._session, self.files, epoch),
             tables=tables,
-            rows_now=lambda name, _within: self._rows_of(epoch, name),
+            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash"),
             full_query=lambda _n: None,
-            provably_absent_before=lambda name, lookup_keys: self.files.provably_absent_before(epoch - 1, name, lookup_keys),
-            # Known in every other epoch: sides are read whole in these, and for their keys in the others.
-            row_count=lambda name: self.files.row_count(epoch, name) if epoch % 2 else None,
-            lookup_hint="shuffle_hash",
-            collect_shared=True,
         )
         compute_changes(context, self.plan)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
@@ -138,10 +161,6 @@ class ViewLab:
         self._files = sum("add" in action for action in actions)
         written = rows_by_partition(actions, TABLE_ID)
         return {int(k): n for k, n in written.items()}.get(self.descs[-1].table_id, 0)
-
-    def _rows_of(self, epoch: int, name: str) -> DataFrame:
-        rows = self._session.read.parquet(str(self.files.full(epoch, name)))
-        return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def _compare(self, epoch: int) -> tuple[int, int]:
         merged = self._store.storage_table(self.descs[-1].table_id, version=self._version).scan()

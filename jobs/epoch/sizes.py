@@ -1,0 +1,145 @@
+"""The sizes that a view's epoch is planned by: from logs alone, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs.catalog.entries import ViewEntry, ViewVersions
+from jobs.epoch.pinned_sources import PinnedSources
+from jobs.epoch.shared_reads import scanned_columns
+from jobs.epoch.source_lookups import SourceLookups
+from jobs.epoch.stages import Read, Sizes
+from jobs.sources.delta_source import ChangeRange
+from state_lib.constants import EPOCH_COLUMN, ROW_ID
+from state_lib.lake.statistics import DataFile
+from state_lib.lake.table import DeltaError, OpenedTable
+from state_lib.state_files import StateFiles
+
+
+@dataclass(slots=True)
+class InputSizes:
+    """How much a view reads in an epoch.
+
+    Parameters
+    ----------
+    versions : what the upstream views have come to in this epoch, and in the epochs before.
+    moved : rows that upstream views have inserted and deleted since the view's last epoch, where a run knows it.
+    """
+
+    sources: PinnedSources
+    lookups: SourceLookups
+    versions: Mapping[str, ViewVersions]
+    moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    _states: dict[str, StateFiles] = field(default_factory=dict)
+
+    @property
+    def is_backfill(self) -> bool:
+        """Whether the view has reached no epoch yet."""
+        return self.sources.view.last_epoch is None
+
+    def total_bytes(self) -> int:
+        """Bytes of all that the view reads as of this epoch, as files."""
+        return sum(read.bytes for read in self._all_rows())
+
+    def check(self) -> dict[str, ChangeRange]:
+        """What changed in sources; raises before anything is written if it cannot be read."""
+        since = self.sources.since
+        if since is None:
+            self._all_rows()
+            return {}
+        names = [name for name in self.sources.view.reads if name not in self.sources.catalog.views]
+        return {name: self.sources.range(name, self.sources.pin_of(since, name)) for name in names}
+
+    def planned_reads(self) -> tuple[Read, ...]:
+        """What this epoch reads of each relation. Raises as :meth:`check` does."""
+        if self.is_backfill:
+            return self._all_rows()
+        found = self.check()
+        columns = scanned_columns(self.sources.view)
+        reads = []
+        for name in self.sources.view.reads:
+            if name in self.sources.catalog.views:
+                reads.append(self._view_read(name))
+                continue
+            changed, only = found[name], ROW_ID in columns.get(name, ())
+            rows = (changed.rows_inserted, changed.rows_deleted)
+            way = self.sources.source(name).way_of_reading(changed, self.sources.pin(name), with_row_id=only)
+            reads.append(Read(name, way, changed.changed_bytes, rows))
+        return tuple(reads)
+
+    def _all_rows(self) -> tuple[Read, ...]:
+        reads = []
+        for name in self.sources.view.reads:
+            if name in self.sources.catalog.views:
+                files = self._view_files(name)
+                reads.append(Read(name, "all rows of the view", sum(f.bytes for f in files)))
+            else:
+                table = self.sources.source(name).table
+                reads.append(Read(name, "all rows", table.total_bytes(self.sources.pin(name).version)))
+        return tuple(reads)
+
+    def _view_read(self, name: str) -> Read:
+        """The change log of an upstream view since this view's last epoch."""
+        since, versions = self.sources.view.last_epoch, self.versions.get(name)
+        assert since is not None
+        if versions is None or self.is_unchanged(name, versions):
+            return Read(name, "nothing changed", 0, (0, 0))
+        files, moved = self._view_files(name), self.moved.get(name)
+        way = "its change log"
+        if moved is not None:
+            # Compaction puts old rows and new ones into one file: of its bytes the new rows have their share.
+            share = sum(moved) / max(1, sum(f.rows for f in files))
+            return Read(name, way, round(min(1.0, share) * sum(f.bytes for f in files)), moved)
+        new = [f for f in files if f.upper.get(EPOCH_COLUMN) is None or f.upper[EPOCH_COLUMN] > since]
+        return Read(name, way, sum(f.bytes for f in new))
+
+    def _view_files(self, name: str) -> tuple[DataFile, ...]:
+        """The files that hold the rows of an upstream view."""
+        upstream, versions = self.sources.catalog.views[name], self.versions.get(name)
+        if versions is None or versions.state_version is None:
+            return ()
+        return self.state_of(upstream).of(versions.state_version, frozenset((upstream.tables[-1].table_id,)))
+
+    def state_of(self, upstream: ViewEntry) -> StateFiles:
+        """The files of an upstream view's state, opened once."""
+        return self._states.setdefault(upstream.name, StateFiles(self.sources.warehouse.state_path(upstream)))
+
+    def is_unchanged(self, name: str, versions: ViewVersions) -> bool:
+        """Whether an upstream view's state is what it was at this view's last epoch."""
+        since = self.sources.view.last_epoch
+        before = None if since is None else self.sources.catalog.epochs[since].versions.get(name)
+        return before is not None and before.state_version == versions.state_version
+
+    def of_view(self, files: StateFiles, seen: ViewVersions | None, table: OpenedTable, *, is_committed: bool = False) -> Sizes:
+        """What is known of the view's epoch before it is computed.
+
+        Parameters
+        ----------
+        files : of the view's state.
+        seen : what readers see of the view.
+        table : the published one.
+        is_committed : an earlier try has committed the change set: nothing is read of what the view reads.
+
+        Raises
+        ------
+        SourceError : a source's changes cannot be read.
+        """
+        view, shown = self.sources.view, (seen or ViewVersions()).view_version
+        replaces = self.is_backfill and shown is not None
+        published_bytes = 0 if shown is None else _bytes_of(table)
+        only_inserts = view.plan.append_only or (self.is_backfill and not replaces)
+        if is_committed:
+            return Sizes(False, (), files.total_bytes(), 0, published_bytes, only_inserts, replaces)
+        if self.is_backfill:
+            return Sizes(True, self.planned_reads(), 0, 0, published_bytes, only_inserts, replaces)
+        looked_up = files.total_bytes(), self.lookups.in_place_bytes()
+        return Sizes(False, self.planned_reads(), *looked_up, published_bytes, only_inserts, replaces)
+
+
+def _bytes_of(table: OpenedTable) -> int:
+    """Bytes of a published table; 0 where it cannot be opened, which publishing says in words."""
+    try:
+        return table.total_bytes()
+    except DeltaError:
+        return 0

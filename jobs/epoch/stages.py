@@ -1,0 +1,165 @@
+"""The stages of one view's epoch, planned from sizes before anything is read or written.
+
+The runner goes by these stages, and explain and the epoch's report print them. What is not known before (how many rows a
+change comes to) is decided by the sizes named here once it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from jobs.catalog.entries import ViewEntry
+from jobs.epoch.sessions import Workload
+from state_lib.sizing import sizing
+from state_lib.units import bytes_shown
+
+
+class Writer(enum.Enum):
+    """Who writes and commits: ``DRIVER`` by delta-rs, without a Spark job; ``SPARK`` on the executors, by Spark's Delta."""
+
+    DRIVER = "the driver"
+    SPARK = "Spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is read of a relation.
+
+    Parameters
+    ----------
+    way : how, in words.
+    bytes : of the files that are read.
+    rows : inserted and deleted, where that is known.
+    """
+
+    relation: str
+    way: str
+    bytes: int
+    rows: tuple[int, int] | None = None
+
+    def line(self) -> str:
+        """One line for people."""
+        rows = "" if self.rows is None else f", +{self.rows[0]:,} −{self.rows[1]:,} rows"
+        return f"read {self.relation}: {self.way}" + (f", {bytes_shown(self.bytes)}{rows}" if self.bytes or self.rows else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What is known of a view's epoch before it is computed.
+
+    Parameters
+    ----------
+    is_backfill : the view has no earlier epoch.
+    reads : what is read of each relation, views included.
+    state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
+    published_bytes : of the published table.
+    only_inserts : nothing leaves the published table in this epoch.
+    replaces : the rows of an earlier generation are replaced.
+    """
+
+    is_backfill: bool
+    reads: tuple[Read, ...]
+    state_bytes: int = 0
+    in_place_bytes: int = 0
+    published_bytes: int = 0
+    only_inserts: bool = False
+    replaces: bool = False
+
+    @property
+    def changed_bytes(self) -> int:
+        """Bytes of all changes, as files."""
+        return sum(read.bytes for read in self.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """How one view is brought to one epoch.
+
+    Parameters
+    ----------
+    workload : what the session is set up for.
+    is_held : change sets with several readers are computed one by one and held by the driver: a job for each, and worth it,
+        since plans stay small, lookups know their keys, and what turns out to be empty is not looked up at all.
+    lookup_hint : how change sets are joined with state; as of :class:`jobs.operators.frames.Frames`.
+    shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
+    commit, publish : who writes; ``None``: the driver up to ``Sizing.driver_commit_rows`` rows, Spark above.
+    """
+
+    sizes: Sizes
+    workload: Workload
+    is_held: bool
+    lookup_hint: str | None
+    shuffle_tasks: int | None
+    commit: Writer | None
+    publish: Writer | None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether little enough changed for the driver to hold it."""
+        return self.sizes.changed_bytes <= sizing().driver_change_bytes
+
+    def publishes(self, rows: int) -> Writer:
+        """Who publishes a change set of so many rows."""
+        if self.publish is not None:
+            return self.publish
+        return Writer.DRIVER if rows <= sizing().driver_commit_rows else Writer.SPARK
+
+    def done(self, commit: Writer | None, publish: Writer | None) -> Stages:
+        """The same, with those who wrote."""
+        return replace(self, commit=commit or self.commit, publish=publish or self.publish)
+
+    def lines(self) -> tuple[str, ...]:
+        """One line a stage, for people."""
+        sizes, limit = self.sizes, sizing()
+        held = "held by the driver" if self.is_held else "computed by Spark"
+        code = {
+            Workload.SMALL: "expressions interpreted",
+            Workload.LARGE: "code generated",
+            Workload.FULL: "code generated, plans adapted",
+        }[self.workload]
+        tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
+        lines = [
+            *(read.line() for read in sizes.reads),
+            f"compute: change sets {held}, {code}{tasks}",
+        ]
+        if not sizes.is_backfill:
+            how = {None: "as Spark chooses", "broadcast": "broadcast", "shuffle_hash": "hashed"}[self.lookup_hint]
+            places = f"{bytes_shown(sizes.state_bytes)} of state, {bytes_shown(sizes.in_place_bytes)} of sources in place"
+            lines.append(f"look up: in {places}, keys {how}")
+        either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
+        lines.append(f"commit state: by {self.commit.value if self.commit else either}")
+        kind = "replace all rows" if sizes.replaces else "append" if sizes.only_inserts else "merge"
+        into = f" into {bytes_shown(sizes.published_bytes)}" if sizes.published_bytes else ""
+        lines.append(f"publish: {kind}{into}, by {self.publish.value if self.publish else either}")
+        return tuple(lines)
+
+
+def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: bool = True) -> Stages:
+    """Plan the epoch of a view.
+
+    Parameters
+    ----------
+    most_tasks : of a shuffle, as Spark is configured.
+    driver_writes : whether the view's columns have names and types that the driver can write.
+    """
+    limit = sizing()
+    changed = sizes.changed_bytes
+    small = changed <= limit.driver_change_bytes
+    looked_up = 0 if sizes.is_backfill else sizes.state_bytes + sizes.in_place_bytes
+    if view.strategy == "full":
+        workload = Workload.FULL
+    elif changed + looked_up <= limit.small_epoch_bytes:
+        workload = Workload.SMALL
+    else:
+        workload = Workload.FULL if sizes.is_backfill else Workload.LARGE
+    held = changed <= (limit.driver_backfill_bytes if sizes.is_backfill else limit.driver_change_bytes)
+    hint = None if not small else "broadcast" if workload is Workload.LARGE else "shuffle_hash"
+    # State is never shuffled, so it is the change that tasks divide.
+    tasks = None if workload is Workload.FULL else min(most_tasks, 1 + changed // limit.task_bytes)
+    may_publish = driver_writes and not sizes.replaces
+    may_publish = may_publish and (sizes.only_inserts or sizes.published_bytes <= limit.driver_publish_bytes)
+    # Much is read in a backfill, and may come to little: a Delta write by Spark takes seconds, be it of one row.
+    commit = Writer.DRIVER if small else None if sizes.is_backfill else Writer.SPARK
+    publish = Writer.SPARK if not may_publish else Writer.DRIVER if small else None
+    return Stages(sizes, workload, held, hint, tasks, commit, publish)

@@ -1,0 +1,175 @@
+"""The frames of one view's epoch: which are shared, which the driver holds, and what is known of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from jobs.operators.z_sets import sum_equal_rows
+from jobs.spark.session import SHUFFLE_PARTITIONS
+from state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
+from state_lib.lake.commit import is_plain
+from state_lib.lookup_keys import LookupKeys
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a frame.
+
+    Parameters
+    ----------
+    frame : the frame itself, kept so that its ``id`` stays its own.
+    shared : the same rows, computed once; the frame itself if it is shared.
+    summed : the same rows with equal ones summed, computed once.
+    rows : its rows, where the driver holds them.
+    derived_from : values of some of its columns, of a frame that is made row by row of rows that the driver holds.
+    is_large : whether the driver could not hold its rows.
+    """
+
+    frame: DataFrame
+    shared: DataFrame | None = None
+    summed: DataFrame | None = None
+    rows: pa.Table | None = None
+    derived_from: pa.Table | None = None
+    is_large: bool = False
+
+
+@dataclass(slots=True)
+class Frames:
+    """Shares the frames of an epoch.
+
+    Parameters
+    ----------
+    spark : the session that they belong to.
+    held : whether shared change sets are computed at once and held by the driver: a job for each, but plans stay small, lookups
+        know their keys, and what turns out to be empty ends there.
+    lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
+        ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
+        is a job of its own. None: change sets are too large for either, Spark chooses.
+    most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
+    """
+
+    spark: SparkSession
+    held: bool = False
+    lookup_hint: str | None = "broadcast"
+    most_partitions: str | None = None
+    _known: dict[int, _Known] = field(default_factory=dict)
+
+    def _of(self, frame: DataFrame) -> _Known:
+        return self._known.setdefault(id(frame), _Known(frame))
+
+    def share(self, df: DataFrame, wanted_by: Sequence[str] = (), *, summed: bool = False) -> DataFrame:
+        """The same rows, computed once however many consumers they have.
+
+        A local checkpoint and not a cache: it cuts the logical plan, which would otherwise double at every use. Where frames
+        are ``held``, the rows are computed now, and what cancels is gone.
+
+        Parameters
+        ----------
+        wanted_by : the columns by which others are looked up. A frame that was :meth:`derived` is returned as it is if the
+            values of these are known.
+        summed : whether a consumer needs equal rows summed and zeros dropped. Rows that the driver holds it sums itself,
+            which saves Spark a shuffle.
+        """
+        known = self._of(df)
+        if known.shared is not None:  # what is shared already is what is summed, if that is asked for later
+            df, known = known.shared, self._of(known.shared)
+        done = known.summed if summed else known.shared
+        if done is not None:
+            return done
+        if known.derived_from is not None and not summed and set(wanted_by) <= set(known.derived_from.column_names):
+            return df
+        shared = self._on_driver(df, summed) if self._may_hold(df) else _checkpointed(df, summed)
+        for frame in (df, shared):
+            entry = self._of(frame)
+            entry.shared = entry.shared or shared
+            if summed:
+                entry.summed = entry.summed or shared
+        return shared
+
+    def _may_hold(self, df: DataFrame) -> bool:
+        return self.held and all(is_plain(f.dataType) for f in df.schema.fields)
+
+    def _on_driver(self, df: DataFrame, summed: bool) -> DataFrame:
+        """Rows on the driver, if it may hold them."""
+        if summed and not sums_as_spark(df.schema):
+            df, summed = sum_equal_rows(df), False
+        rows, whole = self._of(df).rows, df
+        if rows is None:
+            whole = nullable_within(df)
+            rows = collected(whole)
+        if rows is None:
+            # The tasks of a shuffle were planned for what changed, which has met far more.
+            if self.most_partitions is not None:
+                self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)
+            shared = _checkpointed(df, summed)
+            self._of(shared).is_large = True
+            return shared
+        return self.of_rows(consolidated(rows, whatever_it_costs=summed), whole.schema)
+
+    def of_rows(self, rows: pa.Table, schema: StructType) -> DataFrame:
+        """A shared frame of rows that the driver has."""
+        frame = frame_of(self.spark, rows, schema)
+        self._known[id(frame)] = _Known(frame, shared=frame, rows=rows)
+        return frame
+
+    def derived(self, df: DataFrame, values: pa.Table) -> DataFrame:
+        """Note that a frame is made row by row of rows that the driver holds, so that nothing is saved by computing it once.
+
+        Parameters
+        ----------
+        values : at least the values that some of its columns have, under their names. The frame has rows if this has any.
+        """
+        self._of(df).derived_from = values
+        return df
+
+    def values_of(self, df: DataFrame) -> pa.Table | None:
+        """The values known of a derived frame, or the rows of a shared one that the driver holds."""
+        known = self._of(df)
+        return known.rows if known.derived_from is None else known.derived_from
+
+    def rows_of(self, df: DataFrame) -> pa.Table | None:
+        """The rows of a shared frame, where the driver holds them."""
+        return self._of(df).rows
+
+    def is_empty(self, df: DataFrame) -> bool:
+        """Whether a shared frame is known to have no rows."""
+        rows = self.rows_of(df)
+        return rows is not None and rows.num_rows == 0
+
+    def lookup_keys(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> LookupKeys | None:
+        """The keys of a lookup by a shared frame, where they are known.
+
+        Parameters
+        ----------
+        df : a frame that was shared, or derived from one.
+        on : pairs of a state column and the column of the frame it equals, as the state is sorted.
+        null_safe : whether NULL equals NULL.
+        """
+        values = self.values_of(df)
+        if values is None or not on or on[0][1] not in values.column_names:
+            return None
+        ours, theirs = on[0]
+        return LookupKeys.of(ours, values[theirs], null_safe=null_safe)
+
+    def hint(self, df: DataFrame) -> str | None:
+        """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""
+        return None if self._of(df).is_large else self.lookup_hint
+
+    def small(self, df: DataFrame, derived: DataFrame) -> DataFrame:
+        """What was derived from a shared frame, row by row, as the build side of a lookup."""
+        hint = self.hint(df)
+        return derived.hint(hint) if hint else derived
+
+    @property
+    def in_one_task(self) -> bool:
+        """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
+        return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
+
+
+def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:
+    return (sum_equal_rows(df) if summed else df).localCheckpoint(eager=False)

@@ -1,0 +1,61 @@
+"""What operators may ask of the relations that a view reads: sources, and views below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from state_lib.lookup_keys import LookupKeys
+
+
+class Relations(Protocol):
+    """The relations of a view in one epoch. Rows have a relation's columns and ``_weight``."""
+
+    def changes(self, name: str) -> DataFrame | None:
+        """The change set of a relation since the view's last epoch; ``None`` where nothing changed in it."""
+
+    def rows(self, name: str, lookup_keys: LookupKeys | None, /) -> DataFrame:
+        """The rows of a relation as of this epoch; those with the keys at least, and all without keys."""
+
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
+        """Whether it is certain, without reading, that as of the view's last epoch no row had one of the keys."""
+
+    def row_count(self, name: str) -> int | None:
+        """How many rows a relation has as of this epoch; ``None`` where that is not known without reading it."""
+
+    def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
+        """About how many rows are read to find those with the keys; ``None`` where that is not known."""
+
+    def sample(self, name: str) -> tuple[DataFrame, int] | None:
+        """Some rows of a relation, and how many these are; ``None`` where that is not known without reading it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Relations of which a sample stands for all rows."""
+
+    relations: Relations
+    samples: Mapping[str, DataFrame]
+
+    def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
+        """The sample of a relation."""
+        return self.samples[name]
+
+    def changes(self, name: str) -> DataFrame | None:
+        """As of the relations themselves; so are the others."""
+        return self.relations.changes(name)
+
+    def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:  # noqa: D102
+        return self.relations.provably_absent_before(name, lookup_keys)
+
+    def row_count(self, name: str) -> int | None:  # noqa: D102
+        return self.relations.row_count(name)
+
+    def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:  # noqa: D102
+        return self.relations.rows_read(name, lookup_keys)
+
+    def sample(self, name: str) -> tuple[DataFrame, int] | None:  # noqa: D102
+        return self.relations.sample(name)

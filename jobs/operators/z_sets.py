@@ -1,0 +1,34 @@
+"""Bags of weighted rows (Z-sets) as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.planner.nodes import quoted
+from state_lib.constants import WEIGHT
+
+
+def columns_of(names: Sequence[str]) -> list[str]:
+    """Column names quoted, for the DataFrame API, which would take a dot for a field access."""
+    return [quoted(name) for name in names]
+
+
+def consolidate(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
+    sums = df.groupBy(*columns_of(columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
+    return sums.where(F.col(WEIGHT) != 0)
+
+
+def sum_equal_rows(df: DataFrame) -> DataFrame:
+    """:func:`consolidate` by all columns."""
+    return consolidate(df, [name for name in df.columns if name != WEIGHT])
+
+
+def repeat_by_weight(df: DataFrame, weight: str) -> DataFrame:
+    """Each row as often as its weight says, without the weight; rows of weight 0 or less vanish."""
+    copies = df.where(F.col(weight) > 0)
+    repeated = copies.withColumn(weight, F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(weight))))
+    return repeated.drop(weight)
