@@ -1,4 +1,4 @@
-"""What Dagster is told about a view: before it runs, and of each epoch."""
+"""Metadata of views in Dagster: before a view runs, and of each epoch."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def epoch_metadata(report: ViewReport) -> Metadata:
             {name: {"+": inserted, "−": deleted} for name, (inserted, deleted) in report.rows_in.items()}
         ),
         "source versions": MetadataValue.json(dict(report.source_versions)),
+        "stages": MetadataValue.md("\n".join(f"* {line}" for line in report.stages) or "nothing to do"),
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
     }
     if report.view_version is not None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.queries import TABLES
 
-#: Bytes of a data file, about: what Spark's own writer is told to aim at on lakes of this size.
+#: Bytes of a data file, about: the target size of Spark's own writer on lakes of this size.
 FILE_BYTES = 128 * 1024 * 1024
 #: Rows of a row group, so that a scan can skip, and so that more than one core can read one file.
 ROW_GROUP_ROWS = 128 * 1024

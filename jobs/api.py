@@ -3,6 +3,7 @@
 from jobs.catalog.entries import SourceEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.epoch.compaction import CompactReport
+from jobs.epoch.next_epoch import next_stages
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
@@ -24,6 +25,7 @@ __all__ = [
     "ViewReport",
     "ViewSnapshot",
     "Warehouse",
+    "next_stages",
     "snapshot",
     "sync_project",
 ]

@@ -24,9 +24,9 @@ except ImportError:  # pragma: no cover - no such lock on Windows; leases decide
 _WAIT_SECONDS = 600.0
 
 
-def seconds_to_wait(told: float | None = None) -> float:
-    """How long to wait for another run: as told, else what RELSTATE_LOCK_WAIT_SECONDS says, else ten minutes."""
-    return float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", _WAIT_SECONDS)) if told is None else told
+def seconds_to_wait(wanted: float | None = None) -> float:
+    """How long to wait for another run: as wanted, else what RELSTATE_LOCK_WAIT_SECONDS says, else ten minutes."""
+    return float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", _WAIT_SECONDS)) if wanted is None else wanted
 
 
 class HolderLocks:

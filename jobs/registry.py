@@ -159,8 +159,8 @@ class Registry:
     def _planned_on(self, state: CatalogState, query: str, reads: Sequence[str]) -> str:
         """A digest of relations as a plan depends on them: columns, keys, and whether they are only appended to."""
         known = self.relations(state, reads)
-        told = [repr(known.get(name)) for name in sorted(reads)] + [repr(_plain_views_in(state, query))]
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+        parts = [repr(known.get(name)) for name in sorted(reads)] + [repr(_plain_views_in(state, query))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @staticmethod
     def _checked_layout(view: ViewDeclaration, plan: Materialize) -> TableLayout:
@@ -442,7 +442,7 @@ def _declares(known: ViewEntry, view: ViewDeclaration) -> bool:
 
 
 def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
-    """The columns of a layout, as they are told apart: in any case."""
+    """The columns of a layout in lower case: their case makes no difference."""
     return [c.lower() for c in layout.cluster_by], [c.lower() for c in layout.partitioned_by]
 
 

@@ -58,7 +58,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> EpochRunner:
         """Start Spark, make the project known to the warehouse, and return its epoch runner.
 
-        ``on_wait`` is told of other runs that this one waits for.
+        ``on_wait`` is called with other runs that this one waits for.
         """
         from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 

@@ -70,7 +70,7 @@ def join_state_schema(
     if unique_key is not None:
         rest = [name for name in unique_key if name not in leading]
     else:
-        # A map has no order, so it stays out of the key; rows that differ in it alone are told apart when merged.
+        # A map has no order, so it stays out of the key; rows that differ in it alone are kept apart when merged.
         rest = [c.name for c in columns if c.name not in leading and not _contains_map(parse_type(c.data_type))]
     extra = (StateColumn(NUM_ASSOCIATIONS, "bigint"),) if with_associations else ()
     return StateTableSchema(

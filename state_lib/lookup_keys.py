@@ -1,4 +1,4 @@
-"""Which rows of a state table can matter, told by the values of one column: what files and pages are skipped by."""
+"""The distinct keys of a lookup in one column: they prune files, row groups and pages."""
 
 from __future__ import annotations
 

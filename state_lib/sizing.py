@@ -7,7 +7,7 @@ some of them, for a driver with more memory or another disk: ``RELSTATE_SIZING='
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
@@ -152,9 +152,15 @@ class Sizing:
     # -- VERIFY
     compared_pairs_rows: int = _int(500, "Up to this many rows without a partner are compared each with each.")
 
-    def reasons(self) -> Mapping[str, str]:
-        """Why each field has its value."""
-        return {f.name: f.metadata["why"] for f in fields(self)}
+    def table(self) -> str:
+        """All fields with their values and reasons, as a Markdown table."""
+        rows = [f"| `{f.name}` | {_shown(f.name, getattr(self, f.name))} | {f.metadata['why']} |" for f in fields(self)]
+        return "\n".join(["| size | by default | why |", "|---|---|---|", *rows])
+
+
+def _shown(name: str, value: float) -> str:
+    """A value as people read it: bytes in MiB."""
+    return f"{value // _MIB} MiB" if name.endswith("_bytes") and value % _MIB == 0 else f"{value:,}"
 
 
 def _from_environment() -> Sizing:

@@ -181,7 +181,7 @@ def check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> N
 
 
 def _token(ddl: str) -> str:
-    """A type as part of a column name; a complex type is cut short and told apart by a hash of its whole text."""
+    """A type as part of a column name; a complex type is cut short and gets a hash of its whole text."""
     token = re.sub(r"[^a-z0-9]+", "_", ddl.lower()).strip("_")
     if "<" not in ddl:
         return token

@@ -34,17 +34,17 @@ def served(log: Path) -> Iterator[str]:
         server = subprocess.Popen(
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=subprocess.STDOUT
         )
-    told = {
+    given = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
     }
-    before = {name: os.environ.get(name) for name in told}
+    before = {name: os.environ.get(name) for name in given}
     try:
         _make_bucket(endpoint)
-        os.environ.update(told)
+        os.environ.update(given)
         yield endpoint
     finally:
         for name, value in before.items():

@@ -46,7 +46,7 @@ def measure(series: Series, sf: float, queries: Sequence[str]) -> Iterator[tuple
         expected = _expected(series, query, sf)
         if found["rows"] != expected[0] or not math.isclose(found["total"], expected[1], rel_tol=1e-6):
             raise RuntimeError(f"Pathway's {query} has {found['rows']} rows, {found['total']} in all; expected {expected}")
-        # It does not tell when an epoch is done; what all of them add to a run without them is told by two runs.
+        # It does not say when an epoch is done; two runs, with and without epochs, show what they all add.
         yield query, {**found, "backfill": backfill, "walls": [(found["seconds"] - backfill) / series.epochs] * series.epochs}
 
 

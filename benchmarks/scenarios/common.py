@@ -87,11 +87,11 @@ class Run:
         record: dict[str, Any] = {**named, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         try:
             record |= {"status": "ok", **measure()}
-            told = line(record) if record["status"] == "ok" else record["status"]
+            said = line(record) if record["status"] == "ok" else record["status"]
         except Exception as problem:
             # A JVM's error has its reason in the second line.
             error = f"{type(problem).__name__}: {' '.join(str(problem).splitlines()[:2])}"
-            told = f"FAILED: {error}"
+            said = f"FAILED: {error}"
             record |= {"status": "failed", "error": error}
             if self.fail_fast:
                 raise
@@ -105,7 +105,7 @@ class Run:
         self.results.add(record)
         style = "bold red" if record["status"] == "failed" else None
         self.console.print(
-            f"{name_of(record):40} {told}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True
+            f"{name_of(record):40} {said}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True
         )
 
     def drop_series(self, series: Series) -> None:

@@ -74,7 +74,7 @@ class Costs:
         )
 
     def used(self, changed_bytes: int) -> Costs:
-        """What is known once all is recomputed for a change: what told so has less to say the next time."""
+        """What is known once all is recomputed for a change: the costs that decided it count for less the next time."""
         like = self._like(changed_bytes)
         if like is None:
             return self

@@ -190,7 +190,7 @@ class OtherStatement:
 
     @property
     def is_query(self) -> bool:
-        """Whether it reads rows and changes nothing (``WITH … INSERT`` is not told apart)."""
+        """Whether it reads rows and changes nothing (``WITH … INSERT`` is not recognized)."""
         return self.keyword in ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 
 

@@ -49,7 +49,7 @@ class Claims:
     ----------
     run_id, doing : named in the message of a run that waits for this one.
     wait_seconds : how long to wait for others, by default as :func:`jobs.locking.seconds_to_wait`.
-    on_wait : told once of each holder that is waited for.
+    on_wait : called once for each holder that is waited for.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Claims:
         ------
         EpochError : they are held for longer than there is time to wait; it names the holder.
         """
-        deadline, pause, told = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
+        deadline, pause, said = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
         while True:
             state = self._catalog.read()
             living = self.living(state, views)
@@ -155,8 +155,8 @@ class Claims:
                         f"{holder} {shared}, is still at work; run again later, or wait longer (--wait, or "
                         f"RELSTATE_LOCK_WAIT_SECONDS; now {self._wait_seconds:.0f} s)"
                     )
-                if holder.id not in told:
-                    told.add(holder.id)
+                if holder.id not in said:
+                    said.add(holder.id)
                     self._on_wait(f"waiting for {holder} {shared}")
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, _MOST_PAUSE)

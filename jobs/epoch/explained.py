@@ -76,7 +76,7 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
         ),
         (True, EpochError, f"{type(error).__name__}: {line}"),
     )
-    return next(kind(f"{where}: {told}") for applies, kind, told in cases if applies)
+    return next(kind(f"{where}: {said}") for applies, kind, said in cases if applies)
 
 
 def ends_the_run(error: BaseException) -> RelstateError | None:

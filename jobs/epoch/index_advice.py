@@ -35,7 +35,7 @@ class IndexAdvice:
         for source, column in sorted(self._costly):
             columns[source] = (*columns[source], column)
         return tuple(
-            f"rows of {source} sought by {column}: about {read:,.0f} were read, {with_index:,.0f} would be with "
+            f"rows of {source} looked up by {column}: about {read:,.0f} were read, {with_index:,.0f} would be with "
             f"'index.columns' = '{', '.join(columns[source])}' in the source's TBLPROPERTIES"
             for (source, column), (read, with_index) in sorted(self._costly.items())
         )

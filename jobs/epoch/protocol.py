@@ -72,7 +72,7 @@ class Claimed(ConcurrentCatalogChange):
     """Views that a run wants are another run's: that one began first, or died and is to be settled."""
 
 
-#: What a run is told that was taken for dead.
+#: The error of a run that was taken for dead.
 LOST: Final = (
     "another run has taken this one for dead and settled its epoch (the machine was asleep, or the lease too short: "
     "RELSTATE_LEASE_SECONDS); what this one has computed is not used, run again"

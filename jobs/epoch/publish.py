@@ -227,7 +227,7 @@ def publish(
 
 
 def _partition_texts(view: ViewEntry) -> list[str]:
-    """The text columns by which a view's table is partitioned: in Delta an empty text cannot be told from NULL there."""
+    """The text columns by which a view's table is partitioned: Delta reads an empty text there as NULL."""
     plan = view.plan
     types = {o.name: plan.field_named(o.column).data_type for o in plan.output}
     return [name for name in view.layout.partitioned_by if types[name] == "string"]

@@ -84,7 +84,7 @@ class EpochRunner:
     parallel_views : how many views are computed at the same time.
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
     wait_seconds : how long to wait for other runs that have some of the same views (:func:`jobs.locking.seconds_to_wait`).
-    on_wait : told whom a run waits for; by default the log is.
+    on_wait : called with whom a run waits for; by default it is logged.
     """
 
     def __init__(

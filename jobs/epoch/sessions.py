@@ -73,7 +73,7 @@ def session_for(
         # What the driver holds is one task and not one for each core.
         session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         session.conf.set(SHUFFLE_PARTITIONS, "1")
-        # The keys that are sought would be looked for in the dictionaries of row groups first, each made a set of objects as
+        # The keys of a lookup would be looked for in the dictionaries of row groups first, each made a set of objects as
         # a whole: three keys among 60 M lines took up to 33 s of the processor so, and 15 without. More bytes are read then,
         # since dictionaries also spare row groups.
         session.conf.set("parquet.filter.dictionary.enabled", "false")
@@ -92,7 +92,7 @@ def session_for(
     if workload is Workload.SMALL:
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    # The keys that an epoch seeks are data to generated code and no part of it, or it would be compiled again for them.
+    # The keys of a lookup are data to generated code and no part of it, or it would be compiled again for them.
     session.conf.set("spark.sql.optimizer.inSetSwitchThreshold", "0")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")

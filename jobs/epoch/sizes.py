@@ -55,7 +55,7 @@ class InputSizes:
         """What this epoch reads of each relation. Raises as :meth:`check` does."""
         if self.is_backfill:
             return self._all_rows()
-        found = self.check()
+        found, view = self.check(), self.sources.view
         columns = scanned_columns(self.sources.view)
         reads = []
         for name in self.sources.view.reads:
@@ -65,6 +65,8 @@ class InputSizes:
             changed, only = found[name], ROW_ID in columns.get(name, ())
             rows = (changed.rows_inserted, changed.rows_deleted)
             way = self.sources.source(name).way_of_reading(changed, self.sources.pin(name), with_row_id=only)
+            if view.strategy == "full":
+                way = f"{way}; the query reads all rows"
             reads.append(Read(name, way, changed.changed_bytes, rows))
         return tuple(reads)
 

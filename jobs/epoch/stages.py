@@ -38,6 +38,11 @@ class Read:
     bytes: int
     rows: tuple[int, int] | None = None
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing changed in it."""
+        return not self.bytes and self.rows == (0, 0)
+
     def line(self) -> str:
         """One line for people."""
         rows = "" if self.rows is None else f", +{self.rows[0]:,} −{self.rows[1]:,} rows"

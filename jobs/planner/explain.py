@@ -92,7 +92,7 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
         case UnionAll():
             return f"UnionAll ({len(node.inputs)} inputs)"
         case Arrange():
-            return f"Arrange by ({', '.join(node.stream_key or ())}) once sought at random"
+            return f"Arrange by ({', '.join(node.stream_key or ())}) once looked up at random"
         case Expand():
             return f"Expand ({len(node.projections)} projections)"
         case Generate():

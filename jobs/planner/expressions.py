@@ -444,7 +444,7 @@ def _written_decimal(text: str) -> str:
 
 
 def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) -> Mapping[int, str] | None:
-    """The columns that the arguments of an expression stand for; ``None`` where that cannot be told.
+    """The columns that the arguments of an expression stand for; ``None`` where that is not known.
 
     Rules give columns new ids, as on one side of a self join, and do so in the replacement only: the arguments keep the
     old ids, which may be those of the other side. An argument's column that the replacement does not read is the one

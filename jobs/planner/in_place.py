@@ -8,8 +8,8 @@ groups: its value state has them.
 Rows of a source that a filter leaves are arranged: an epoch reads those few, if few they are, and not all that were filtered.
 
 A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
-many, which is sought in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
-lines, sought by the averages of all parts.
+many, which is looked up in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
+lines, looked up by the averages of all parts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _with_key(side: PlanNode) -> Project | None:
 
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
-    """Whether state would have as many rows, or is not needed because the rows lie in the order in which they are sought."""
+    """Whether state would have as many rows, or is not needed because the rows lie in the order of the lookup."""
     return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, columns)
 
 

@@ -258,7 +258,7 @@ class UnionAll(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class Arrange(PlanNode):
-    """Passes its input on; keeps its rows by their key once a join seeks few of them among many, and has them read there."""
+    """Passes its input on; keeps its rows by their key once a join looks up few of them among many, and has them read there."""
 
     child: PlanNode
 

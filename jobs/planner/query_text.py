@@ -106,7 +106,7 @@ def check_calls(query: ParsedQuery, own: Collection[str], functions: UserFunctio
 
 @lru_cache(maxsize=1024)
 def relations_named(text: str) -> tuple[str, ...]:
-    """The sources and views that a query names: by Spark's parser where there is a session, else as far as can be told."""
+    """The sources and views that a query names: by Spark's parser where there is a session, else as far as its text shows."""
     session = SparkSession.getActiveSession() or getattr(SparkSession, "_instantiatedSession", None)
     if session is None or not hasattr(session, "_jsparkSession"):
         return dependencies(text)

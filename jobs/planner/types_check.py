@@ -23,7 +23,7 @@ def check_published_types(plan: Materialize) -> None:
 
     Raises
     ------
-    PlanError : the view's Delta table cannot have a column, or its rows cannot be told apart by it.
+    PlanError : the view's Delta table cannot have a column, or cannot tell its rows apart by it.
     """
     for output in plan.output:
         data_type = plan.field_named(output.column).data_type

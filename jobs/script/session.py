@@ -33,13 +33,15 @@ from jobs.declare import (
     split_statements,
 )
 from jobs.epoch.explained import ends_the_run, explained, reason_of
+from jobs.epoch.next_epoch import next_stages
 from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.verify import published_rows
 from jobs.instants import Clock, utc_now
 from jobs.planner.explain import explain_plan
 from jobs.registry import Registry
-from jobs.script.strategy import strategy_line
+from jobs.script.strategy import explained_view, strategy_line
+from jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
 from jobs.sync import declare_source
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError, StateError
@@ -70,7 +72,7 @@ class ScriptSession:
     ----------
     spark : a session with Delta; sources and views are registered in it by their plain names.
     warehouse : where they lie.
-    on_report : told of each view as it is brought up to date.
+    on_report : called with the report of each view as it is brought up to date.
     clock : gives the instants of epochs.
     """
 
@@ -189,7 +191,9 @@ class ScriptSession:
         view = state.views.get(explain.name)
         if view is None:
             raise DeclarationError(f"there is no materialized view named {explain.name}")
-        text = f"{strategy_line(view)}\n{explain_plan(view.plan, view.tables)}"
+        most_tasks = int(self._spark.conf.get(SHUFFLE_PARTITIONS) or SPARKS_OWN_TASKS)
+        stages = next_stages(self._warehouse, state, view, most_tasks=most_tasks)
+        text = explained_view(view, stages)
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:

@@ -1,11 +1,20 @@
-"""The first line of an explain: whether a view is incremental, and why not."""
+"""A view explained: whether it is incremental, and why not; its plan; and what its next epoch would do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jobs.catalog.entries import ViewEntry
+from jobs.planner.explain import explain_plan
 
 
 def strategy_line(view: ViewEntry) -> str:
     """``view v: incremental`` or ``view v: full, because …``."""
     because = f", because {view.reason}" if view.reason else ""
     return f"view {view.name}: {view.strategy}{because}"
+
+
+def explained_view(view: ViewEntry, stages: Sequence[str]) -> str:
+    """How a view is maintained: strategy, plan, state tables, and the stages of its next epoch."""
+    plan = explain_plan(view.plan, view.tables)
+    return "\n".join([strategy_line(view), plan, "", "next epoch:", *(f"  {line}" for line in stages)])

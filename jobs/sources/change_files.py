@@ -53,7 +53,7 @@ class ChangeFile:
     positions: pa.Int64Array | None = None
 
 
-#: The rows that were deleted in the files of a table before a commit, and after it; ``None`` where that cannot be told.
+#: The rows that were deleted in the files of a table before a commit, and after it; ``None`` where that is not known.
 Vectors: TypeAlias = Callable[[], tuple[DeletedRows, DeletedRows] | None]
 
 

@@ -37,7 +37,7 @@ class DeletedRows:
 
     @classmethod
     def of_kept(cls, kept: Mapping[str, pa.BooleanArray]) -> DeletedRows:
-        """Those of files of which it is told whether each row up to the last deleted one, at least, is kept."""
+        """Those of files of which it is known whether each row up to the last deleted one, at least, is kept."""
         return cls({name: pc.indices_nonzero(pc.invert(of_file)).cast(pa.int64()) for name, of_file in kept.items()})
 
     def __contains__(self, path: str) -> bool:

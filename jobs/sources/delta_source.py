@@ -254,7 +254,7 @@ class DeltaSource:
             )
 
     def _vectors(self, version: int) -> tuple[DeletedRows, DeletedRows] | None:
-        """The rows deleted before and after a commit; ``None`` where that cannot be told."""
+        """The rows deleted before and after a commit; ``None`` where that is not known."""
         try:
             before, after = (self.deleted(v) for v in (version - 1, version))
         except DeltaError:  # the version before is not in the log any more

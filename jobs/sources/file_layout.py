@@ -1,6 +1,6 @@
 """How the data files of a Delta table hold its rows, so that Spark reads them as Parquet files, without Delta and its jobs.
 
-A file's columns are mostly the table's. Partition columns are not in the files, though, but told by the folders in which
+A file's columns are mostly the table's. Partition columns are not in the files, though, but named by the folders in which
 these lie, and a table with mapped columns calls them by other names there. What a layout does not cover, Delta reads:
 columns mapped by id, partition columns that Spark may read from a folder in another way than Delta
 from its log (timestamps, decimals and floating-point numbers), and folders that do not tell them.
@@ -88,8 +88,8 @@ class FileLayout:
         if is_absolute(path):
             return False
         *folders, _ = unquote(path).removeprefix(_CHANGES).split("/")
-        told = [f"{name}={_text(partition.get(self.physical[name]))}" for name in self.partitioned_by]
-        return [unquote(folder) for folder in folders] == told
+        expected = [f"{name}={_text(partition.get(self.physical[name]))}" for name in self.partitioned_by]
+        return [unquote(folder) for folder in folders] == expected
 
     def value(self, column: str, partition: Mapping[str, Any]) -> pa.Scalar:
         """The value of a partition column in a file, in the driver's type."""

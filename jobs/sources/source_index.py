@@ -8,7 +8,7 @@ an index as without, however old it is. Nothing of an epoch depends on it but ti
 
 Stored: a Delta table of some columns of the source, called ``c0`` (the index's own), ``c1``, …, and ``_weight``: the rows as of
 some version, sorted, each file another range, pages of ``Sizing.index_page_rows`` rows; and the changes since, appended from
-time to time. What a version of the table holds is told by its commit, as JSON in ``userMetadata``.
+time to time. What a version of the table holds is in its commit, as JSON in ``userMetadata``.
 """
 
 from __future__ import annotations
@@ -211,11 +211,11 @@ def _newest_of(path: str) -> tuple[DeltaTable, IndexContents] | None:
         return None
     log = DeltaLog(path)
     for version in range(table.version(), -1, -1):
-        told = commit_info(log.commit(version))
-        contents = IndexContents.from_json(told.get("userMetadata"))
+        commit = commit_info(log.commit(version))
+        contents = IndexContents.from_json(commit.get("userMetadata"))
         if contents is not None:
             return table, contents
-        if told.get("operation") not in _CHANGING_NOTHING:
+        if commit.get("operation") not in _CHANGING_NOTHING:
             return None
     return None
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: Tasks of a shuffle where nothing else is configured.
+SPARKS_OWN_TASKS: Final = 200
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,13 @@ class SparkSettings:
         cores = match.group(1) or "1"
         return os.cpu_count() or 1 if cores == "*" else int(cores)
 
+    @property
+    def shuffle_tasks(self) -> int | None:
+        """Tasks of a shuffle; None: as the cluster has it."""
+        if self.shuffle_partitions is None and self.local_cores is not None:
+            return 2 * self.local_cores
+        return self.shuffle_partitions
+
 
 def create_session(settings: SparkSettings | None = None) -> SparkSession:
     """Start (or join, where this process has one) the Spark session that `settings` asks for.
@@ -102,11 +111,8 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
         # PySpark would note the line of our code for every column expression: half of the calls into the JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    partitions = settings.shuffle_partitions
-    if partitions is None and settings.local_cores is not None:
-        partitions = 2 * settings.local_cores
-    if partitions is not None:
-        conf[SHUFFLE_PARTITIONS] = str(partitions)
+    if settings.shuffle_tasks is not None:
+        conf[SHUFFLE_PARTITIONS] = str(settings.shuffle_tasks)
     return conf
 
 

@@ -9,17 +9,18 @@ from state_lib.errors import DeclarationError
 
 @app.command()
 def explain(view: str, warehouse: WarehouseOption = None) -> None:
-    """Show a view's plan: nodes, costs, state tables, and the reason where it is not incremental. Needs no Spark."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from jobs.planner.explain import explain_plan  # noqa: PLC0415
-    from jobs.script.strategy import strategy_line  # noqa: PLC0415
+    """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
+    from jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
+    from jobs.script.strategy import explained_view  # noqa: PLC0415
+    from jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
 
-    state = Warehouse(location(None, warehouse).warehouse).read()
+    home = Warehouse(location(None, warehouse).warehouse)
+    state = home.read()
     entry = state.views.get(view)
     if entry is None or entry.plan is None:
         raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(state.views)) or 'none'}")
-    output.print(strategy_line(entry), highlight=False, markup=False)
-    text = explain_plan(entry.plan, entry.tables)
+    stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+    text = explained_view(entry, stages)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text
     output.print(shown, highlight=False, markup=False, soft_wrap=True)

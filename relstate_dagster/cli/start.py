@@ -30,7 +30,7 @@ def log_settings(where: Location | None) -> LogSettings:
 
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:
-    """A project, the warehouse that has been told of it, and the warehouse's runner."""
+    """A project, the warehouse that it is declared in, and the warehouse's runner."""
     from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project)

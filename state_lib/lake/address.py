@@ -96,7 +96,7 @@ class Address:
 
     @property
     def options(self) -> dict[str, str] | None:
-        """What delta-rs is told besides."""
+        """Options that delta-rs gets besides."""
         return storage_options(self.scheme)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Access to object stores: told once, in the names of AWS's own environment variables, for Spark, delta-rs and Arrow alike.
+"""Access to object stores: given once, in the names of AWS's own environment variables, for Spark, delta-rs and Arrow alike.
 
 ===========================  ======================================================================
 ``AWS_ENDPOINT_URL``         where a store lies that is not Amazon's; ``AWS_ENDPOINT_URL_S3`` goes before it
@@ -34,12 +34,12 @@ def use_options(options: Mapping[str, str]) -> None:
 
 
 def is_s3_told() -> bool:
-    """Whether there is anything about S3 in the environment, or was told."""
+    """Whether the environment or the given options say anything about S3."""
     return bool(_options())
 
 
 def storage_options(scheme: str) -> dict[str, str] | None:
-    """What delta-rs is told of a store; ``None`` of one that is not AWS's, or of this machine's disks."""
+    """delta-rs's options for a store; ``None`` of one that is not AWS's, or of this machine's disks."""
     if scheme not in OF_S3:
         return None
     options = _options()
@@ -58,8 +58,8 @@ def arrow_filesystem(scheme: str) -> fs.FileSystem | None:
 
 
 @lru_cache(maxsize=8)
-def _s3(told: tuple[tuple[str, str], ...]) -> fs.FileSystem:
-    options = dict(told)
+def _s3(given: tuple[tuple[str, str], ...]) -> fs.FileSystem:
+    options = dict(given)
     endpoint = _endpoint(options)
     keys = {
         name: options[variable]

@@ -137,11 +137,11 @@ def test_a_subset_runs_only_the_views_asked_for():
 def test_an_epoch_that_another_run_left_is_told_of_too():
     reports = [report("per_carrier", epoch=6), report("biggest", epoch=6), report("biggest", epoch=7)]
     result = run(StubRunner(reports), selection=AssetSelection.assets("biggest").without_checks())
-    told = [
+    said = [
         (e.asset_key.to_user_string(), e.materialization.metadata["epoch"].value)
         for e in result.get_asset_materialization_events()
     ]
-    assert sorted(told) == [("biggest", 6), ("biggest", 7), ("per_carrier", 6)]
+    assert sorted(said) == [("biggest", 6), ("biggest", 7), ("per_carrier", 6)]
 
 
 def test_checks_run_alone_and_fail_on_a_difference():

@@ -238,8 +238,8 @@ def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_pa
         assert layout is not None
         new = new_keys(changed_keys(layout, found.files, source.key), source.key)
         assert not isinstance(new, KeyProblem)
-        told = problem_with_new(new, source.key, snapshot_files(source, since.version))
-        assert (None if told is None else str(told).split(";")[0]) == problem
+        said = problem_with_new(new, source.key, snapshot_files(source, since.version))
+        assert (None if said is None else str(said).split(";")[0]) == problem
 
 
 def test_deleted_rows_beyond_those_that_a_vector_tells() -> None:

@@ -121,7 +121,7 @@ def test_an_index_is_proposed_where_it_would_help(
     script.run("UPDATE part SET name = 'other' WHERE p IN (3, 7, 500)")
     (report,) = EpochRunner(spark, script.warehouse).run()
     assert report.advice == (
-        "rows of line sought by p: about 4,000 were read, 60 would be with 'index.columns' = 'n, p' in the source's "
+        "rows of line looked up by p: about 4,000 were read, 60 would be with 'index.columns' = 'n, p' in the source's "
         "TBLPROPERTIES",
     )
     assert "advice" in epoch_metadata(report)

@@ -157,7 +157,7 @@ def test_an_epoch_over_files_without_statistics(script: Script, spark: SparkSess
 
 
 def test_converted_files_of_the_same_name(script: Script, spark: SparkSession, tmp_path: Path) -> None:
-    """CONVERT TO DELTA takes folders as they are, each with a ``part-0.parquet``; rows without a key are told by their file."""
+    """CONVERT TO DELTA takes folders as they are, each with a ``part-0.parquet``; rows without a key go by their file."""
     path, session = tmp_path / "con verted+1", spark.newSession()
     for n, place in enumerate(("a b", "c+d", "e")):
         folder = path / f"p={place}"

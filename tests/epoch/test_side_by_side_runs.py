@@ -82,10 +82,10 @@ def test_runs_over_other_views_do_not_meet(script: Script, monkeypatch: pytest.M
 
 
 def test_a_run_over_the_same_view_waits_for_the_first(script: Script, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    waits, told = threading.Event(), list[str]()
+    waits, said = threading.Event(), list[str]()
 
     def on_wait(message: str) -> None:
-        told.append(message)
+        said.append(message)
         waits.set()
 
     with ThreadPoolExecutor(1) as pool:
@@ -97,8 +97,8 @@ def test_a_run_over_the_same_view_waits_for_the_first(script: Script, monkeypatc
 
         _, started = _during(monkeypatch, place, _runner(script).run(["a"]), start_and_wait)
         reports = started.result(120)
-    assert told[0].startswith("waiting for process ")
-    assert told[0].endswith("which is bringing up to date a")
+    assert said[0].startswith("waiting for process ")
+    assert said[0].endswith("which is bringing up to date a")
     assert {r.view for r in reports} == {"a", "b"}
     script.verify()
     assert not script.warehouse.read().claims

@@ -1,4 +1,4 @@
-"""The files of a source before some changes, told from those of today."""
+"""The files of a source before some changes, without those of today."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from jobs.operators import context, join
+from jobs.operators import frames, join
 
 
 def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -25,11 +25,11 @@ def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def watch_steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """A list that grows: the frames that operators compute, each by a job of its own, before what an epoch writes."""
     found: list[DataFrame] = []
-    collected = context.collected
+    collected = frames.collected
 
     def noted(df: DataFrame) -> object:
         found.append(df)
         return collected(df)
 
-    monkeypatch.setattr(context, "collected", noted)
+    monkeypatch.setattr(frames, "collected", noted)
     return found

@@ -149,13 +149,13 @@ def main() -> int:
     arguments = parser.parse_args()
     conf = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
     spark = create_session(SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, conf=conf))
-    counts, told = Counts(), 0
+    counts, printed = Counts(), 0
     until = time.monotonic() + 60 * arguments.minutes
     for number in rounds(spark, counts, arguments.seed, arguments.views, arguments.depth):
         print(f"seed {number}: {counts}", flush=True)  # noqa: T201 - a command
-        for failure in counts.failures[told:]:
+        for failure in counts.failures[printed:]:
             print(f"--- seed {number}\n{failure}\n", flush=True)  # noqa: T201
-        told = len(counts.failures)
+        printed = len(counts.failures)
         if time.monotonic() > until:
             break
     spark.stop()

@@ -1,4 +1,4 @@
-"""Access to S3: told once, for all three that read and write; nothing of it where nobody asks for it."""
+"""Access to S3: given once, for all three that read and write; nothing of it where nobody asks for it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_what_is_given_goes_before_the_environment_and_reaches_all(monkeypatch: 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     storage.use_options({"AWS_ACCESS_KEY_ID": "given", "AWS_ENDPOINT_URL": "http://store:9000"})
-    told = Address.parse("s3a://b/w").options
-    assert told is not None
-    assert (told["AWS_ACCESS_KEY_ID"], told["AWS_ENDPOINT_URL"], told["AWS_ALLOW_HTTP"]) == (
+    given = Address.parse("s3a://b/w").options
+    assert given is not None
+    assert (given["AWS_ACCESS_KEY_ID"], given["AWS_ENDPOINT_URL"], given["AWS_ALLOW_HTTP"]) == (
         "given",
         "http://store:9000",
         "true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -48,4 +49,8 @@ def test_sizes_change_for_a_while(resized: Resized) -> None:
     with changed_sizing(listed_keys=3):
         assert (sizing().page_rows, sizing().listed_keys) == (7, 3)
     assert (sizing().page_rows, sizing().listed_keys) == (7, Sizing().listed_keys)
-    assert all(Sizing().reasons().values())
+
+
+def test_the_docs_have_every_size() -> None:
+    page = Path("docs/sizing.md").read_text()
+    assert Sizing().table() in page, "docs/sizing.md: paste what Sizing().table() gives"

@@ -170,8 +170,8 @@ def test_a_lookup_skips_files_that_cannot_hold_its_values(store: StateStore, res
     def files_read(values: list[int]) -> int:
         wanted = LookupKeys.of("id", pa.chunked_array([values], pa.int64()), null_safe=True)
         rows = store.storage_table(3, version=2).runs(lookup_keys=wanted)
-        found, sought = {row["id"] for row in rows.collect()}, set(values) & set(range(100))
-        assert found >= sought if restricted_rows else found == sought
+        found, wanted_ids = {row["id"] for row in rows.collect()}, set(values) & set(range(100))
+        assert found >= wanted_ids if restricted_rows else found == wanted_ids
         return len(rows.inputFiles())
 
     assert files_read([2000]) == 0

@@ -1,0 +1,49 @@
+"""What the next epoch of a view would do as things are now: looked at without Spark, and without writing anything."""
+
+from __future__ import annotations
+
+from jobs.catalog.entries import EpochEntry, ViewEntry
+from jobs.catalog.state import CatalogState
+from jobs.epoch.pinned_sources import PinnedSources
+from jobs.epoch.protocol import UNNUMBERED
+from jobs.epoch.publish import written_by_driver
+from jobs.epoch.shared_reads import SourceReads
+from jobs.epoch.sizes import InputSizes
+from jobs.epoch.source_lookups import SourceLookups
+from jobs.epoch.stages import stages_of
+from jobs.planner.nodes import depends_on_time
+from jobs.sources.delta_source import look_at
+from jobs.warehouse import Warehouse
+from state_lib.errors import RelstateError
+from state_lib.lake.table import OpenedTable
+from state_lib.state_files import StateFiles
+
+
+def next_stages(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> tuple[str, ...]:
+    """The stages of a view's next epoch, a line each.
+
+    Views below it are taken as they are now, though the same epoch would change them first.
+
+    Parameters
+    ----------
+    most_tasks : of a shuffle, as Spark is configured.
+    """
+    reads = SourceReads()
+    sources = {name: reads.source(warehouse, state.sources[name]) for name in view.reads if name in state.sources}
+    pins, problems = look_at(sources, state.last_pins)
+    if problems:
+        return tuple(f"cannot run: {problem}" for problem in problems.values())
+    epoch = EpochEntry(UNNUMBERED, pins, (view.name,), "")
+    below = {name: state.versions_at(name) for name in view.reads if name in state.views}
+    versions = {name: found for name, found in below.items() if found is not None}
+    pinned = PinnedSources(warehouse, state, view, epoch, reads)
+    sizes = InputSizes(pinned, SourceLookups(pinned), versions)
+    try:
+        seen = state.versions_at(view.name)
+        files, table = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))
+        known = sizes.of_view(files, seen, table)
+    except RelstateError as error:
+        return (f"cannot run: {error}",)
+    if not known.is_backfill and not depends_on_time(view.plan) and all(read.is_nothing for read in known.reads):
+        return ("nothing to do: nothing that it reads has changed",)
+    return stages_of(view, known, most_tasks=most_tasks, driver_writes=written_by_driver(view)).lines()

@@ -1,0 +1,168 @@
+"""The stages of an epoch: planned from sizes, run as planned, and shown by explain and by the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.catalog.entries import ViewEntry
+from jobs.epoch.next_epoch import next_stages
+from jobs.epoch.reports import ViewReport
+from jobs.epoch.runner import EpochRunner
+from jobs.epoch.sessions import Workload
+from jobs.epoch.stages import Read, Sizes, Writer, stages_of
+from state_lib.sizing import Sizing
+from tests.epoch.scripts import Script
+from tests.sizes import Resized
+
+_SETUP = """
+CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
+CREATE TABLE ev (g INT, v INT);
+INSERT INTO t SELECT id, id % 10, id FROM range(100);
+INSERT INTO ev VALUES (1, 1), (2, 2);
+CREATE MATERIALIZED VIEW sums AS SELECT g, sum(v) AS s, max(v) AS m FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW of_sums AS SELECT m, count(*) AS n FROM sums GROUP BY m;
+CREATE MATERIALIZED VIEW pairs AS SELECT ev.v, t.k FROM ev JOIN t ON ev.g = t.g;
+"""
+_MB = 1024 * 1024
+_LIMITS = Sizing()
+
+
+class _View:
+    """What stages ask of a view."""
+
+    strategy = "incremental"
+
+
+def _stages(*, full: bool = False, driver_writes: bool = True, **sizes: Any) -> Any:
+    view: Any = _View()
+    view.strategy = "full" if full else "incremental"
+    known = replace(Sizes(False, ()), **{k: v for k, v in sizes.items() if k != "changed"})
+    known = replace(known, reads=(Read("t", "files", sizes.get("changed", 0)),))
+    return stages_of(view, known, most_tasks=8, driver_writes=driver_writes)
+
+
+def test_who_computes_and_writes_follows_the_sizes() -> None:
+    limit = _LIMITS.driver_change_bytes
+    small, large = _stages(changed=limit), _stages(changed=limit + 1)
+    assert (small.is_held, small.commit, small.publish) == (True, Writer.DRIVER, Writer.DRIVER)
+    assert (large.is_held, large.commit, large.publish) == (False, Writer.SPARK, None)
+    assert (small.lookup_hint, large.lookup_hint) == ("broadcast", None)
+    assert large.publishes(_LIMITS.driver_commit_rows) is Writer.DRIVER
+    assert large.publishes(_LIMITS.driver_commit_rows + 1) is Writer.SPARK
+
+
+def test_code_is_compiled_where_much_is_read() -> None:
+    limit = _LIMITS.small_epoch_bytes
+    assert _stages(changed=limit - 2, state_bytes=1, in_place_bytes=1).workload is Workload.SMALL
+    assert _stages(changed=limit - 1, state_bytes=1, in_place_bytes=1).workload is Workload.LARGE
+    assert _stages(changed=limit, is_backfill=True, state_bytes=limit).workload is Workload.SMALL
+    assert _stages(changed=limit + 1, is_backfill=True).workload is Workload.FULL
+    assert _stages(full=True).workload is Workload.FULL
+
+
+def test_a_backfill_is_held_only_if_it_is_small() -> None:
+    small = _stages(changed=_LIMITS.driver_backfill_bytes, is_backfill=True)
+    large = _stages(changed=_LIMITS.driver_backfill_bytes + 1, is_backfill=True)
+    assert (small.is_held, large.is_held) == (True, False)
+    assert _stages(changed=_LIMITS.driver_change_bytes + 1, is_backfill=True).commit is None, "it may come to little"
+
+
+def test_large_tables_are_merged_into_by_spark() -> None:
+    limit = _LIMITS.driver_publish_bytes
+    assert _stages(published_bytes=limit).publish is Writer.DRIVER
+    assert _stages(published_bytes=limit + 1).publish is Writer.SPARK
+    assert _stages(published_bytes=limit + 1, only_inserts=True).publish is Writer.DRIVER
+    assert _stages(replaces=True).publish is Writer.SPARK
+    assert _stages(driver_writes=False).publish is Writer.SPARK
+
+
+def test_tasks_divide_the_change() -> None:
+    assert _stages(changed=3 * _LIMITS.task_bytes).shuffle_tasks == 4
+    assert _stages(changed=50 * _LIMITS.task_bytes).shuffle_tasks == 8
+    assert _stages(changed=50 * _LIMITS.task_bytes, is_backfill=True).shuffle_tasks is None
+
+
+def _explained(script: Script, name: str) -> list[str]:
+    ((text,),) = script.rows(f"EXPLAIN MATERIALIZED VIEW {name}")
+    return [line.strip() for line in text.split("next epoch:\n")[1].splitlines()]
+
+
+def _run(spark: SparkSession, script: Script, *views: str) -> dict[str, ViewReport]:
+    runner = EpochRunner(spark, script.warehouse)
+    return {report.view: report for report in runner.run(list(views) or None)}
+
+
+def test_an_epoch_runs_as_explained(spark: SparkSession, script: Script) -> None:
+    script.run(_SETUP)
+    for name in ("sums", "of_sums", "pairs"):
+        assert _explained(script, name) == ["nothing to do: nothing that it reads has changed"]
+    script.run("UPDATE t SET v = v + 1000 WHERE k < 3; INSERT INTO ev VALUES (3, 3)")
+    explained = {name: _explained(script, name) for name in ("sums", "pairs")}
+    reports = _run(spark, script)
+    for name, lines in explained.items():
+        assert list(reports[name].stages) == lines
+    assert [line.split(",")[0] for line in explained["pairs"][:2]] == [
+        "read ev: 1 file(s) with the changes",
+        "read t: 1 file(s) with the changes",
+    ]
+    assert "+3 −3 rows" in explained["sums"][0]
+    assert explained["sums"][-2:] == ["commit state: by the driver", reports["sums"].stages[-1]]
+    # Three groups changed: each an old row and a new one.
+    assert reports["of_sums"].stages[0].startswith("read sums: its change log, ")
+    assert reports["of_sums"].stages[0].endswith(", +3 −3 rows")
+    script.verify()
+
+
+def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+    """A view over a view was planned as if nothing were read: a backfill of any size on the driver."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP.rsplit("CREATE", 2)[0])
+    resized(driver_backfill_bytes=0, driver_change_bytes=0, driver_commit_rows=0)
+    script.run("CREATE MATERIALIZED VIEW of_sums AS SELECT m, count(*) AS n FROM sums GROUP BY m")
+    view = script.warehouse.read().views["of_sums"]
+    script.run("UPDATE t SET v = v + 1000 WHERE k < 3")
+    reports = _run(spark, script)
+    for report in reports.values():
+        assert "compute: change sets computed by Spark, " in "\n".join(report.stages)
+        assert "commit state: by Spark" in report.stages
+    assert _backfilled_by_spark(script, view)
+    # Left alone for two epochs: how much its view has changed is read from the log.
+    for n in range(2):
+        script.run(f"UPDATE t SET v = v + 1 WHERE k = {n}")
+        _run(spark, script, "sums")
+    ((line, *_),) = [_explained(script, "of_sums")]
+    assert line.startswith("read sums: its change log, ")
+    _run(spark, script, "of_sums")
+    script.verify()
+
+
+def _backfilled_by_spark(script: Script, view: ViewEntry) -> bool:
+    from state_lib.lake.log import DeltaLog, commit_info
+
+    path = script.warehouse.state_path(view)
+    return "Spark" in str(commit_info(DeltaLog(path).commit(1)).get("engineInfo"))
+
+
+def test_explain_says_what_cannot_run(spark: SparkSession, script: Script) -> None:
+    script.run(_SETUP)
+    state = script.warehouse.read()
+    source = Path(script.warehouse.source(state.sources["t"]).path)
+    source.rename(source.parent / "elsewhere")
+    (line,) = next_stages(script.warehouse, state, state.views["sums"], most_tasks=2)
+    assert line.startswith("cannot run: ")
+    assert "t" in line
+
+
+@pytest.mark.parametrize("name", ["sums", "of_sums"])
+def test_a_new_view_is_explained_as_a_backfill(script: Script, name: str) -> None:
+    script.run(_SETUP)
+    state = script.warehouse.read()
+    view = state.views[name].restarted()
+    lines = next_stages(script.warehouse, state, view, most_tasks=2)
+    assert lines[0].startswith("read sums: all rows of the view, " if name == "of_sums" else "read t: all rows, ")
+    assert any(line.startswith("publish: ") for line in lines)
