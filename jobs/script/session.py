@@ -6,15 +6,16 @@ temporary view over its published table, as of the last complete epoch and witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.catalog.entries import SourceEntry
 from jobs.catalog.state import CatalogState
 from jobs.declare import (
     Declaration,
@@ -40,6 +41,7 @@ from jobs.epoch.verify import published_rows
 from jobs.instants import Clock, utc_now
 from jobs.planner.explain import explain_plan
 from jobs.registry import Registry
+from jobs.script.named import named_in
 from jobs.script.strategy import explained_view, strategy_line
 from jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
 from jobs.sync import declare_source
@@ -90,8 +92,9 @@ class ScriptSession:
         self._registry = Registry(spark, warehouse)
         self._runner = EpochRunner(spark, warehouse, clock=clock)
         self._on_report = on_report
-        self._known: CatalogState | None = None
+        #: What the session knows: sources with their paths, and views with what they show.
         self._tables: dict[str, str] = {}
+        self._views: dict[str, object] = {}
 
     def run(self, text: str, path: str | None = None) -> Iterator[Result | tuple[int, Exception]]:
         """Run a script; an error is yielded as (statement number, error), and the caller decides whether to go on."""
@@ -160,9 +163,7 @@ class ScriptSession:
         if drop.if_exists and drop.name not in there:
             return Result(number)
         self._registry.drop(drop.name, kind)
-        self._spark.catalog.dropTempView(drop.name)
-        if self._tables.pop(drop.name, None) is not None:
-            self._spark.sql(f"DROP TABLE IF EXISTS `{drop.name}`")
+        self._forget(drop.name)
         return Result(number)
 
     # -- epochs ---------------------------------------------------------------------------------------------------
@@ -224,37 +225,57 @@ class ScriptSession:
                 raise DeclarationError(f"{name} is a view: its rows follow from its query; change its sources instead")
 
     def _register(self, state: CatalogState, statement: str) -> None:
-        """Make sources and views known to the session under their plain names.
+        """Make the sources and views that a statement names known to the session under their plain names.
+
+        Those that earlier statements named stay known: temporary views of the user may read them.
 
         Raises
         ------
         RelstateError : a view that the statement names cannot be read.
         """
-        for source in state.sources.values():
-            if not is_table(source.path):
-                # Spark would make an empty table there.
-                self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
-                self._tables.pop(source.name, None)
-            elif self._tables.get(source.name) != source.path:
-                self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
-                self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION {text_literal(source.path)}")
-                self._tables[source.name] = source.path
-        if self._known is not None and self._known.version == state.version:
-            return
-        is_complete = True
-        for view in state.views.values():
-            if state.versions_at(view.name) is None:
-                continue
-            try:
-                self._frame(state, view.name).createOrReplaceTempView(view.name)
-            except (PySparkException, Py4JJavaError, StateError) as error:
-                self._spark.catalog.dropTempView(view.name)
-                if re.search(rf"(?i)\b{re.escape(view.name)}\b", statement):
-                    raise explained(view.name, None, error) from error
-                is_complete = False
-        for plain in state.plain_views.values():
-            self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{plain.name}` AS {plain.query}")
-        self._known = state if is_complete else None
+        for name in [n for n in self._tables if n not in state.sources]:
+            self._forget(name)
+        for name in [n for n in self._views if n not in state.views and n not in state.plain_views]:
+            self._forget(name)
+        named = named_in(state, statement)
+        for name in dict.fromkeys([*named_in(state, "", kept=[*self._tables, *self._views]), *named]):
+            if name in state.sources:
+                self._register_source(state.sources[name])
+            elif name in state.plain_views:
+                self._register_view(name, state.version, partial(self._create_temporary, state, name))
+            elif (versions := state.versions_at(name)) is not None:
+                try:
+                    self._register_view(name, versions, partial(self._show, state, name))
+                except (PySparkException, Py4JJavaError, StateError) as error:
+                    self._forget(name)
+                    if name in named:
+                        raise explained(name, None, error) from error
+
+    def _register_source(self, source: SourceEntry) -> None:
+        if not is_table(source.path):
+            self._forget(source.name)  # Spark would make an empty table there
+        elif self._tables.get(source.name) != source.path:
+            self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
+            self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION {text_literal(source.path)}")
+            self._tables[source.name] = source.path
+
+    def _register_view(self, name: str, shown: object, register: Callable[[], None]) -> None:
+        """Register a view unless the session shows it as it is."""
+        if self._views.get(name) != shown:
+            register()
+            self._views[name] = shown
+
+    def _create_temporary(self, state: CatalogState, name: str) -> None:
+        self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {state.plain_views[name].query}")
+
+    def _show(self, state: CatalogState, name: str) -> None:
+        self._frame(state, name).createOrReplaceTempView(name)
+
+    def _forget(self, name: str) -> None:
+        if self._views.pop(name, None) is not None:
+            self._spark.catalog.dropTempView(name)
+        if self._tables.pop(name, None) is not None:
+            self._spark.sql(f"DROP TABLE IF EXISTS `{name}`")
 
     def _frame(self, state: CatalogState, name: str) -> DataFrame:
         return published_rows(self._spark, self._warehouse, state, state.views[name])
