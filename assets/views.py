@@ -1,6 +1,6 @@
 """All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from dagster import (
@@ -29,6 +29,9 @@ class WarehouseAccess(Protocol):
     def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> "EpochRunner":
         """Start Spark, make the project known to the warehouse, and return its epoch runner."""
 
+    def idle_reports(self, project: Project, names: Collection[str]) -> "list[ViewReport] | None":
+        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
+
     def view_path(self, name: str) -> str:
         """Return where a view is published."""
 
@@ -52,11 +55,17 @@ def build_views_asset(project: Project) -> AssetsDefinition:
     )
     def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
         warehouse: WarehouseAccess = context.resources.warehouse
-        runner = warehouse.runner(project, context.log.info)
         names = [view.name for view in project.views if AssetKey(view.name) in context.selected_asset_keys]
+        checks = context.selected_asset_check_keys
+        idle = None if checks else warehouse.idle_reports(project, names)
+        if idle is not None:
+            context.log.info("nothing that the views read has changed: Spark is not started")
+            yield from _run(context, project, warehouse, idle)
+            return
+        runner = warehouse.runner(project, context.log.info)
         if names:
             yield from _run(context, project, warehouse, runner.run(names, run_id=context.run.run_id))
-        yield from _check(runner, context.selected_asset_check_keys)
+        yield from _check(runner, checks)
 
     return materialized_views
 

@@ -8,6 +8,7 @@ from jobs.epoch.reports import VerifyReport, ViewReport
 from jobs.epoch.runner import EpochRunner
 from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from jobs.epoch.vacuum import VacuumReport
+from jobs.idle import idle_reports
 from jobs.registry import Registry
 from jobs.sync import sync_project
 from jobs.warehouse import Warehouse
@@ -25,6 +26,7 @@ __all__ = [
     "ViewReport",
     "ViewSnapshot",
     "Warehouse",
+    "idle_reports",
     "next_stages",
     "snapshot",
     "sync_project",

@@ -435,6 +435,14 @@ def _layout(view: ViewDeclaration) -> TableLayout:
     return TableLayout(view.cluster_by, view.partitioned_by, dict(view.column_comments))
 
 
+def declares(state: CatalogState, view: ViewDeclaration) -> bool:
+    """Whether a declaration is of a view as it is, options included; it is not being rebuilt."""
+    known = state.views.get(view.name)
+    if known is None or view.name in state.rebuilds or not _declares(known, view):
+        return False
+    return _with_options(state, view) == state
+
+
 def _declares(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration is of the view as it is, but for options that need no rebuild."""
     same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy

@@ -45,9 +45,8 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
-    check_name(source.name, "source")
-    path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
-    managed = source.location is None
+    entry = source_entry(warehouse, source)
+    path = entry.path
     try:
         table_facts(OpenedTable(path))
         exists = True
@@ -59,8 +58,15 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
                 f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
             )
         create_source_table(spark, path, source)
-    entry = SourceEntry(source.name, path, source.primary_key, source.append_only, managed, source.indexes)
     return registry.add_source(entry)
+
+
+def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry:
+    """A declared source as the catalog has it."""
+    check_name(source.name, "source")
+    path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
+    managed = source.location is None
+    return SourceEntry(source.name, path, source.primary_key, source.append_only, managed, source.indexes)
 
 
 def create_source_table(spark: SparkSession, path: str, source: SourceDeclaration) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from state_lib.lake.storage import use_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import EpochRunner
+    from jobs.api import EpochRunner, ViewReport
 
 
 class SparkResource(ConfigurableResource["SparkSession"]):
@@ -68,6 +68,13 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         sync_project(session, warehouse, project)
         wait = self.wait_seconds if self.wait_seconds >= 0 else None
         return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=on_wait)
+
+    def idle_reports(self, project: Project, names: Collection[str]) -> list[ViewReport] | None:
+        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
+        from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
+
+        use_options(self.storage)
+        return idle_reports(Warehouse(self.path, self.functions or None), project, names)
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

@@ -152,10 +152,11 @@ class Chain:
         ------
         StateError : the recorded commit is not in the table: it is damaged or was replaced.
         """
+        newest = self._newest()
         if recorded.version is None:
-            return self.after(-1)
-        self._check(recorded, recorded.version)
-        return self.after(recorded.version)
+            return self._between(-1, newest)
+        self._check(recorded, recorded.version, newest)
+        return self._between(recorded.version, newest)
 
     def check_not_empty(self, recorded: Recorded) -> None:
         """Look, at the cost of one file's size, whether the recorded commit was lost.
@@ -168,11 +169,14 @@ class Chain:
             raise self._damaged(f"is damaged: version {recorded.version} in its log is empty")
 
     def after(self, version: int) -> Since:
-        """What came after a version of the table.
+        """What came after a version of the table."""
+        return self._between(version, self._newest())
+
+    def _between(self, version: int, newest: int) -> Since:
+        """What came after a version, up to another one.
 
         A RESTORE to a known version undoes what came between, whoever made it.
         """
-        newest = self._opened().version()
         first, known = version, version
         epochs: list[tuple[int, EpochCommit]] = []
         foreign: ForeignCommit | None = None
@@ -192,8 +196,8 @@ class Chain:
     def expect(self, known: int) -> Callable[[DeltaTable], None]:
         """A check that a commit is about to be made on a known version; EpochError where somebody was faster."""
 
-        def check(_: DeltaTable) -> None:
-            since = self.after(known)
+        def check(table: DeltaTable) -> None:
+            since = self._between(known, table.version())
             if not since.is_clean:
                 raise EpochError(f"view {self._name}: {self.said(since)} at the same time; nothing was lost, run again")
 
@@ -230,17 +234,16 @@ class Chain:
             ) from error
         return self.after(since.known)
 
-    def _opened(self) -> DeltaTable:
+    def _newest(self) -> int:
         try:
-            return self._table.latest()
+            return self._table.latest().version()
         except (DeltaError, OSError) as error:
             raise StateError(
                 f"view {self._name}: its {self._what} at {self._table.path} cannot be opened ({first_line(error)}); "
                 f"{self.rebuild}"
             ) from error
 
-    def _check(self, recorded: Recorded, version: int) -> None:
-        newest = self._opened().version()
+    def _check(self, recorded: Recorded, version: int, newest: int) -> None:
         if newest < version:
             raise self._damaged(f"ends at version {newest}, before version {version} that its last epoch wrote")
         try:

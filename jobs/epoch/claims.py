@@ -69,6 +69,7 @@ class Claims:
         self._wait_seconds = seconds_to_wait(wait_seconds)
         self._on_wait = on_wait
         self._until = utc_now()
+        self._may_hold = False
         self._ended = threading.Event()
         self._context = ExitStack()
 
@@ -80,7 +81,7 @@ class Claims:
     def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
         self._ended.set()
         try:
-            if self.id in self._catalog.read().claims:
+            if self._may_hold and self.id in self._catalog.read().claims:
                 self._catalog.update(self._given_up)
         except Exception:  # of a catalog that cannot be written: the lease ends by itself
             _log.debug("a claim could not be given back", exc_info=True)
@@ -90,6 +91,7 @@ class Claims:
     def claim(self, views: Iterable[str], epoch: EpochEntry | None = None) -> Claim:
         """A claim of this run, to be written with the step that needs it."""
         self._until = utc_now() + timedelta(seconds=_lease_seconds())
+        self._may_hold = True
         return Claim(
             self.id,
             self.run_id,
@@ -133,10 +135,19 @@ class Claims:
 
     def give_back(self) -> CatalogState:
         """Release what :meth:`taken` has claimed."""
-        return self._catalog.update(lambda state: released(state, self.id))
+        return self.noted(self._catalog.update(lambda state: released(state, self.id)))
 
-    def free(self, views: Collection[str]) -> CatalogState:
-        """The newest state, once no living run holds any of some views. What dead ones hold is in it still.
+    def noted(self, state: CatalogState) -> CatalogState:
+        """Take notice of a state that this run has written: whether there is anything left to give back."""
+        self._may_hold = self.id in state.claims
+        return state
+
+    def free(self, views: Collection[str], state: CatalogState | None = None) -> CatalogState:
+        """A state in which no living run holds any of some views. What dead ones hold is in it still.
+
+        Parameters
+        ----------
+        state : one that was read just now; the newest without one.
 
         Raises
         ------
@@ -144,10 +155,11 @@ class Claims:
         """
         deadline, pause, said = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
         while True:
-            state = self._catalog.read()
+            state = state or self._catalog.read()
             living = self.living(state, views)
             if not living:
                 return state
+            state = None
             for holder in living:
                 shared = ", ".join(sorted(set(views) & set(holder.views)))
                 if time.monotonic() >= deadline:

@@ -70,7 +70,7 @@ def state_after_epoch(
     view : the view as it was before the epoch.
     commit, epoch : of the epoch that has just been published.
     """
-    there = files.at(None)
+    there = files.at(commit.version)
     stored = {t.table_id: [f for f in there if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
     sizes = {table_id: sum(f.bytes for f in own) for table_id, own in stored.items()}
     fitting = tuple(

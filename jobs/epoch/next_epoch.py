@@ -40,10 +40,13 @@ def next_stages(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, m
     sizes = InputSizes(pinned, SourceLookups(pinned), versions)
     try:
         seen = state.versions_at(view.name)
-        files, table = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))
-        known = sizes.of_view(files, seen, table)
+        state_version = None if seen is None else seen.state_version
+        known = sizes.of_view(StateFiles(warehouse.state_path(view)), state_version, seen)
     except RelstateError as error:
         return (f"cannot run: {error}",)
     if not known.is_backfill and not depends_on_time(view.plan) and all(read.is_nothing for read in known.reads):
         return ("nothing to do: nothing that it reads has changed",)
-    return stages_of(view, known, most_tasks=most_tasks, driver_writes=written_by_driver(view)).lines()
+    stages = stages_of(view, known, most_tasks=most_tasks, driver_writes=written_by_driver(view))
+    if seen is not None and seen.view_version is not None:
+        stages = stages.into(OpenedTable(warehouse.view_path(view.name)).total_bytes(seen.view_version))
+    return stages.lines()

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobs.catalog.entries import ViewEntry
+from jobs.catalog.state import CatalogState
+from jobs.planner.explain import explain_plan
+
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
@@ -57,3 +61,20 @@ class VerifyReport:
     epoch: int
     seconds: float
     problem: str | None = None
+
+
+def unchanged(state: CatalogState, view: ViewEntry) -> ViewReport:
+    """The report of a view that is up to date."""
+    last = view.last_epoch
+    assert last is not None
+    pins = state.epochs[last].pins
+    return ViewReport(
+        view=view.name,
+        epoch=last,
+        strategy=view.strategy,
+        reason=view.reason,
+        source_versions={n: pins[n].version for n in view.reads if n in pins},
+        view_version=state.epochs[last].versions[view.name].view_version,
+        plan_text=explain_plan(view.plan, view.tables),
+        skipped=True,
+    )

@@ -48,7 +48,7 @@ from jobs.epoch.protocol import (
     with_dependents,
 )
 from jobs.epoch.refresh_choice import choose_refresh
-from jobs.epoch.reports import VerifyReport, ViewReport
+from jobs.epoch.reports import VerifyReport, ViewReport, unchanged
 from jobs.epoch.sessions import Workload
 from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
@@ -57,7 +57,6 @@ from jobs.epoch.view_run import Done, ViewRuns
 from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import maintenance_lock
-from jobs.planner.explain import explain_plan
 from jobs.planner.nodes import depends_on_time
 from jobs.registry import Registry
 from jobs.relations import topological, with_upstream_views
@@ -139,16 +138,12 @@ class EpochRunner:
             for name in names:
                 if _outside_upstream(state.working, name, names) and name not in self._left:
                     yield from self._follow(claims, name)
-            self._refresh_indexes(claims)
+            if any(source.indexes for source in state.sources.values()):
+                refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads, claims)
         self._left.raise_if_any()
 
     def _claims(self, run_id: str, doing: str) -> Claims:
         return Claims(self._warehouse, run_id, doing, wait_seconds=self._wait_seconds, on_wait=self._on_wait)
-
-    def _refresh_indexes(self, claims: Claims) -> None:
-        state = self._warehouse.read()
-        if any(source.indexes for source in state.sources.values()):
-            refresh_indexes(self._spark, self._warehouse, state, self._reads, claims)
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
         order = topological(state.working)
@@ -194,19 +189,23 @@ class EpochRunner:
             if done is not None:
                 reached[name], versions[name] = done.reached, done.reached.versions
                 yield done.report
-        self._catalog.update(lambda newest: completed(newest, own.id, reached, left.problems))
+        claims.noted(self._catalog.update(lambda newest: completed(newest, own.id, reached, left.problems)))
 
     # -- an epoch -------------------------------------------------------------------------------------------------
 
     def _free(
-        self, claims: Claims, names: Collection[str], but: Collection[str] = ()
+        self, claims: Claims, names: Collection[str], but: Collection[str] = (), state: CatalogState | None = None
     ) -> Generator[ViewReport, None, CatalogState]:
-        """The newest state, once nobody holds some views; what dead runs have left of them is settled."""
+        """A state in which nobody holds some views; what dead runs have left of them is settled.
+
+        ``state`` is one that was read just now; the newest without one.
+        """
         while True:
-            state = claims.free(names)
+            state = claims.free(names, state)
             dead = in_the_way(state, claims.id, names)
             if not dead:
                 return state
+            state = None
             claims.without_dead(names)
             for claim in dead:
                 if claim.epoch is not None:
@@ -218,7 +217,7 @@ class EpochRunner:
         """Bring views, upstream first, to a new epoch: those that are not selected without views which they read."""
         for attempt in range(_ATTEMPTS):
             rebuilt = with_dependents(state, full_refresh)
-            base = yield from self._free(claims, {*names, *rebuilt}, rebuilt)
+            base = yield from self._free(claims, {*names, *rebuilt}, rebuilt, None if attempt else state)
             self._check_there(base, names)
             state, epoch, reports = self._looked_at(to_rebuild(base, full_refresh), names, claims)
             try:
@@ -289,7 +288,7 @@ class EpochRunner:
         epoch = replace(epoch, views=tuple(able))
         stale = _stale(working, epoch)
         if not stale:
-            reports += [_skipped(state, state.views[view]) for view in able]
+            reports += [unchanged(state, state.views[view]) for view in able]
             return state, replace(epoch, views=()), reports
         state, epoch = choose_refresh(state, epoch, stale, lambda view: self._inputs(state.working, view, epoch))
         return state, epoch, reports
@@ -363,7 +362,7 @@ class EpochRunner:
                 yield from self._epoch(claims, state, with_upstream_views(working, name))
                 return
             if not reachable:
-                yield _skipped(state, view)
+                yield unchanged(state, view)
                 return
             target = working.epochs[max(reachable)]
             try:
@@ -417,7 +416,7 @@ class EpochRunner:
                 yield ended
         self._reads.shared = SharedReads()
         failpoints.reached("before_complete")
-        self._catalog.update(lambda newest: completed(newest, claims.id, reached, self._left.problems))
+        claims.noted(self._catalog.update(lambda newest: completed(newest, claims.id, reached, self._left.problems)))
 
     def _side_by_side(
         self,
@@ -568,19 +567,3 @@ def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool
 
 def _identities(pins: Mapping[str, Pin], view: ViewEntry) -> dict[str, str]:
     return {name: pins[name].identity for name in view.reads if name in pins}
-
-
-def _skipped(state: CatalogState, view: ViewEntry) -> ViewReport:
-    last = view.last_epoch
-    assert last is not None
-    pins = state.epochs[last].pins
-    return ViewReport(
-        view=view.name,
-        epoch=last,
-        strategy=view.strategy,
-        reason=view.reason,
-        source_versions={n: pins[n].version for n in view.reads if n in pins},
-        view_version=state.epochs[last].versions[view.name].view_version,
-        plan_text=explain_plan(view.plan, view.tables),
-        skipped=True,
-    )

@@ -13,7 +13,6 @@ from jobs.epoch.stages import Read, Sizes
 from jobs.sources.delta_source import ChangeRange
 from state_lib.constants import EPOCH_COLUMN, ROW_ID
 from state_lib.lake.statistics import DataFile
-from state_lib.lake.table import DeltaError, OpenedTable
 from state_lib.state_files import StateFiles
 
 
@@ -113,14 +112,15 @@ class InputSizes:
         before = None if since is None else self.sources.catalog.epochs[since].versions.get(name)
         return before is not None and before.state_version == versions.state_version
 
-    def of_view(self, files: StateFiles, seen: ViewVersions | None, table: OpenedTable, *, is_committed: bool = False) -> Sizes:
+    def of_view(
+        self, files: StateFiles, state_version: int | None, seen: ViewVersions | None, *, is_committed: bool = False
+    ) -> Sizes:
         """What is known of the view's epoch before it is computed.
 
         Parameters
         ----------
-        files : of the view's state.
+        files, state_version : of the view's state, up to which version; ``None``: there is none yet.
         seen : what readers see of the view.
-        table : the published one.
         is_committed : an earlier try has committed the change set: nothing is read of what the view reads.
 
         Raises
@@ -129,19 +129,10 @@ class InputSizes:
         """
         view, shown = self.sources.view, (seen or ViewVersions()).view_version
         replaces = self.is_backfill and shown is not None
-        published_bytes = 0 if shown is None else _bytes_of(table)
         only_inserts = view.plan.append_only or (self.is_backfill and not replaces)
         if is_committed:
-            return Sizes(False, (), files.total_bytes(), 0, published_bytes, only_inserts, replaces)
+            return Sizes(False, (), files.total_bytes(state_version), 0, only_inserts, replaces)
         if self.is_backfill:
-            return Sizes(True, self.planned_reads(), 0, 0, published_bytes, only_inserts, replaces)
-        looked_up = files.total_bytes(), self.lookups.in_place_bytes()
-        return Sizes(False, self.planned_reads(), *looked_up, published_bytes, only_inserts, replaces)
-
-
-def _bytes_of(table: OpenedTable) -> int:
-    """Bytes of a published table; 0 where it cannot be opened, which publishing says in words."""
-    try:
-        return table.total_bytes()
-    except DeltaError:
-        return 0
+            return Sizes(True, self.planned_reads(), 0, 0, only_inserts, replaces)
+        looked_up = files.total_bytes(state_version), self.lookups.in_place_bytes()
+        return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces)

@@ -58,7 +58,6 @@ class Sizes:
     is_backfill : the view has no earlier epoch.
     reads : what is read of each relation, views included.
     state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
-    published_bytes : of the published table.
     only_inserts : nothing leaves the published table in this epoch.
     replaces : the rows of an earlier generation are replaced.
     """
@@ -67,7 +66,6 @@ class Sizes:
     reads: tuple[Read, ...]
     state_bytes: int = 0
     in_place_bytes: int = 0
-    published_bytes: int = 0
     only_inserts: bool = False
     replaces: bool = False
 
@@ -89,6 +87,7 @@ class Stages:
     lookup_hint : how change sets are joined with state; as of :class:`jobs.operators.frames.Frames`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     commit, publish : who writes; ``None``: the driver up to ``Sizing.driver_commit_rows`` rows, Spark above.
+    published_bytes : of the published table; ``None`` as long as nobody has looked, since there may be nothing to publish.
     """
 
     sizes: Sizes
@@ -98,11 +97,17 @@ class Stages:
     shuffle_tasks: int | None
     commit: Writer | None
     publish: Writer | None
+    published_bytes: int | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether little enough changed for the driver to hold it."""
         return self.sizes.changed_bytes <= sizing().driver_change_bytes
+
+    def into(self, published_bytes: int) -> Stages:
+        """The same, for a published table of some size."""
+        too_large = not self.sizes.only_inserts and published_bytes > sizing().driver_publish_bytes
+        return replace(self, published_bytes=published_bytes, publish=Writer.SPARK if too_large else self.publish)
 
     def publishes(self, rows: int) -> Writer:
         """Who publishes a change set of so many rows."""
@@ -135,7 +140,7 @@ class Stages:
         either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
         lines.append(f"commit state: by {self.commit.value if self.commit else either}")
         kind = "replace all rows" if sizes.replaces else "append" if sizes.only_inserts else "merge"
-        into = f" into {bytes_shown(sizes.published_bytes)}" if sizes.published_bytes else ""
+        into = f" into {bytes_shown(self.published_bytes)}" if self.published_bytes else ""
         lines.append(f"publish: {kind}{into}, by {self.publish.value if self.publish else either}")
         return tuple(lines)
 
@@ -163,7 +168,6 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     # State is never shuffled, so it is the change that tasks divide.
     tasks = None if workload is Workload.FULL else min(most_tasks, 1 + changed // limit.task_bytes)
     may_publish = driver_writes and not sizes.replaces
-    may_publish = may_publish and (sizes.only_inserts or sizes.published_bytes <= limit.driver_publish_bytes)
     # Much is read in a backfill, and may come to little: a Delta write by Spark takes seconds, be it of one row.
     commit = Writer.DRIVER if small else None if sizes.is_backfill else Writer.SPARK
     publish = Writer.SPARK if not may_publish else Writer.DRIVER if small else None

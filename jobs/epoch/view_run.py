@@ -119,8 +119,8 @@ class ViewRuns:
             inputs.sizes.moved = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
         most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
         # What is committed is published, whether or not its sources can still be read.
-        table = OpenedTable(self._warehouse.view_path(view.name))
-        sizes = inputs.sizes.of_view(files, seen, table, is_committed=made is not None)
+        state_version = None if known is None else known.newest
+        sizes = inputs.sizes.of_view(files, state_version, seen, is_committed=made is not None)
         stages = stages_of(view, sizes, most_tasks=int(most_partitions), driver_writes=written_by_driver(view))
         session = inputs.spark = self.session(view, stages.workload)
         if stages.shuffle_tasks is not None:
@@ -130,7 +130,7 @@ class ViewRuns:
         commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
-        done = self._publish(session, view, stages, files, table, commit, seen, wanted, fence)
+        done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
         seconds["publish"] = time.perf_counter() - started
         # What it took another run to compute, or not to, says nothing.
         costs = view.costs if made is not None or commit is None else costs_after(view, state, sizes, seconds)
@@ -169,20 +169,22 @@ class ViewRuns:
         view: ViewEntry,
         stages: Stages,
         files: StateFiles,
-        table: OpenedTable,
         commit: StateCommit | None,
         seen: ViewVersions | None,
         wanted: EpochCommit,
         fence: Fence,
-    ) -> Published | None:
+    ) -> tuple[Published | None, Stages]:
+        """What was published, if anything, and the stages with the size of the table."""
         first = view.last_epoch is None
         if commit is None or (mv_rows(view, commit) == 0 and not first):
-            return None
+            return None, stages
         fence()
+        table = OpenedTable(self._warehouse.view_path(view.name))
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
         target = target_of(session, table, view, wanted, seen, fence, first=first)
+        stages = stages.into(target.table.total_bytes())
         store = StateStore(session, files, view.tables)
-        return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit)))
+        return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit))), stages
 
 
 def _state_so_far(

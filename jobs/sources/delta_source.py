@@ -121,11 +121,16 @@ class DeltaSource:
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)
         self._deleted: dict[int, DeletedRows | None] = {}
+        self._facts: dict[int, TableFacts] = {}
         self._checked: set[tuple[int, str]] = set()
 
     def facts(self, version: int | None = None) -> TableFacts:
-        """What the table says of itself."""
-        return table_facts(self.table, version)
+        """What the table says of itself, at a version once."""
+        if version is None:
+            return table_facts(self.table, None)
+        if version not in self._facts:
+            self._facts[version] = table_facts(self.table, version)
+        return self._facts[version]
 
     def pin(self, previous: Pin | None) -> Pin:
         """Pin the newest version; the same pin again where nothing was committed since, without opening the table."""

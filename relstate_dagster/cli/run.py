@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from jobs.declare import load_project
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
+from relstate_dagster.settings import Location
 from state_lib.errors import RelstateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import Warehouse
+    from jobs.api import ViewReport, Warehouse
     from jobs.declare import Project
 
 _ALL: Final = "--all"
@@ -35,11 +37,15 @@ def run(
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
     where = location(project, warehouse)
+    rebuilt = list(full_refresh or [])
+    idle = None if rebuilt or every or prune else _idle(where, list(views or []))
+    if idle is not None:
+        output.print(epoch_table(idle, output.width))
+        return
     spark = start_spark(where)
     declared, home, runner = open_project(where, spark)
     _undeclared(spark, home, declared, drop=prune)
     names = list(views or []) or [view.name for view in declared.views]
-    rebuilt = list(full_refresh or [])
     if every or _ALL in rebuilt:
         rebuilt = [view.name for view in declared.views]
     reports = []
@@ -63,19 +69,41 @@ def run(
         raise typer.Exit(1)
 
 
+def _idle(where: Location, views: list[str]) -> list[ViewReport] | None:
+    """The reports of a run with nothing to do; none where Spark has to look."""
+    from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
+
+    declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
+    found = idle_reports(home, declared, views or [view.name for view in declared.views])
+    if found is not None:
+        _name_undeclared(home, declared)
+    return found
+
+
 def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:
     """Name the views of the warehouse that the project does not declare any more, or drop them."""
     from jobs.api import Registry  # noqa: PLC0415 - imports PySpark
-    from jobs.relations import topological  # noqa: PLC0415 - as above
 
-    declared = {view.name for view in project.views}
-    state = home.read()
-    left = [name for name in reversed(topological(state)) if name not in declared]
-    if left and not drop:
+    if not drop:
+        _name_undeclared(home, project)
+        return
+    for name in _left(home, project):
+        Registry(spark, home).drop(name, "view")
+        console.print(f"dropped {name}, which no file declares any more", highlight=False)
+
+
+def _name_undeclared(home: Warehouse, project: Project) -> None:
+    left = _left(home, project)
+    if left:
         console.print(
             f"no file declares {', '.join(left)} any more: not run. Drop with relstate run --prune, or relstate drop NAME",
             highlight=False,
         )
-    for name in left if drop else ():
-        Registry(spark, home).drop(name, "view")
-        console.print(f"dropped {name}, which no file declares any more", highlight=False)
+
+
+def _left(home: Warehouse, project: Project) -> list[str]:
+    """Views that no file declares, each before those that it reads."""
+    from jobs.relations import topological  # noqa: PLC0415 - imports PySpark
+
+    declared = {view.name for view in project.views}
+    return [name for name in reversed(topological(home.read())) if name not in declared]

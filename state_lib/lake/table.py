@@ -133,11 +133,17 @@ class OpenedTable:
             self._latest.update_incremental()
         return self._latest
 
+    def opened(self) -> DeltaTable:
+        """The newest version as of the last look at it: in an object store each look costs requests."""
+        return self.latest() if self._latest is None else self._latest
+
     def at(self, version: int | None) -> DeltaTable:
         """A version; the newest without one."""
         if version is None:
             return self.latest()
         self._forget_another()
+        if self._latest is not None and self._latest.version() < version:
+            self._latest.update_incremental()
         if self._latest is not None and self._latest.version() == version:
             return self._latest
         if version not in self._versions:
@@ -156,13 +162,17 @@ class OpenedTable:
             self._latest, self._versions, self._opened_at = None, {}, None
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The newest ``txnVersion`` that an application id has committed; ``None`` if none, or if there is no table."""
+        """The newest ``txnVersion`` that an application id had committed at the last look at the table; ``None`` if none.
+
+        So it is where there is no table.
+        """
         try:
-            version = self.latest().transaction_version(app_id)
+            version = self.opened().transaction_version(app_id)
         except TableNotFoundError:
             return None
         return None if version is None else int(version)
 
     def total_bytes(self, version: int | None = None) -> int:
-        """Bytes of the data files of a version, the newest by default."""
-        return sum(int(size) for size in self.at(version).get_add_actions(flatten=True).column("size_bytes").to_pylist())
+        """Bytes of the data files of a version; by default of the newest one at the last look."""
+        table = self.opened() if version is None else self.at(version)
+        return sum(int(size) for size in table.get_add_actions(flatten=True).column("size_bytes").to_pylist())

@@ -74,11 +74,11 @@ def test_a_backfill_is_held_only_if_it_is_small() -> None:
 
 def test_large_tables_are_merged_into_by_spark() -> None:
     limit = _LIMITS.driver_publish_bytes
-    assert _stages(published_bytes=limit).publish is Writer.DRIVER
-    assert _stages(published_bytes=limit + 1).publish is Writer.SPARK
-    assert _stages(published_bytes=limit + 1, only_inserts=True).publish is Writer.DRIVER
-    assert _stages(replaces=True).publish is Writer.SPARK
-    assert _stages(driver_writes=False).publish is Writer.SPARK
+    assert _stages().into(limit).publish is Writer.DRIVER
+    assert _stages().into(limit + 1).publish is Writer.SPARK
+    assert _stages(only_inserts=True).into(limit + 1).publish is Writer.DRIVER
+    assert _stages(replaces=True).into(1).publish is Writer.SPARK
+    assert _stages(driver_writes=False).into(1).publish is Writer.SPARK
 
 
 def test_tasks_divide_the_change() -> None:

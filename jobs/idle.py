@@ -1,0 +1,62 @@
+"""Whether a run would find nothing to do: by the catalog and logs alone, so that no JVM is started for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.catalog.entries import PlainView, ViewEntry
+from jobs.catalog.state import CatalogState
+from jobs.declare import Project
+from jobs.epoch.freshness import views_behind
+from jobs.epoch.health import check_tables
+from jobs.epoch.reports import ViewReport, unchanged
+from jobs.planner.nodes import depends_on_time
+from jobs.registry import declares
+from jobs.relations import topological
+from jobs.sync import source_entry
+from jobs.warehouse import Warehouse
+from state_lib.errors import StateError
+from state_lib.lake.folders import is_table
+
+
+def idle_reports(warehouse: Warehouse, project: Project, names: Collection[str]) -> list[ViewReport] | None:
+    """The reports of a run over some views that finds nothing to do; ``None`` where there may be something.
+
+    Raises
+    ------
+    WarehouseError : the catalog cannot be read.
+    """
+    state, wanted = warehouse.read(), set(names)
+    if warehouse.functions is not None or not _is_declared(state, warehouse, project):
+        return None
+    # What another run does, or has left, and files that a drop has left.
+    if state.garbage or any(wanted & set(claim.views) for claim in state.claims.values()):
+        return None
+    views = [state.views[name] for name in topological(state) if name in wanted]
+    if views_behind(warehouse, wanted) or not all(_is_well(warehouse, state, view) for view in views):
+        return None
+    return [unchanged(state, view) for view in views]
+
+
+def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
+    """Whether nothing but a commit of what it reads could change a view; its tables are there."""
+    has_indexes = any(state.sources[name].indexes for name in view.reads if name in state.sources)
+    if view.problem is not None or view.functions or has_indexes or depends_on_time(view.plan):
+        return False
+    try:
+        check_tables(warehouse, state, view)
+    except StateError:
+        return False  # the run says what is wrong with it
+    return True
+
+
+def _is_declared(state: CatalogState, warehouse: Warehouse, project: Project) -> bool:
+    """Whether the catalog is what the project declares, and its tables are there."""
+    sources = [source_entry(warehouse, source) for source in project.sources]
+    plain_views = [PlainView(plain.name, plain.sql) for plain in project.plain_views]
+    return (
+        all(state.sources.get(entry.name) == entry and is_table(entry.path) for entry in sources)
+        and all(name in state.sources for name in project.undeclared)
+        and all(state.plain_views.get(plain.name) == plain for plain in plain_views)
+        and all(declares(state, view) for view in project.views)
+    )

@@ -1,0 +1,147 @@
+"""A run with nothing to do starts no JVM; whatever might have to be done, Spark looks at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
+from jobs.catalog.entries import Claim
+from jobs.declare import load_project
+from jobs.instants import utc_now
+from tests.epoch.scripts import Script
+
+_FILES = {
+    "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
+    "plain": "CREATE VIEW p AS SELECT k, v + 1 AS v FROM t",
+    "sums": "CREATE MATERIALIZED VIEW sums AS SELECT sum(v) AS s FROM p",
+    "over": "CREATE MATERIALIZED VIEW over AS SELECT s FROM sums WHERE s > 1",
+    "others": "CREATE MATERIALIZED VIEW others AS SELECT count(*) AS n FROM other",
+}
+
+
+class Home:
+    """A project, and a warehouse that is up to date with it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.project = folder / "project"
+        self.project.mkdir()
+        for name, text in _FILES.items():
+            self.write(name, text)
+        self.warehouse = Warehouse(folder / "warehouse")
+        self.bring()
+        Script(spark, folder / "warehouse").run("INSERT INTO t VALUES (1, 1), (2, 2)")
+        self.bring()
+
+    def write(self, name: str, text: str) -> None:
+        (self.project / f"{name}.sql").write_text(text)
+
+    def bring(self) -> None:
+        sync_project(self.spark, self.warehouse, load_project(self.project))
+        list(EpochRunner(self.spark, self.warehouse).run())
+
+    def sql(self, text: str) -> None:
+        Script(self.spark, self.warehouse.root).run(text)
+
+    def is_idle(self, *views: str) -> bool:
+        project = load_project(self.project)
+        # Read anew, as by another process.
+        found = idle_reports(Warehouse(self.warehouse.root), project, views or [view.name for view in project.views])
+        return found is not None
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(spark, tmp_path_factory.mktemp("idle"))
+
+
+@pytest.fixture
+def own(spark: SparkSession, tmp_path: Path) -> Home:
+    return Home(spark, tmp_path)
+
+
+def test_reports_are_those_of_the_run(home: Home) -> None:
+    names = ["sums", "over", "others"]
+    project = load_project(home.project)
+    found = idle_reports(Warehouse(home.warehouse.root), project, names)
+    assert found == list(EpochRunner(home.spark, home.warehouse).run())
+    assert found is not None
+    assert [report.view for report in found] == ["others", "sums", "over"]
+    assert all(report.skipped for report in found)
+
+
+def _claimed(home: Home) -> None:
+    claim = Claim("x", "run", ("over",), "bringing up to date", "elsewhere", 1, utc_now(), None, "")
+    home.warehouse.catalog.update(lambda state: state.with_claim(claim))
+
+
+def _damaged(home: Home) -> None:
+    state = home.warehouse.read()
+    version = state.epochs[state.views["sums"].last_epoch or 0].versions["sums"].view_version or 0
+    (Path(home.warehouse.view_path("sums")) / "_delta_log" / f"{version:020d}.json").write_text("")
+
+
+def _with_garbage(home: Home) -> None:
+    home.warehouse.catalog.update(lambda state: replace(state, garbage={"views/x": "y"}))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda home: home.sql("INSERT INTO t VALUES (3, 3)"),
+        lambda home: home.sql("DELETE FROM t WHERE k = 9; UPDATE t SET v = 5 WHERE k = 1"),
+        lambda home: home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT max(v) AS s FROM p"),
+        lambda home: home.write("plain", "CREATE VIEW p AS SELECT k, v + 2 AS v FROM t"),
+        lambda home: home.write("sums", _FILES["sums"].replace(" AS SELECT", " COMMENT 'all' AS SELECT")),
+        lambda home: home.write("new", "CREATE MATERIALIZED VIEW another AS SELECT k FROM t"),
+        lambda home: home.write("sources", _FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
+        lambda home: (
+            home.write("when", "CREATE MATERIALIZED VIEW late AS SELECT k FROM t WHERE now() > '2020-01-01'") or home.bring()
+        ),
+        lambda home: home.warehouse.catalog.update(lambda s: s.with_rebuild(s.views["over"].restarted())),
+        _claimed,
+        _damaged,
+        _with_garbage,
+    ],
+    ids=["insert", "update", "query", "plain", "comment", "new", "key", "time", "rebuild", "claim", "damage", "garbage"],
+)
+def test_whatever_may_be_to_do_is_noticed(own: Home, happens: Callable[[Home], object]) -> None:
+    assert own.is_idle()
+    happens(own)
+    assert not own.is_idle()
+
+
+def test_what_other_views_read_does_not_count(own: Home) -> None:
+    own.sql("INSERT INTO t VALUES (3, 3)")
+    assert own.is_idle("others")
+    assert not own.is_idle("others", "over")
+    list(EpochRunner(own.spark, own.warehouse).run(["sums"]))
+    assert own.is_idle("sums")
+    assert not own.is_idle("over"), "the view below it has gone on"
+    assert not own.is_idle("no_such_view")
+
+
+def _run(home: Home) -> subprocess.CompletedProcess[str]:
+    """``relstate run`` where there is no Java."""
+    where = ["--project", str(home.project), "--warehouse", home.warehouse.root]
+    without = {"JAVA_HOME": "/nowhere", "PATH": str(Path(sys.executable).parent)}
+    environment = {**os.environ, **without, "PYTHONPATH": str(Path.cwd()), "COLUMNS": "80"}
+    command = [sys.executable, "-c", "from relstate_dagster.cli import console_script; console_script()", "run", *where]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_command_line_needs_no_java_then(own: Home) -> None:
+    done = _run(own)
+    assert (done.returncode, done.stdout.count("unchanged")) == (0, 3), done.stderr
+    own.write("others", "CREATE MATERIALIZED VIEW others AS SELECT count(*) + 1 AS n FROM other")
+    done = _run(own)
+    assert done.returncode != 0
+    assert "Java" in done.stderr
