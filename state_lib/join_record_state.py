@@ -20,11 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import types as T
-
 from state_lib.constants import WEIGHT
 from state_lib.errors import StateError
-from state_lib.row_encoding import parse_type
+from state_lib.row_encoding import contains_map
 from state_lib.state_table import StateTable
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
@@ -71,7 +69,7 @@ def join_state_schema(
         rest = [name for name in unique_key if name not in leading]
     else:
         # A map has no order, so it stays out of the key; rows that differ in it alone are told apart when merged.
-        rest = [c.name for c in columns if c.name not in leading and not _contains_map(parse_type(c.data_type))]
+        rest = [c.name for c in columns if c.name not in leading and not contains_map(c.data_type)]
     extra = (StateColumn(NUM_ASSOCIATIONS, "bigint"),) if with_associations else ()
     return StateTableSchema(
         label=label,
@@ -82,14 +80,6 @@ def join_state_schema(
         distribution_key=leading,
         merge=MergeRule.SUM,
     )
-
-
-def _contains_map(data_type: T.DataType) -> bool:
-    if isinstance(data_type, T.StructType):
-        return any(_contains_map(field.dataType) for field in data_type.fields)
-    if isinstance(data_type, T.ArrayType):
-        return _contains_map(data_type.elementType)
-    return isinstance(data_type, T.MapType)
 
 
 class JoinType(str, enum.Enum):
