@@ -46,16 +46,9 @@ def state(
             rows.append([*named, str(desc.vnode_count)])
         output.print(fitted(columns, rows, output.width))
         return
-    if table_id not in {d.table_id for d in entry.tables}:
-        raise DeclarationError(f"view {view} has no state table {table_id}; it has {[d.table_id for d in entry.tables]}")
-    versions = catalog.versions_at(view)
-    if versions is None:
-        raise DeclarationError(f"view {view} has no epoch yet; run it first")
-    from state_lib.state_files import StateFiles  # noqa: PLC0415 - imports PySpark
-    from state_lib.state_store import StateStore  # noqa: PLC0415 - as above
+    from jobs.state_rows import state_rows  # noqa: PLC0415 - imports PySpark
 
-    store = StateStore(start_spark(where), StateFiles(home.state_path(entry)), entry.tables)
-    frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
+    frame = state_rows(start_spark(where), home, view, table_id)
     shown = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():
         shown.add_row(*("NULL" if value is None else escape(str(value)) for value in found))
