@@ -8,6 +8,7 @@ from jobs.epoch.runner import EpochRunner
 from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from jobs.epoch.vacuum import VacuumReport
 from jobs.registry import Registry
+from jobs.state_rows import state_rows
 from jobs.sync import sync_project
 from jobs.warehouse import Warehouse
 
@@ -25,5 +26,6 @@ __all__ = [
     "ViewSnapshot",
     "Warehouse",
     "snapshot",
+    "state_rows",
     "sync_project",
 ]

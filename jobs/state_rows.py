@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.warehouse import Warehouse
@@ -13,14 +10,8 @@ from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 
 
-def state_rows(
-    spark: SparkSession, warehouse: Warehouse, view: str, table_id: int, prefix: Mapping[str, Any] | None = None
-) -> DataFrame:
+def state_rows(spark: SparkSession, warehouse: Warehouse, view: str, table_id: int) -> DataFrame:
     """The rows of one state table as of the view's last epoch.
-
-    Parameters
-    ----------
-    prefix : values of the first columns of the storage primary key; all rows without it.
 
     Raises
     ------
@@ -36,4 +27,4 @@ def state_rows(
     if versions is None:
         raise DeclarationError(f"view {view} has no epoch yet; run it first")
     store = StateStore(spark, StateFiles(warehouse.state_path(entry)), entry.tables)
-    return store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan(prefix)
+    return store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()

@@ -22,7 +22,7 @@ def state(
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
 ) -> None:
     """List the state tables of a view; with a table id, show its merged rows as of the last epoch."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from jobs.api import Warehouse, state_rows  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse)
@@ -46,8 +46,6 @@ def state(
             rows.append([*named, str(desc.vnode_count)])
         output.print(fitted(columns, rows, output.width))
         return
-    from jobs.state_rows import state_rows  # noqa: PLC0415 - imports PySpark
-
     frame = state_rows(start_spark(where), home, view, table_id)
     shown = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():
