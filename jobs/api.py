@@ -10,6 +10,7 @@ from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from jobs.epoch.vacuum import VacuumReport
 from jobs.idle import idle_reports
 from jobs.registry import Registry
+from jobs.state_rows import state_rows
 from jobs.sync import sync_project
 from jobs.warehouse import Warehouse
 
@@ -29,5 +30,6 @@ __all__ = [
     "idle_reports",
     "next_stages",
     "snapshot",
+    "state_rows",
     "sync_project",
 ]

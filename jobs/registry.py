@@ -23,6 +23,7 @@ from jobs.functions import UserFunctions, called_in
 from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.current_time import reads_current_time
 from jobs.planner.expressions import NotIncremental
+from jobs.planner.map_keys import with_map_keys
 from jobs.planner.meaning import meaning_of
 from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from jobs.planner.planning import plan_view
@@ -371,7 +372,9 @@ class Registry:
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
         reads = tuple(name for name in relations if _inlined(state, definition.sql, name))
         node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
-        plan = Materialize(node, tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True)))
+        plan = Materialize(
+            with_map_keys(node), tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True))
+        )
         check_published_types(plan)
         return plan
 

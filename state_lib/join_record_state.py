@@ -1,4 +1,4 @@
-"""Join record state: the rows of one side of a join, in one of three forms (seed ``JoinRecordStateView``).
+"""Join record state: the rows of one side of a join, in one of three forms.
 
 =========================  ===============================  =======================================
 form                       storage primary key              value
@@ -15,17 +15,10 @@ retracted by its own tombstone, and a changed count is a retraction under the ol
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import types as T
-
-from state_lib.constants import WEIGHT
-from state_lib.errors import StateError
-from state_lib.row_encoding import parse_type
-from state_lib.state_table import StateTable
+from state_lib.row_encoding import contains_map
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: Rows of the other side that a record is associated with.
@@ -71,7 +64,7 @@ def join_state_schema(
         rest = [name for name in unique_key if name not in leading]
     else:
         # A map has no order, so it stays out of the key; rows that differ in it alone are kept apart when merged.
-        rest = [c.name for c in columns if c.name not in leading and not _contains_map(parse_type(c.data_type))]
+        rest = [c.name for c in columns if c.name not in leading and not contains_map(c.data_type)]
     extra = (StateColumn(NUM_ASSOCIATIONS, "bigint"),) if with_associations else ()
     return StateTableSchema(
         label=label,
@@ -84,147 +77,38 @@ def join_state_schema(
     )
 
 
-def _contains_map(data_type: T.DataType) -> bool:
-    if isinstance(data_type, T.StructType):
-        return any(_contains_map(field.dataType) for field in data_type.fields)
-    if isinstance(data_type, T.ArrayType):
-        return _contains_map(data_type.elementType)
-    return isinstance(data_type, T.MapType)
+#: By the type of a join, when a record of a counted side is in the output by itself: where it has associations, where it has
+#: none, or both. For an outer join that is its row padded with NULLs; pairs are the inner part's business.
+EMITTED_ALONE: Final[Mapping[str, tuple[bool, ...]]] = {
+    "left outer": (False,),
+    "right outer": (False,),
+    "full outer": (False,),
+    "left semi": (True,),
+    "left anti": (False,),
+    "existence": (False, True),
+}
 
 
-class JoinType(str, enum.Enum):
-    """The joins whose output depends on how many rows a record is associated with."""
+class Counted(NamedTuple):
+    """How often a record appears, and its number of associations: numbers, or Spark columns of them."""
 
-    OUTER = "outer"
-    SEMI = "left semi"
-    ANTI = "left anti"
-
-
-def emitted_alone(join_type: JoinType, num_associations: int) -> bool:
-    """Whether a record with so many associations is in the output by itself.
-
-    For an outer join that is its row padded with NULLs; pairs are the inner part's business.
-    """
-    associated = num_associations > 0
-    return associated if join_type is JoinType.SEMI else not associated
+    appear_times: Any
+    num_associations: Any
 
 
-def association_change(join_type: JoinType, old_count: int, new_count: int) -> int:
-    """The weight with which a record is emitted when its number of associations changes: −1, 0 or +1.
+def emission_change(old: Counted, new: Counted, *, associated: bool, where: Callable[[Any, Any], Any]) -> Any:
+    """The weight by which a record that is emitted alone changes in the output.
 
-    Only 0 → n and n → 0 change anything: an outer or anti join loses the record's own row when the first association
-    comes and gets it back when the last one goes, a semi join the other way round.
-
-    Raises
-    ------
-    StateError
-        A count is below 0: the other side retracted a row it never had.
-    """
-    if min(old_count, new_count) < 0:
-        raise StateError(f"a number of associations went from {old_count} to {new_count}; it cannot be below 0")
-    return emitted_alone(join_type, new_count) - emitted_alone(join_type, old_count)
-
-
-@dataclass(frozen=True, slots=True)
-class OuterRecord:
-    """A record of a side, how often it appears, and its number of associations (−1 where that is not kept)."""
-
-    record: tuple[Any, ...]
-    appear_times: int
-    num_associations: int = -1
-
-
-class JoinRecordStateView:
-    """The records of one side of a join, one at a time, over its state table.
-
-    Epochs use the same table by change sets; this is the same state seen as the seed describes it.
+    Only 0 → n and n → 0 associations, and its own coming and going, change anything: an outer or anti join loses the record's
+    row when the first association comes and gets it back when the last one goes, a semi join the other way round.
 
     Parameters
     ----------
-    table : a state table of :func:`join_state_schema`.
-    ttl : whether state may have expired; only then may a record that is not there be retracted.
+    associated : one of :data:`EMITTED_ALONE`.
+    where : its second argument where the first one is true, else 0; for numbers or for Spark columns.
     """
 
-    def __init__(self, table: StateTable, *, ttl: bool = False) -> None:
-        self._table = table
-        self._ttl = ttl
-        self._schema = table.desc.schema
-        self._outer = any(c.name == NUM_ASSOCIATIONS for c in self._schema.columns)
-        self._names = [c.name for c in self._schema.columns if c.name != NUM_ASSOCIATIONS]
-        self._has_unique_key = self._schema.kind is not StateKind.INPUT_SIDE_HAS_NO_UNIQUE_KEY
+    def emitted(record: Counted) -> Any:
+        return where((record.num_associations > 0) == associated, record.appear_times)
 
-    def add_record(self, record: Sequence[Any], num_of_associations: int = 0) -> None:
-        """Add a record; one that is there already appears once more, and has the number of associations given.
-
-        Raises
-        ------
-        StateError
-            The side has a unique key, and a record with this key is there.
-        """
-        stored = self._find(record)
-        if stored is not None and self._has_unique_key:
-            raise StateError(f"{self._table.place(self._key_of(record))}: a record is added whose key is there already")
-        self._replace(record, stored, (stored.appear_times if stored else 0) + 1, num_of_associations)
-
-    def retract_record(self, record: Sequence[Any]) -> None:
-        """Take one appearance of a record away; the last one removes it.
-
-        Raises
-        ------
-        StateError
-            The record is not there, and state does not expire.
-        """
-        stored = self._find(record)
-        if stored is not None and (not self._has_unique_key or tuple(record) == stored.record):
-            self._replace(record, stored, stored.appear_times - 1, stored.num_associations)
-        elif not self._ttl:
-            raise StateError(f"{self._table.place(self._key_of(record))}: record {tuple(record)} is retracted but is not there")
-
-    def update_num_of_associations(self, record: Sequence[Any], num_of_associations: int) -> None:
-        """Set a record's number of associations; where state expires, a record that is gone is there again, once.
-
-        Raises
-        ------
-        StateError
-            The record is not there and state does not expire, or this form keeps no associations.
-        """
-        if not self._outer:
-            raise StateError(f"{self._table.place(self._key_of(record))}: this state keeps no number of associations")
-        stored = self._find(record)
-        if stored is None and not self._ttl:
-            raise StateError(
-                f"{self._table.place(self._key_of(record))}: record {tuple(record)} has associations but is not there"
-            )
-        self._replace(record, stored, stored.appear_times if stored else 1, num_of_associations)
-
-    def records(self, join_key: Sequence[Any]) -> Iterator[OuterRecord]:
-        """The records of a join key, in key order."""
-        columns = [part.column for part in self._schema.storage_key[: self._schema.prefix_length]]
-        yield from self._read(dict(zip(columns, join_key, strict=True)))
-
-    def _find(self, record: Sequence[Any]) -> OuterRecord | None:
-        values = dict(zip(self._names, record, strict=True))
-        found = self._read({part.column: values[part.column] for part in self._schema.storage_key})
-        # Without a unique key the storage primary key is the record, but for columns that have no order.
-        wanted = [r for r in found if self._has_unique_key or r.record == tuple(record)]
-        return wanted[0] if wanted else None
-
-    def _read(self, prefix: Mapping[str, Any]) -> list[OuterRecord]:
-        rows = self._table.scan(prefix).collect()
-        return [
-            OuterRecord(tuple(row[name] for name in self._names), row[WEIGHT], row[NUM_ASSOCIATIONS] if self._outer else -1)
-            for row in rows
-        ]
-
-    def _replace(self, record: Sequence[Any], stored: OuterRecord | None, times: int, associations: int) -> None:
-        if stored is not None:
-            self._table.add(self._row(stored.record, stored.num_associations), -stored.appear_times)
-        if times:
-            self._table.add(self._row(record, associations), times)
-
-    def _row(self, record: Sequence[Any], associations: int) -> tuple[Any, ...]:
-        return (*record, associations) if self._outer else tuple(record)
-
-    def _key_of(self, record: Sequence[Any]) -> tuple[Any, ...]:
-        values = dict(zip(self._names, record, strict=True))
-        return tuple(values[part.column] for part in self._schema.storage_key)
+    return emitted(new) - emitted(old)

@@ -117,7 +117,7 @@ class StateStore:
         """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
         # A version that was committed before this epoch has no rows of it: no filter, and the same plan every time.
         until = epoch - 1 if version is None else None
-        return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=until), epoch, self.append)
+        return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=until), epoch)
 
     def append(
         self,
@@ -231,7 +231,7 @@ class StateStore:
 
     def _stored_rows(self, mem_table: MemTable) -> Iterator[DataFrame]:
         columns = self._stored_columns(mem_table.desc)
-        for rows in mem_table.uncarried(self._spark):
+        for rows in mem_table.uncarried:
             yield rows.select(*columns)
         for carrier in mem_table.carriers:
             fused_columns = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT, WEIGHT_COLUMN
+from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from state_lib.errors import StateError
 from state_lib.literals import literal
 from state_lib.lookup_keys import LookupKeys
@@ -177,35 +177,11 @@ class StorageTable:
         wanted = self.column_names if columns is None else list(columns)
         return merged_in_order(self.prefix_runs(prefix or {}, self.needed(wanted)), self.desc, wanted)
 
-    def get_row(self, *key: Any) -> Row | None:
-        """The row of a key; runs a Spark job.
-
-        Raises
-        ------
-        StateError
-            The table has several rows of this key.
-        """
-        runs = self.prefix_runs(self.key_prefix(key))
-        return one_row(merge_runs(runs, self.desc.schema, self.column_names).collect(), self.place(key))
-
     def needed(self, columns: Sequence[str]) -> list[str]:
         """The columns that must be read so that merged rows have ``columns``."""
         if self.desc.schema.merge is MergeRule.SUM:
             return list(columns)
         return list(dict.fromkeys([*(part.column for part in self.desc.schema.storage_key), *columns]))
-
-    def key_prefix(self, key: Sequence[Any]) -> dict[str, Any]:
-        """A whole storage primary key as a prefix.
-
-        Raises
-        ------
-        StateError
-            It has another number of columns.
-        """
-        names = [part.column for part in self.desc.schema.storage_key]
-        if len(key) != len(names):
-            raise StateError(f"{self.place()}: the key {tuple(key)} is not of the columns {names}")
-        return dict(zip(names, key, strict=True))
 
     def place(self, key: Sequence[Any] | None = None) -> str:
         """How messages name this table, and a key in it."""
@@ -226,16 +202,3 @@ def merged_in_order(runs: DataFrame, desc: StateTableDesc, columns: Sequence[str
         leading.append(part)
     merged = merge_runs(runs, desc.schema, columns)
     return merged.orderBy(*key_order(leading)) if leading else merged
-
-
-def one_row(rows: Sequence[Row], place: str) -> Row | None:
-    """The only row of a key, or None.
-
-    Raises
-    ------
-    StateError
-        There are several, or a weight is negative: writes contradicted each other.
-    """
-    if len(rows) > 1 or (rows and WEIGHT in rows[0] and rows[0][WEIGHT] < 0):
-        raise StateError(f"{place}: {len(rows)} rows {[tuple(row) for row in rows]} where there may be one")
-    return rows[0] if rows else None

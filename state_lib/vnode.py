@@ -6,18 +6,16 @@ the low bits of its vnode among *2n*, so that doubling splits each vnode into tw
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from state_lib.errors import PlanError
-from state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
+from state_lib.row_encoding import encode_columns
 from state_lib.row_encoding.spark_codec import quoted
-from state_lib.serial import Serial, vnode_of_row_id
+from state_lib.serial import vnode_of_row_id
 from state_lib.sizing import sizing
 from state_lib.table_schema import StateTableSchema
 
@@ -61,12 +59,6 @@ def vnode_of(encoded_distribution_key: Column, vnode_count: int) -> Column:
     return F.crc32(encoded_distribution_key).bitwiseAND(F.lit(vnode_count - 1)).cast("int")
 
 
-def vnode_of_bytes(encoded_distribution_key: bytes, vnode_count: int) -> int:
-    """The Python twin of :func:`vnode_of`."""
-    check_vnode_count(vnode_count)
-    return zlib.crc32(encoded_distribution_key) & (vnode_count - 1)
-
-
 def table_vnode(
     schema: StateTableSchema, vnode_count: int, column: Callable[[str], Column] = lambda name: F.col(quoted(name))
 ) -> Column:
@@ -77,14 +69,3 @@ def table_vnode(
     if schema.distribution_key == (ROW_ID,):
         return vnode_of_row_id(column(ROW_ID)).bitwiseAND(F.lit(vnode_count - 1))
     return vnode_of(encode_columns(schema.columns, schema.distribution_key, column), vnode_count)
-
-
-def row_vnode(schema: StateTableSchema, vnode_count: int, row: Mapping[str, Any]) -> int:
-    """The Python twin of :func:`table_vnode`, for one row (or as much of it as the distribution key needs)."""
-    check_vnode_count(vnode_count)
-    if vnode_count == 1 or not schema.distribution_key:
-        return 0
-    if schema.distribution_key == (ROW_ID,):
-        return Serial.from_int(row[ROW_ID]).vnode & (vnode_count - 1)
-    parts = [EncodedPart(parse_type(schema.column_type(name))) for name in schema.distribution_key]
-    return vnode_of_bytes(encode_row([row[name] for name in schema.distribution_key], parts), vnode_count)

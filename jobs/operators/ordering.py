@@ -1,4 +1,7 @@
-"""A total order of rows: the asked order first, then all columns, so that ties fall the same way every time."""
+"""A total order of rows: the asked order first, then all columns, so that ties fall the same way every time.
+
+Maps have no order. Rows that have no key have the entries of their maps in columns besides (:mod:`jobs.planner.map_keys`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import SortKey, quoted
+from jobs.planner.nodes import Field, SortKey, quoted
+from state_lib.row_encoding import contains_map
 
 
-def by_order_then_all(order: Sequence[SortKey], names: Sequence[str], *, backwards: bool = False) -> list[Column]:
+def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, backwards: bool = False) -> list[Column]:
     """Sort columns for the order of a window or limit, made total by the remaining columns; or the opposite order."""
     columns = []
-    for key in _total(order, names):
+    for key in _total(order, schema):
         column = F.col(quoted(key.column))
         nulls_last = key.nulls_last is not backwards
         if key.descending is not backwards:
@@ -23,17 +27,17 @@ def by_order_then_all(order: Sequence[SortKey], names: Sequence[str], *, backwar
     return columns
 
 
-def not_after(order: Sequence[SortKey], names: Sequence[str], others: Sequence[str]) -> str:
+def not_after(order: Sequence[SortKey], schema: Sequence[Field], others: Sequence[str]) -> str:
     """SQL: whether a row sorts before another one, or equals it, in the order of :func:`by_order_then_all`.
 
     Parameters
     ----------
-    others : for each name, the column that the other row has it in.
+    others : for each column, the one that the other row has it in.
     """
-    other = dict(zip(names, others, strict=True))
+    other = dict(zip((f.name for f in schema), others, strict=True))
     # Flat, where AND within OR within AND would be as deep as there are columns.
     decided = []
-    for key in _total(order, names):
+    for key in _total(order, schema):
         ours, theirs = quoted(key.column), quoted(other[key.column])
         first, second = (theirs, ours) if key.nulls_last else (ours, theirs)
         before = f"({first} IS NULL AND {second} IS NOT NULL) OR {ours} {'>' if key.descending else '<'} {theirs}"
@@ -41,6 +45,6 @@ def not_after(order: Sequence[SortKey], names: Sequence[str], others: Sequence[s
     return f"CASE {' '.join(decided)} ELSE true END"
 
 
-def _total(order: Sequence[SortKey], names: Sequence[str]) -> list[SortKey]:
+def _total(order: Sequence[SortKey], schema: Sequence[Field]) -> list[SortKey]:
     taken = {key.column for key in order}
-    return [*order, *(SortKey(name) for name in names if name not in taken)]
+    return [*order, *(SortKey(f.name) for f in schema if f.name not in taken and not contains_map(f.data_type))]

@@ -33,7 +33,7 @@ from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Join, quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.join_record_state import NUM_ASSOCIATIONS
+from state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"
@@ -254,28 +254,18 @@ def _stored(records: DataFrame, side: _Side) -> DataFrame:
 
 def _emitted(node: Join, records: DataFrame, side: _Side) -> list[DataFrame]:
     """The change of the rows that depend on whether a record is associated at all."""
-    unmatched = _weight_where(F.col("_n_old") == 0, F.col("_n_new") == 0)
-    matched = _weight_where(F.col("_n_old") > 0, F.col("_n_new") > 0)
-    columns = columns_of(side.columns)
-    if node.join_type == "existence":
-        flag = node.schema[-1].name
-        parts = [
-            records.select(*columns, F.lit(False).alias(flag), unmatched.alias(WEIGHT)),
-            records.select(*columns, F.lit(True).alias(flag), matched.alias(WEIGHT)),
-        ]
-    elif node.join_type == "left semi":
-        parts = [records.select(*columns, matched.alias(WEIGHT))]
-    elif node.join_type == "left anti":
-        parts = [records.select(*columns, unmatched.alias(WEIGHT))]
-    else:
+    outputs = [F.col(name) for name in columns_of(side.columns)]
+    if node.keeps_right_columns:
         own = set(side.columns)
-        padded = [F.col(quoted(f.name)) if f.name in own else F.lit(None).cast(f.data_type).alias(f.name) for f in node.schema]
-        parts = [records.select(*padded, unmatched.alias(WEIGHT))]
-    return [part.where(F.col(WEIGHT) != 0) for part in parts]
+        outputs = [F.col(quoted(f.name)) if f.name in own else F.lit(None).cast(f.data_type).alias(f.name) for f in node.schema]
+    old, new = (Counted(F.col(f"_w_{name}"), F.col(f"_n_{name}")) for name in ("old", "new"))
+    parts = []
+    for associated in EMITTED_ALONE[node.join_type]:
+        flag = [F.lit(associated).alias(node.schema[-1].name)] if node.join_type == "existence" else []
+        weight = emission_change(old, new, associated=associated, where=_where)
+        parts.append(records.select(*outputs, *flag, weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0))
+    return parts
 
 
-def _weight_where(emitted_before: Column, emitted_now: Column) -> Column:
-    zero = F.lit(0).cast("bigint")
-    now = F.when(emitted_now, F.col("_w_new")).otherwise(zero)
-    before = F.when(emitted_before, F.col("_w_old")).otherwise(zero)
-    return now - before
+def _where(condition: Column, weight: Column) -> Column:
+    return F.when(condition, weight).otherwise(F.lit(0).cast("bigint"))

@@ -89,10 +89,10 @@ def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFra
     if not _has_more(ctx, prefix, wanted):
         return changed
     names = node.column_names
-    backwards = by_order_then_all(node.order, names, backwards=True)
+    backwards = by_order_then_all(node.order, node.schema, backwards=True)
     renamed = [F.col(column).alias(f"{_LAST}{n}") for n, column in enumerate(columns_of(names))]
     last = prefix.orderBy(*backwards).limit(1).select(*renamed)
-    condition = not_after(node.order, names, [f"{_LAST}{n}" for n in range(len(names))])
+    condition = not_after(node.order, node.schema, [f"{_LAST}{n}" for n in range(len(names))])
     return changed.join(last.hint("broadcast"), F.expr(condition), "inner").select(*columns_of(names), WEIGHT)
 
 
@@ -101,7 +101,7 @@ def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> Data
     held = ctx.frames.rows_of(rows)
     if held is not None and held.num_rows <= wanted + SPARE_ROWS:
         return rows
-    ordered = rows.orderBy(*by_order_then_all(node.order, node.column_names))
+    ordered = rows.orderBy(*by_order_then_all(node.order, node.schema))
     return ctx.frames.share(ordered.limit(wanted + SPARE_ROWS))
 
 

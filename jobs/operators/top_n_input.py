@@ -31,7 +31,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:
     """The rows that the query asks for, out of all rows or the first of them, each copy apart."""
-    ordered = rows.orderBy(*by_order_then_all(node.order, node.column_names))
+    ordered = rows.orderBy(*by_order_then_all(node.order, node.schema))
     if node.offset:
         ordered = ordered.offset(node.offset)
     return ordered if node.limit is None else ordered.limit(max(node.limit, 0))

@@ -37,7 +37,7 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
 
     def with_results(rows: DataFrame) -> DataFrame:
         spread = rows.repartition(*partition) if partition else rows.coalesce(1)
-        ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.column_names))
+        ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
         return ordered.select("*", *results)
 
     return consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.column_names)

@@ -2,10 +2,10 @@
 
 The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.trees`,
 :mod:`jobs.planner.expressions`, :mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.joins`,
-:mod:`jobs.planner.lowered`, :mod:`jobs.planner.between`, :mod:`jobs.planner.current_time`, :mod:`jobs.planner.not_in`,
-:mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty temporary views whose columns
-carry the relation's name in their metadata, so planning reads no table and a leaf of the analysed tree says by itself what it
-scans.
+:mod:`jobs.planner.lowered`, :mod:`jobs.planner.between`, :mod:`jobs.planner.idle_casts`, :mod:`jobs.planner.current_time`,
+:mod:`jobs.planner.not_in`, :mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty
+temporary views whose columns carry the relation's name in their metadata, so planning reads no table and a leaf of the
+analysed tree says by itself what it scans.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.functions import UserFunctions
 from jobs.planner.between import with_bounds
+from jobs.planner.idle_casts import without_idle_casts
 from jobs.planner.known_functions import REFUSED
 from jobs.planner.meaning import meaning_of
 from jobs.planner.query_text import check_calls, parse_query
@@ -174,7 +175,8 @@ class Catalyst:
 
     def simplify(self, plan: Any) -> Any:
         """Apply the chosen rules, one after the other, to a JVM plan."""
-        return self._apply(_FINISH, with_bounds(self.trees, self._rewrite(self._apply(_PREPARE, plan))))
+        rewritten = self._rewrite(self._apply(_PREPARE, plan))
+        return self._apply(_FINISH, with_bounds(self.trees, without_idle_casts(self.trees, rewritten)))
 
     def _rewrite(self, plan: Any) -> Any:
         for _ in range(_MOST_REWRITES):

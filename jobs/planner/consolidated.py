@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobs.planner.nodes import Aggregate, Filter, PlanNode, Project
+from state_lib.row_encoding import contains_map
 
 
 def is_consolidated(node: PlanNode) -> bool:
@@ -28,7 +29,7 @@ def has_pairs(node: PlanNode) -> bool:
 
     That is what filters and projections of an aggregate's changes give where the key comes through.
     """
-    if node.stream_key is None or any(_has_maps(field.data_type) for field in node.schema):
+    if node.stream_key is None or any(contains_map(field.data_type) for field in node.schema):
         return False
     while isinstance(node, Filter | Project):
         node = node.child
@@ -37,8 +38,4 @@ def has_pairs(node: PlanNode) -> bool:
 
 def has_comparable_results(node: Aggregate) -> bool:
     """Whether an aggregate can tell that a group's results have not changed: maps do not compare."""
-    return not any(_has_maps(call.output.data_type) for call in node.calls)
-
-
-def _has_maps(data_type: str) -> bool:
-    return "map<" in data_type.lower()
+    return not any(contains_map(call.output.data_type) for call in node.calls)

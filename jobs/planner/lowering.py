@@ -19,6 +19,7 @@ from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.input_columns import InputColumns
 from jobs.planner.joins import Joins, is_one_sided, join_type_of
 from jobs.planner.lowered import Lowered, NameSpace, reads_only, select, with_columns
+from jobs.planner.map_keys import with_map_keys
 from jobs.planner.nodes import (
     Aggregate,
     Expand,
@@ -106,7 +107,7 @@ class Lowering:
         used += [k.column for k in sort_keys if k.column not in used]
         check_round_trips(self._catalyst, self._write.written)
         check_times(self._catalyst, self._write_time.written)
-        return Materialize(select(lowered.node, used), output, sort_keys)
+        return Materialize(with_map_keys(select(lowered.node, used)), output, sort_keys)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
         kind = class_name(plan)
@@ -379,7 +380,7 @@ class Lowering:
             outputs.append(
                 NamedExpr(self._write.sql(self._as_node_has_it(expression, plan), child.names), _field(expression, name))
             )
-        return Lowered(Window(inputs.node(), partition, order, tuple(outputs)), names)
+        return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs)), names)
 
     def _as_node_has_it(self, expression: Any, plan: Any) -> Any:
         """A window expression with its node's partition and order: in a correlated subquery Spark changes these alone."""
@@ -423,7 +424,7 @@ class Lowering:
         inputs = InputColumns(self._write, child, keep_all=True)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
         keeps_first = limit is not None and limit + offset <= _MOST_KEPT
-        return Lowered(TopN(inputs.node(), keys, limit, offset, keeps_first), child.names)
+        return Lowered(TopN(with_map_keys(inputs.node()), keys, limit, offset, keeps_first), child.names)
 
     def _sample(self, plan: Any, need_key: bool) -> Lowered:
         raise NotIncremental("non-deterministic", "TABLESAMPLE", "it draws other rows in each run")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from jobs.planner.nodes import AggCall, Aggregate, Arrange, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
 from state_lib.constants import ROW_ID
 from state_lib.join_record_state import join_state_schema
+from state_lib.row_encoding import contains_map
 from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: Columns of aggregate state, next to the group columns.
@@ -173,8 +174,7 @@ def _input_prefix(node: Window | TopN | TemporalFilter) -> tuple[str, ...]:
 
 
 def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableSchema:
-    rest = child.stream_key if child.stream_key is not None else tuple(n for n in child.column_names if n not in prefix)
-    key = (*prefix, *(c for c in rest if c not in prefix))
+    key = (*prefix, *(c for c in _row_key(child) if c not in prefix))
     return StateTableSchema(
         "input",
         StateKind.MATERIALIZED_INPUT,
@@ -186,9 +186,16 @@ def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableS
     )
 
 
+def _row_key(node: PlanNode) -> tuple[str, ...]:
+    """What the rows of a node are kept by: its stream key, or all columns but maps, which have no order."""
+    if node.stream_key is not None:
+        return node.stream_key
+    return tuple(f.name for f in node.schema if not contains_map(f.data_type))
+
+
 def _view_table(node: Materialize) -> StateTableSchema:
     ordered = {k.column: KeyPart(k.column, k.descending, k.nulls_last) for k in node.order}
-    stream_key = node.stream_key if node.stream_key is not None else node.column_names
+    stream_key = _row_key(node)
     parts = (*ordered.values(), *(KeyPart(c) for c in stream_key if c not in ordered))
     distribution = (ROW_ID,) if node.stream_key == (ROW_ID,) else stream_key
     return StateTableSchema(

@@ -22,7 +22,7 @@ def state(
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
 ) -> None:
     """List the state tables of a view; with a table id, show its merged rows as of the last epoch."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from jobs.api import Warehouse, state_rows  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse)
@@ -46,16 +46,7 @@ def state(
             rows.append([*named, str(desc.vnode_count)])
         output.print(fitted(columns, rows, output.width))
         return
-    if table_id not in {d.table_id for d in entry.tables}:
-        raise DeclarationError(f"view {view} has no state table {table_id}; it has {[d.table_id for d in entry.tables]}")
-    versions = catalog.versions_at(view)
-    if versions is None:
-        raise DeclarationError(f"view {view} has no epoch yet; run it first")
-    from state_lib.state_files import StateFiles  # noqa: PLC0415 - imports PySpark
-    from state_lib.state_store import StateStore  # noqa: PLC0415 - as above
-
-    store = StateStore(start_spark(where), StateFiles(home.state_path(entry)), entry.tables)
-    frame = store.storage_table(table_id, version=versions.state_version, epoch=entry.last_epoch).scan()
+    frame = state_rows(start_spark(where), home, view, table_id)
     shown = Table(*frame.columns, header_style="bold")
     for found in frame.limit(limit).collect():
         shown.add_row(*("NULL" if value is None else escape(str(value)) for value in found))

@@ -85,6 +85,17 @@ def to_ddl(data_type: T.DataType) -> str:
     return data_type.simpleString()
 
 
+def contains_map(data_type: T.DataType | str) -> bool:
+    """Whether a type, or DDL text of one, is a map or has one within: such values have no order, and no key has them."""
+    if isinstance(data_type, str):
+        return "map<" in data_type.lower() and contains_map(parse_type(data_type))
+    if isinstance(data_type, T.StructType):
+        return any(contains_map(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, T.ArrayType):
+        return contains_map(data_type.elementType)
+    return isinstance(data_type, T.MapType)
+
+
 class _Parser:
     """Recursive descent over the tokens of one type."""
 

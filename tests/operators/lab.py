@@ -107,6 +107,7 @@ class Lab:
     spark: SparkSession
     query: str
     relations: Mapping[str, Relation] = field(default_factory=lambda: RELATIONS)
+    views: Mapping[str, str] = field(default_factory=dict)
     bags: dict[str, Bag] = field(default_factory=dict)
     epoch: int = 0
     collect_shared: bool = True
@@ -114,7 +115,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self.plan = plan_view(self.spark, self.query, self.relations)
+        self.plan = plan_view(self.spark, self.query, self.relations, self.views)
         schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
         self.descs, _ = TableCatalog(1).allocate(schemas)
         self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
@@ -214,6 +215,8 @@ class Lab:
             rows = [(row, 1) for row, n in self.bags[name].items() for _ in range(n)]
             visible = columns_of([f.name for f in relation.columns])
             self.frame(name, rows).select(*visible).createOrReplaceTempView(name)
+        for name, query in self.views.items():
+            session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
         return query_at(session, self.query, self.instant)
 
     def check(self, *, wait: bool = False) -> None:

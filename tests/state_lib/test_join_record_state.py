@@ -1,14 +1,15 @@
-"""The three forms of join record state and the association rule (seed JoinRecordStateView). No Spark."""
+"""The three forms of join record state and the association rule. No Spark."""
 
 from __future__ import annotations
 
 import pytest
 
-from state_lib.errors import StateError
+from jobs.planner.nodes import JOIN_TYPES
 from state_lib.join_record_state import (
+    EMITTED_ALONE,
     NUM_ASSOCIATIONS,
-    JoinType,
-    association_change,
+    Counted,
+    emission_change,
     form_of,
     join_state_schema,
 )
@@ -59,25 +60,31 @@ def test_a_cartesian_product_is_a_singleton_and_maps_stay_out_of_the_key() -> No
 
 
 @pytest.mark.parametrize(
-    ("join_type", "old_count", "new_count", "weight"),
+    ("join_type", "old", "new", "weights"),
     [
-        (JoinType.OUTER, 0, 1, -1),  # the row padded with NULLs goes
-        (JoinType.OUTER, 3, 0, +1),  # … and comes back
-        (JoinType.OUTER, 1, 2, 0),
-        (JoinType.ANTI, 0, 2, -1),
-        (JoinType.ANTI, 1, 0, +1),
-        (JoinType.SEMI, 0, 5, +1),
-        (JoinType.SEMI, 5, 0, -1),
-        (JoinType.SEMI, 5, 4, 0),
-        (JoinType.SEMI, 0, 0, 0),
+        ("left outer", (1, 0), (1, 1), [-1]),  # the row padded with NULLs goes
+        ("full outer", (2, 3), (2, 0), [+2]),  # … and comes back, as often as the record is there
+        ("right outer", (1, 1), (1, 2), [0]),
+        ("left outer", (0, 0), (3, 0), [+3]),
+        ("left anti", (1, 0), (1, 2), [-1]),
+        ("left anti", (1, 1), (2, 0), [+2]),
+        ("left semi", (1, 0), (1, 5), [+1]),
+        ("left semi", (1, 5), (1, 0), [-1]),
+        ("left semi", (1, 5), (1, 4), [0]),
+        ("left semi", (4, 1), (1, 2), [-3]),
+        ("existence", (1, 0), (1, 2), [-1, +1]),
+        ("existence", (2, 1), (0, 1), [0, -2]),
     ],
 )
 def test_only_the_first_and_the_last_association_change_the_output(
-    join_type: JoinType, old_count: int, new_count: int, weight: int
+    join_type: str, old: tuple[int, int], new: tuple[int, int], weights: list[int]
 ) -> None:
-    assert association_change(join_type, old_count, new_count) == weight
+    def where(condition: bool, weight: int) -> int:
+        return weight if condition else 0
+
+    changes = [emission_change(Counted(*old), Counted(*new), associated=a, where=where) for a in EMITTED_ALONE[join_type]]
+    assert changes == weights
 
 
-def test_a_negative_number_of_associations_is_an_error() -> None:
-    with pytest.raises(StateError, match="from 1 to -1"):
-        association_change(JoinType.SEMI, 1, -1)
+def test_every_join_that_counts_has_its_rule() -> None:
+    assert set(EMITTED_ALONE) == set(JOIN_TYPES) - {"inner"}

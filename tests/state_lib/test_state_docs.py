@@ -1,4 +1,4 @@
-"""The SQL of docs/state.md, run: each query gives the table printed below it."""
+"""The examples of docs/state.md, run: each query gives the table printed below it, and the Python shows a view's state."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from stores import created, table
 
 from state_lib.table_schema import MergeRule
+from tests.epoch.scripts import Script
 
 pytestmark = pytest.mark.spark
 
@@ -39,3 +40,19 @@ def test_state_is_queried_with_plain_sql(spark: SparkSession, tmp_path: Path) ->
         expected = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in printed.splitlines()]
         frame = spark.sql(query.replace("/path/to/state", store.path))
         assert [frame.columns, *([str(value) for value in row] for row in frame.collect())] == [expected[0], *expected[2:]]
+
+
+_VIEW = """
+CREATE TABLE trips (k INT, city STRING, n INT, PRIMARY KEY (k));
+INSERT INTO trips VALUES (1, 'Oslo', 10), (2, 'Oslo', 2), (3, 'Bergen', 5);
+CREATE MATERIALIZED VIEW trips_by_city AS SELECT city, sum(n) AS total FROM trips GROUP BY city;
+"""
+
+
+def test_the_python_example(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Script(spark, tmp_path / "w").run(_VIEW)
+    (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    exec(block.replace("my_warehouse", str(tmp_path / "w")), {"spark": spark})
+    shown = capsys.readouterr().out
+    assert "sum(n) value state" in shown
+    assert re.search(r"\|Bergen *\| *5\|", shown), shown

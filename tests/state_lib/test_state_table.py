@@ -1,170 +1,120 @@
-"""Get and Scan over MemTable and StorageTable, as seed ``Storing State Using Relational Table`` tells them."""
+"""Reads over MemTable and StorageTable: in key order, by prefix, with values kept to the bit."""
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import types as T
 from stores import created, table
 
 from state_lib.errors import StateError
+from state_lib.row_encoding import parse_type
+from state_lib.state_store import StateStore
 from state_lib.state_table import StateTable
-from state_lib.table_schema import KeyPart, MergeRule
+from state_lib.table_schema import KeyPart, MergeRule, StateTableDesc
 
 pytestmark = pytest.mark.spark
 
 
-def keys(state_table: StateTable) -> list[int]:
-    return [row["pk"] for row in state_table.scan().collect()]
+class Epochs:
+    """A table of one store, epoch by epoch."""
 
+    def __init__(self, spark: SparkSession, path: Path, desc: StateTableDesc) -> None:
+        self._spark = spark
+        self._store: StateStore = created(spark, path, desc)
+        self._epoch = 0
+        self._desc = desc
+        self._begin(None)
 
-def test_get(spark: SparkSession, tmp_path: Path) -> None:
-    """The first column is the key; after the commit, a new record is written under key 3."""
-    state_table = created(spark, tmp_path, table(1, "pk int; a int; b int", ["pk"])).state_table(1, epoch=1)
-    state_table.insert((1, 11, 111))
-    state_table.insert((2, 22, 222))
-    state_table.delete((2, 22, 222))
-    state_table.insert((3, 33, 333))
+    def _begin(self, version: int | None) -> None:
+        self._epoch += 1
+        self.table: StateTable = self._store.state_table(self._desc.table_id, epoch=self._epoch, version=version)
 
-    state_table.commit(1)
+    def write(self, *rows: tuple[Any, ...], weight: int = 1) -> None:
+        fields = [T.StructField(c.name, parse_type(c.data_type)) for c in self._desc.schema.columns]
+        schema = T.StructType([*fields, T.StructField("_weight", T.LongType())])
+        self.table.write(self._spark.createDataFrame([(*row, weight) for row in rows], schema))
 
-    state_table.update((3, 3333, 3333))
+    def commit(self) -> None:
+        commit = {"txn_app_id": "t", "txn_version": self._epoch, "user_metadata": str(self._epoch)}
+        self._begin(self._store.append(self._epoch, [self.table.mem_table], **commit))
 
-    assert state_table.get_row(1) == (1, 11, 111)
-    assert state_table.get_row(2) is None
-    assert state_table.get_row(3) == (3, 3333, 3333)
-
-
-def test_scan(spark: SparkSession, tmp_path: Path) -> None:
-    """Where a key is in both, the MemTable's row is the one that comes out, in key order."""
-    state_table = created(spark, tmp_path, table(1, "pk int; v string", ["pk"])).state_table(1, epoch=1)
-    for pk in (1, 3, 4, 5):
-        state_table.insert((pk, "storage"))
-    state_table.commit(1)
-
-    state_table.delete((3, "storage"))
-    state_table.update((4, "mem"))
-    state_table.insert((6, "mem"))
-
-    assert keys(state_table) == [1, 4, 5, 6]
-    assert [row["v"] for row in state_table.scan().collect()] == ["storage", "mem", "storage", "mem"]
-    # Nothing of it is committed yet.
-    assert [row["pk"] for row in state_table.storage.scan().collect()] == [1, 3, 4, 5]
-    state_table.commit(2)
-    assert keys(state_table) == [1, 4, 5, 6]
-
-
-@pytest.mark.parametrize("merge", MergeRule)
-def test_writes_that_contradict_the_state_raise(spark: SparkSession, tmp_path: Path, merge: MergeRule) -> None:
-    desc = table(42, "city string; day date; n int", ["city", "day"], merge, label="sum(n)", vnode_count=8)
-    state_table = created(spark, tmp_path, desc).state_table(42, epoch=7)
-    import datetime as dt
-
-    day = dt.date(2013, 1, 1)
-    state_table.insert({"city": "JFK", "day": day, "n": 1})
-    place = r"sum\(n\) \(table_id 42, vnode \d\), key \{'city': 'JFK', 'day': datetime.date\(2013, 1, 1\)\}, epoch 7"
-    with pytest.raises(StateError, match=place + ": inserted, but it exists"):
-        state_table.insert(("JFK", day, 2))
-    state_table.update(("JFK", day, 3))
-    state_table.delete(("JFK", day, 3))
-    for write in (state_table.delete, state_table.update):
-        with pytest.raises(StateError, match="but it does not exist"):
-            write(("JFK", day, 3))
-    state_table.insert(("JFK", day, 4))
-    assert [tuple(row)[:3] for row in state_table.scan({"city": "JFK"}).collect()] == [("JFK", day, 4)]
-    with pytest.raises(StateError, match="a row of 1 values"):
-        state_table.insert(("JFK",))
-    with pytest.raises(StateError, match="a row of columns"):
-        state_table.insert({"city": "JFK"})
-    with pytest.raises(StateError, match="epoch 8, but epoch 7"):
-        state_table.commit(8)
+    def scan(self, *args: Any) -> list[Row]:
+        return self.table.scan(*args).collect()
 
 
 def test_scan_is_in_key_order_of_the_prefix_and_of_the_columns_asked(spark: SparkSession, tmp_path: Path) -> None:
     key = [KeyPart("g"), KeyPart("v", descending=True, nulls_last=True)]
-    state_table = created(spark, tmp_path, table(1, "g string; v double; w int", key)).state_table(1, epoch=1)
-    for row in [("a", 1.0, 1), ("a", None, 2), ("a", float("nan"), 3), ("b", 5.0, 4), (None, 6.0, 5)]:
-        state_table.insert(row)
-    state_table.commit(1)
-    state_table.update(("a", 1.0, 10))
-    assert [row["w"] for row in state_table.scan().collect()] == [5, 3, 10, 2, 4]
-    assert [row["w"] for row in state_table.scan({"g": "a"}, ["w"]).collect()] != []
-    assert [row["v"] for row in state_table.scan({"g": "a"}, ["g", "v"]).collect()][1:] == [1.0, None]
-    assert state_table.scan({"g": None}).count() == 1
-    assert state_table.get_row("a", float("nan"))["w"] == 3  # type: ignore[index]
+    epochs = Epochs(spark, tmp_path, table(1, "g string; v double; w int", key))
+    epochs.write(("a", 1.0, 1), ("a", None, 2), ("a", float("nan"), 3), ("b", 5.0, 4), (None, 6.0, 5))
+    epochs.commit()
+    epochs.write(("a", 1.0, 10))
+    assert [row["w"] for row in epochs.scan()] == [5, 3, 10, 2, 4]
+    assert sorted(row["w"] for row in epochs.scan({"g": "a"}, ["w"])) == [2, 3, 10]
+    assert [row["v"] for row in epochs.scan({"g": "a"}, ["g", "v"])][1:] == [1.0, None]
+    assert len(epochs.scan({"g": None})) == 1
+    assert [row["w"] for row in epochs.scan({"g": "a", "v": float("nan")})] == [3]
     with pytest.raises(StateError, match="not the first of the key"):
-        state_table.scan({"v": 1.0})
-    with pytest.raises(StateError, match="not of the columns"):
-        state_table.get_row("a")
+        epochs.scan({"v": 1.0})
 
 
 def test_keys_of_any_type_find_their_row(spark: SparkSession, tmp_path: Path) -> None:
-    import datetime as dt
-    from decimal import Decimal
-
     utc = dt.timezone.utc
     types = "a timestamp; b timestamp_ntz; c binary; d decimal(38,38); e struct<x:int,y:array<string>>; f boolean"
-    desc = table(1, types + "; i interval day to second; n int", [*"abcdefi"])
+    epochs = Epochs(spark, tmp_path, table(1, types + "; i interval day to second; n int", [*"abcdefi"]))
     row = (dt.datetime(2013, 1, 1, 5, tzinfo=utc), dt.datetime(2013, 3, 10, 2, 30), b"\x00\xff", Decimal("-1e-38"),
            (1, ["\0"]), True, dt.timedelta(days=-1, microseconds=7), 9)  # fmt: skip
-    state_table = created(spark, tmp_path, desc).state_table(1, epoch=1)
-    state_table.insert(row)
-    assert state_table.get_row(*row[:7])["n"] == 9  # type: ignore[index]
-    state_table.commit(1)
-    found = state_table.get_row(*row[:7])
-    assert found is not None
+    wanted = dict(zip("abcdefi", row[:7], strict=True))
+    epochs.write(row)
+    assert [found["n"] for found in epochs.scan(wanted)] == [9]
+    epochs.commit()
+    (found,) = epochs.scan(wanted)
     assert (found["n"], found["i"], bytes(found["c"]), found["e"]["y"]) == (9, row[6], row[2], ["\0"])
-    assert state_table.get_row(*row[:4], (1, None), *row[5:7]) is None
+    assert epochs.scan({**wanted, "e": (1, None)}) == []
 
 
 def test_stored_values_are_kept_to_the_bit(spark: SparkSession, tmp_path: Path) -> None:
     """Keys are normalised, values are not: −0.0 stays −0.0, NaN stays NaN."""
-    desc = table(1, "k double; v double; m map<string,int>; n void", ["k"])
-    state_table = created(spark, tmp_path, desc).state_table(1, epoch=1)
-    state_table.insert((-0.0, -0.0, {"a": 1}, None))
-    state_table.insert((float("nan"), float("nan"), None, None))
-    state_table.commit(1)
-    zero, nan = state_table.scan().collect()
+    epochs = Epochs(spark, tmp_path, table(1, "k double; v double; m map<string,int>; n void", ["k"]))
+    epochs.write((-0.0, -0.0, {"a": 1}, None), (float("nan"), float("nan"), None, None))
+    epochs.commit()
+    zero, nan = epochs.scan()
     assert str(zero["v"]) == "-0.0"
     assert (zero["m"], zero["n"]) == ({"a": 1}, None)
     assert nan["v"] != nan["v"]
-    with pytest.raises(StateError, match="exists"):
-        state_table.insert((0.0, 1.0, None, None))
+    assert [row["m"] for row in epochs.scan({"k": 0.0})] == [{"a": 1}]
 
 
-def test_change_sets_and_single_rows(spark: SparkSession, tmp_path: Path) -> None:
-    newest = table(1, "k int; v int", ["k"])
-    summed = table(2, "k int; v int", ["k", "v"], MergeRule.SUM)
-    store = created(spark, tmp_path, newest, summed)
-    changes = spark.createDataFrame([(1, 5, -1), (1, 6, 1), (2, 7, 1)], "k int, v int, _weight bigint")
-
-    value_state = store.state_table(1, epoch=1)
-    value_state.write(changes.select("_weight", "v", "k"))
+def test_change_sets_are_merged_by_the_rule_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    newest = Epochs(spark, tmp_path / "newest", table(1, "k int; v int", ["k"]))
+    summed = Epochs(spark, tmp_path / "summed", table(2, "k int; v int", ["k", "v"], MergeRule.SUM))
+    for epochs in (newest, summed):
+        assert epochs.table.mem_table.is_empty
+        epochs.write((1, 5), weight=-1)
+        epochs.write((1, 6), (2, 7))
+        assert not epochs.table.mem_table.is_empty
     # An update is −1 and +1 of one key; the row wins over the tombstone.
-    assert [tuple(row) for row in value_state.scan().collect()] == [(1, 6), (2, 7)]
-    with pytest.raises(StateError, match="which is newer is not known"):
-        value_state.insert((3, 1))
+    assert [tuple(row) for row in newest.scan()] == [(1, 6), (2, 7)]
     with pytest.raises(StateError, match=r"lacks \['v'\]"):
-        value_state.write(changes.drop("v"))
-    with pytest.raises(StateError, match="newest epoch wins"):
-        value_state.add((1, 1), 2)
-
-    weighted = store.state_table(2, epoch=1)
-    weighted.write(changes)
-    weighted.add((1, 5), 1)
-    weighted.add((2, 7), 2)
-    assert [tuple(row) for row in weighted.scan().collect()] == [(1, 6, 1), (2, 7, 3)]
-    assert weighted.mem_table.has_change_sets
+        newest.table.write(spark.createDataFrame([(1, 1)], "k int, _weight bigint"))
+    summed.write((1, 5), (2, 7), (2, 7))
+    assert [tuple(row) for row in summed.scan()] == [(1, 6, 1), (2, 7, 3)]
 
 
 def test_an_empty_key_has_one_row(spark: SparkSession, tmp_path: Path) -> None:
     """The state of an aggregate without GROUP BY."""
-    state_table = created(spark, tmp_path, table(1, "total bigint", [])).state_table(1, epoch=1)
-    assert state_table.get_row() is None
-    state_table.insert((5,))
-    state_table.commit(1)
-    state_table.update((6,))
-    assert state_table.get_row() == (6,)
-    state_table.delete((6,))
-    assert state_table.scan().collect() == []
+    epochs = Epochs(spark, tmp_path, table(1, "total bigint", []))
+    assert epochs.scan() == []
+    epochs.write((5,))
+    epochs.commit()
+    epochs.write((5,), weight=-1)
+    epochs.write((6,))
+    assert epochs.scan() == [(6,)]
+    epochs.commit()
+    epochs.write((6,), weight=-1)
+    assert epochs.scan() == []

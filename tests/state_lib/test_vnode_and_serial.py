@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from vnodes import row_vnode, vnode_of_bytes
 
 from state_lib.constants import ROW_ID
 from state_lib.errors import PlanError, StateError
@@ -17,10 +18,8 @@ from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, S
 from state_lib.vnode import (
     check_vnode_count,
     fitting_vnode_count,
-    row_vnode,
     table_vnode,
     vnode_of,
-    vnode_of_bytes,
 )
 
 COUNTS = st.sampled_from([1 << n for n in range(11)])

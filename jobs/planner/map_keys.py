@@ -1,0 +1,61 @@
+"""Rows without a stream key, told apart also where they differ in maps alone.
+
+A view of such rows is stored and published by their values, and windows and limits put them in the order of these. A map has no
+order and is in no storage key, so its entries are, sorted, in a hidden column: two maps are equal where these are.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T
+
+from jobs.planner.lowered import NameSpace, with_columns
+from jobs.planner.nodes import Field, NamedExpr, PlanNode, quoted
+from state_lib.row_encoding import contains_map, parse_type, to_ddl
+
+
+def with_map_keys(node: PlanNode) -> PlanNode:
+    """A node with the sorted entries of its maps as more columns; the same node where it has a stream key, or no maps."""
+    maps = [f for f in node.schema if contains_map(f.data_type)]
+    if node.stream_key is not None or not maps:
+        return node
+    space = NameSpace(node.column_names)
+    extra = []
+    for f in maps:
+        data_type = parse_type(f.data_type)
+        output = Field(space.unique(f"_entries_of_{f.name}"), to_ddl(_sorted_type(data_type)), f.nullable)
+        extra.append(NamedExpr(_sorted(quoted(f.name), data_type, 0), output))
+    return with_columns(node, extra)
+
+
+def _sorted(value: str, data_type: T.DataType, depth: int) -> str:
+    """A value with its maps as sorted arrays of entries: SQL text. NULL stays NULL."""
+    if not contains_map(data_type):
+        return value
+    item = f"x{depth}"
+    if isinstance(data_type, T.ArrayType):
+        return f"transform({value}, {item} -> {_sorted(item, data_type.elementType, depth + 1)})"
+    if isinstance(data_type, T.MapType):
+        parts = (
+            _sorted(f"{item}.`key`", data_type.keyType, depth + 1),
+            _sorted(f"{item}.`value`", data_type.valueType, depth + 1),
+        )
+        entries = f"map_entries({value})"
+        return f"array_sort(transform({entries}, {item} -> named_struct('key', {parts[0]}, 'value', {parts[1]})))"
+    assert isinstance(data_type, T.StructType)
+    fields = ", ".join(
+        f"'f{n}', {_sorted(f'{value}.{quoted(f.name)}', f.dataType, depth)}" for n, f in enumerate(data_type.fields)
+    )
+    return f"IF({value} IS NULL, NULL, named_struct({fields}))"
+
+
+def _sorted_type(data_type: T.DataType) -> T.DataType:
+    """The type of :func:`_sorted`."""
+    if not contains_map(data_type):
+        return data_type
+    if isinstance(data_type, T.ArrayType):
+        return T.ArrayType(_sorted_type(data_type.elementType))
+    if isinstance(data_type, T.MapType):
+        entry = [("key", data_type.keyType), ("value", data_type.valueType)]
+        return T.ArrayType(T.StructType([T.StructField(name, _sorted_type(t)) for name, t in entry]))
+    assert isinstance(data_type, T.StructType)
+    return T.StructType([T.StructField(f"f{n}", _sorted_type(f.dataType)) for n, f in enumerate(data_type.fields)])
