@@ -122,7 +122,8 @@ def test_whatever_may_be_to_do_is_noticed(own: Home, happens: Callable[[Home], o
 def test_what_other_views_read_does_not_count(own: Home) -> None:
     own.sql("INSERT INTO t VALUES (3, 3)")
     assert own.is_idle("others")
-    assert not own.is_idle("others", "over")
+    assert own.is_idle("over"), "alone it goes as far as the view that it reads"
+    assert not own.is_idle("sums", "over")
     list(EpochRunner(own.spark, own.warehouse).run(["sums"]))
     assert own.is_idle("sums")
     assert not own.is_idle("over"), "the view below it has gone on"
