@@ -1,4 +1,4 @@
-"""Serial: the row ids of a keyless append-only source, which carry their vnode (seed ``Serial``).
+"""Serial: the row ids of a keyless append-only source, which carry their vnode.
 
 ============  ======================  ==========  ==========
 sign, 1 bit   time, 41 bits           vnode,      sequence,

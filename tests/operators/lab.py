@@ -36,6 +36,7 @@ from state_lib.row_encoding import parse_type
 from state_lib.state_files import StateFiles
 from state_lib.state_store import StateStore
 from state_lib.table_catalog import TableCatalog
+from tests.operators.alternation import Alternation
 
 Row = tuple[Any, ...]
 Bag = dict[Row, int]
@@ -102,7 +103,7 @@ class _Relations:
 
 @dataclass
 class Lab:
-    """One view, its state, and the bags its relations hold."""
+    """One view, its state, and the bags its relations hold; ``strict`` checks every operator's change sets."""
 
     spark: SparkSession
     query: str
@@ -111,6 +112,7 @@ class Lab:
     bags: dict[str, Bag] = field(default_factory=dict)
     epoch: int = 0
     collect_shared: bool = True
+    strict: bool = False
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
@@ -124,6 +126,7 @@ class Lab:
         self._version = 0
         self.bags = {name: {} for name in self.relations}
         self._last_check: _Check | None = None
+        self.alternation = Alternation()
 
     def close(self) -> None:
         """Raise what the last check has found, and clean up."""
@@ -162,6 +165,8 @@ class Lab:
             last_instant=None if first else last_instant,
         )
         compute_changes(context, self.plan)
+        if self.strict:
+            self.alternation.check(context.changes, self.epoch)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if mem_tables:
             self._version = self._commit(mem_tables)

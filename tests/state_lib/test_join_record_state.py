@@ -21,11 +21,11 @@ COLUMNS = [StateColumn("order_id", "bigint"), StateColumn("user_id", "bigint"), 
 @pytest.mark.parametrize(
     ("join_key", "unique_key", "form"),
     [
-        # query 1 of the seed: view1 joins by order_id, its unique key is (order_id, user_id)
+        # view1 joins by order_id, its unique key is (order_id, user_id)
         (["order_id"], ["order_id", "user_id"], StateKind.INPUT_SIDE_HAS_UNIQUE_KEY),
         # … and view2, whose unique key is order_id
         (["order_id"], ["order_id"], StateKind.JOIN_KEY_CONTAINS_UNIQUE_KEY),
-        # query 2: user_id is not selected, so nothing is known to be unique
+        # user_id is not selected, so nothing is known to be unique
         (["order_id"], None, StateKind.INPUT_SIDE_HAS_NO_UNIQUE_KEY),
         # a cartesian product; and a side of at most one row
         ([], None, StateKind.INPUT_SIDE_HAS_NO_UNIQUE_KEY),

@@ -1,0 +1,64 @@
+"""Strict mode: at every operator whose output has a key, insertions and deletions of each value of the key alternate.
+
+A value that is there cannot be inserted, and one that is not there cannot be deleted; nor can another row of it than the one
+that is there. Equal rows of a change set are summed first: an operator may give a row and take it back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.context import columns_of
+from jobs.planner.nodes import PlanNode
+from state_lib.constants import WEIGHT
+
+
+class Alternation:
+    """The rows that every keyed node of a plan has given so far, by their keys."""
+
+    def __init__(self) -> None:
+        self._held: dict[PlanNode, dict[str, str]] = defaultdict(dict)
+
+    @property
+    def checked(self) -> set[str]:
+        """The kinds of nodes that had changes."""
+        return {type(node).__name__ for node in self._held}
+
+    def check(self, changes: Mapping[PlanNode, DataFrame | None], epoch: int) -> None:
+        """Look at the change sets of an epoch; one job for all of them."""
+        nodes = [node for node, frame in changes.items() if frame is not None and node.stream_key is not None]
+        if not nodes:
+            return
+        told = reduce(DataFrame.union, (_told(n, node, changes[node]) for n, node in enumerate(nodes)))
+        by_node: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
+        for number, key, row, weight in told.groupBy("n", "key", "row").agg(F.sum("w").alias("w")).where("w != 0").collect():
+            by_node[number].append((key, row, weight))
+        for number, rows in by_node.items():
+            self._alternate(nodes[number], rows, epoch)
+
+    def _alternate(self, node: PlanNode, rows: list[tuple[str, str, int]], epoch: int) -> None:
+        held = self._held[node]
+        place = f"epoch {epoch}: {type(node).__name__} with stream key {node.stream_key}"
+        # What goes, goes first.
+        for key, row, weight in sorted(rows, key=lambda r: r[2]):
+            assert abs(weight) == 1, f"{place}: {row} has weight {weight}"
+            if weight < 0:
+                assert held.pop(key, None) == row, f"{place}: {row} is deleted, and is not there"
+            else:
+                assert key not in held, f"{place}: {row} is inserted, and its key is there: {held.get(key)}"
+                held[key] = row
+
+
+def _told(number: int, node: PlanNode, changes: DataFrame | None) -> DataFrame:
+    """A node's change set as texts: which node, key, row, weight."""
+    assert changes is not None
+    key, row = (
+        F.to_json(F.struct(*[F.col(c).alias(f"_{n}") for n, c in enumerate(columns_of(names))])) if names else F.lit("{}")
+        for names in (node.stream_key or (), node.column_names)
+    )
+    return changes.select(F.lit(number).alias("n"), key.alias("key"), row.alias("row"), F.col(WEIGHT).alias("w"))
