@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.util import inheritable_thread_target
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.operators.one_pass import FusedColumns
 from jobs.operators.side_by_side import SideBySide
 from jobs.planner.in_place import is_only_read
@@ -54,6 +55,7 @@ class EpochContext:
     collect_shared : whether shared change sets are computed at once and held by the driver: a job for each, but plans
         stay small, lookups skip what cannot hold their keys, and what turns out to be empty ends there.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
+    extreme_rows, spare_rows : how many rows are kept apart, as the view's properties say.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
@@ -74,6 +76,8 @@ class EpochContext:
     lookup_hint: str | None = "broadcast"
     collect_shared: bool = False
     most_partitions: str | None = None
+    extreme_rows: int = EXTREME_ROWS.default
+    spare_rows: int = SPARE_ROWS.default
     instant: datetime | None = None
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
@@ -75,6 +76,8 @@ class Lab:
     bags: dict[str, Bag] = field(default_factory=dict)
     epoch: int = 0
     collect_shared: bool = True
+    extreme_rows: int = EXTREME_ROWS.default
+    spare_rows: int = SPARE_ROWS.default
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
@@ -139,6 +142,8 @@ class Lab:
             sample=lambda name: (now(name), count(name)),
             lookup_hint="shuffle_hash",
             collect_shared=self.collect_shared,
+            extreme_rows=self.extreme_rows,
+            spare_rows=self.spare_rows,
             instant=self.instant,
             last_instant=None if first else last_instant,
         )
