@@ -38,7 +38,7 @@ def run(run_: Run, values: tuple[int, ...] = (20_000, 3_000_000)) -> None:
 def line(record: dict[str, Any]) -> str:
     """One line: how many times as long as sum each view takes."""
     told = []
-    for change, seconds in record["seconds"].items():
+    for change, seconds in record["taken"].items():
         ratios = ", ".join(f"{view} {taken / seconds['sum']:.2f}" for view, taken in seconds.items() if view != "sum")
         told.append(f"{change}: sum {seconds['sum']:.2f} s, times {ratios}")
     return "; ".join(told)
@@ -53,7 +53,6 @@ def measure(run_: Run, values: int) -> dict[str, Any]:
     for name, query in _VIEWS.items():
         _run(session, f"CREATE MATERIALIZED VIEW v_{name} AS {query}")
     path, names = Warehouse(root).source_path("t"), list(_VIEWS)
-    backfill = {name: _timed(run_, root, name) for name in names}
     seconds: dict[str, dict[str, list[float]]] = {change: {name: [] for name in names} for change in _CHANGES}
     for number in range(run_.warm_up + run_.epochs):
         for nth, (change, statement) in enumerate(_CHANGES.items()):
@@ -70,7 +69,7 @@ def measure(run_: Run, values: int) -> dict[str, Any]:
         for change, views in seconds.items()
     }
     slowest = {change: {name: max(taken[run_.warm_up :]) for name, taken in views.items()} for change, views in seconds.items()}
-    return {"values": values, "seconds": found, "slowest": slowest, "backfill": backfill}
+    return {"values": values, "taken": found, "slowest": slowest}
 
 
 def _timed(run_: Run, root: Any, name: str) -> float:

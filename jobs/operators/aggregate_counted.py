@@ -29,14 +29,24 @@ def values_of(call: AggCall) -> list[str]:
 def changed_counts(
     ctx: EpochContext, node: Aggregate, call: AggCall, position: int, delta: DataFrame, tables: Tables
 ) -> DataFrame:
-    """By how much each value of a group occurs more often (``_weight``, never 0); written to the call's counts."""
+    """By how much each value of a group occurs more often (``_weight``, never 0); written to the call's counts.
+
+    ``delta`` is shared. The frame is shared or derived.
+    """
     group, values = columns_of(node.group), values_of(call)
     present = delta
     for argument in call.arguments:
         present = present.where(F.col(quoted(argument)).isNotNull())
     renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
     changed = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
-    changed = ctx.share(changed.where(F.col(WEIGHT) != 0))
+    changed = changed.where(F.col(WEIGHT) != 0)
+    held = ctx.rows_of(delta)
+    if held is None:
+        changed = ctx.share(changed)
+    else:
+        # Of rows that the driver holds each reader sums its own, which is less than a job.
+        known = held.select([*node.group, *call.arguments, WEIGHT]).rename_columns([*node.group, *values_of(call), WEIGHT])
+        changed = ctx.derived(changed, known)
     tables.counts[position].write(changed)
     return changed
 

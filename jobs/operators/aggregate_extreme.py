@@ -145,7 +145,7 @@ def refilled(
 
 
 def _has_deletions(ctx: EpochContext, changed: DataFrame) -> bool:
-    rows = ctx.rows_of(changed)
+    rows = ctx.known_of(changed)
     return rows is None or (rows.num_rows > 0 and pc.min(rows[WEIGHT]).as_py() < 0)
 
 
