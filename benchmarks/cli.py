@@ -14,6 +14,7 @@ from benchmarks.results import Results, newest
 from benchmarks.scenarios import aging as aging_scenario
 from benchmarks.scenarios import catalog as catalog_scenario
 from benchmarks.scenarios import cold as cold_scenario
+from benchmarks.scenarios import extremes as extremes_scenario
 from benchmarks.scenarios import fixed as fixed_scenario
 from benchmarks.scenarios import flights as flights_scenario
 from benchmarks.scenarios import idle as idle_scenario
@@ -139,6 +140,22 @@ def catalog(
     """One view refreshed in a catalog of ten views, and of ten thousand."""
     run_ = _run(data, results, again, epochs, warm_up, memory)
     catalog_scenario.run(run_)
+    _end(run_)
+
+
+@app.command()
+def extremes(
+    values: Annotated[str, typer.Option(help="Numbers of values in a group, separated by commas.")] = "20000,3000000",
+    epochs: Epochs = 10,
+    warm_up: WarmUp = 3,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "3g",
+) -> None:
+    """One row changed in groups of few values and of many: max, max_by and DISTINCT beside sum."""
+    run_ = _run(data, results, again, epochs, warm_up, memory)
+    extremes_scenario.run(run_, tuple(int(number) for number in _numbers(values)))
     _end(run_)
 
 

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+
 #: The values of ``refresh.policy``.
 REFRESH_POLICIES: Final = ("auto", "incremental", "full")
 #: What a run does where somebody else has changed the rows of a view's published table, and its values.
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
 #: Properties of ours that a view may set; any other key that begins as one of them is taken for a typing error.
-VIEW_PROPERTIES: Final = ("refresh.policy", PUBLISH_ON_CHANGE, "dagster.group", "dagster.owners", "dagster.tags")
+VIEW_PROPERTIES: Final = (
+    "refresh.policy",
+    PUBLISH_ON_CHANGE,
+    EXTREME_ROWS.name,
+    SPARE_ROWS.name,
+    "dagster.group",
+    "dagster.owners",
+    "dagster.tags",
+)
 
 
 @dataclass(frozen=True)

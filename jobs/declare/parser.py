@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.declare.model import (
     ON_CHANGE,
     PUBLISH_ON_CHANGE,
@@ -135,6 +136,8 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
         )
+    for rows in (EXTREME_ROWS, SPARE_ROWS):
+        rows.of(properties, where)
     for key in properties:
         if key.startswith(("refresh.", "publish.", "dagster.", "state.", "source.", "index.")) and key not in VIEW_PROPERTIES:
             raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}.")

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from jobs import failpoints
 from jobs.catalog.entries import ViewEntry, ViewVersions
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
 from jobs.epoch.explained import explained
 from jobs.epoch.inputs import EpochInputs
@@ -140,6 +141,8 @@ def compute_and_commit(
         tables=tables,
         frames=Frames(spark, held=stages.is_held, lookup_hint=stages.lookup_hint, most_partitions=most_partitions),
         full_query=lambda node: _full_difference(inputs, node, before),
+        extreme_rows=EXTREME_ROWS.of(view.properties, f"view {view.name}"),
+        spare_rows=SPARE_ROWS.of(view.properties, f"view {view.name}"),
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
     )

@@ -6,8 +6,10 @@ nothing if both are equal. A global aggregate (no group columns) always has its 
 How a call is kept follows from :func:`jobs.planner.state_tables.call_strategy`, one module each:
 
 * value state (:mod:`jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
-* extreme and distinct state (:mod:`jobs.operators.aggregate_counted`): how often each value occurs in the group; cost
-  the distinct values of the affected groups.
+* extreme state (:mod:`jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
+  values of a group when deletions have used up those kept.
+* distinct state (:mod:`jobs.operators.aggregate_distinct`): accumulators over the values that come to occur or cease to;
+  cost |changed values|.
 * materialized input (:mod:`jobs.operators.aggregate_input`): Spark's own aggregate over the group's input rows, before
   and after; cost the rows of the affected groups.
 
@@ -21,13 +23,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.operators import aggregate_counted, aggregate_input, aggregate_value
-from jobs.operators.aggregate_group import GroupFrames, Tables, lives, tables_by_role
+from jobs.operators import aggregate_distinct, aggregate_extreme, aggregate_input, aggregate_value
+from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives, tables_by_role
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate, quoted
-from jobs.planner.state_tables import CallStrategy
+from jobs.planner.state_tables import GROUP_ROWS, CallStrategy
 from state_lib.constants import WEIGHT
 
 _CHANGED: Final = "_changed"
@@ -40,11 +42,12 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
             return None
         child = _no_rows(ctx, node)
     tables = tables_by_role(ctx, node)
-    whole = aggregate_value.is_read_whole(ctx, tables)
-    affected = aggregate_value.fold_into_all(ctx, node, child, tables) if whole else _fold(ctx, node, child, tables)
+    changed_by_call: dict[int, DataFrame] = {}
+    affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
         return None
-    groups = _compared(node, tables, aggregate_value.versions(node, tables, affected))
+    groups = aggregate_extreme.with_new(ctx, node, tables, aggregate_value.versions(node, tables, affected))
+    groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
     stored = aggregate_value.stored_rows(ctx, node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
@@ -62,21 +65,36 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     return ctx.frames.derived(changes, changed) if changed.num_rows else None
 
 
-def _fold(ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables) -> DataFrame | None:
-    """The affected groups with what all strategies measure of their change and of their state; ``None`` if none."""
+def _fold(
+    ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables, changed_by_call: dict[int, DataFrame]
+) -> DataFrame | None:
+    """The affected groups with what all strategies measure of their change and of their state; ``None`` if none.
+
+    ``changed_by_call`` receives the changed counts of each extreme call.
+    """
     # Value states fold the change once; every other table reads it again.
-    readers = 1 + len(tables.by_call) - len(tables.value_tables) + (tables.input is not None)
-    delta = ctx.frames.share(child) if readers > 1 or tables.group_rows is not None else child
-    frames = GroupFrames(node.group)
-    affected = aggregate_value.fold(ctx, node, delta, tables, frames)
-    if affected is None:
+    delta = ctx.frames.share(child) if tables.counts or tables.input is not None or tables.group_rows is not None else child
+    if ctx.frames.is_empty(delta) and not ctx.is_backfill:
         return None
-    for position, call in enumerate(node.calls):
-        if tables.strategy(position) in (CallStrategy.EXTREME, CallStrategy.DISTINCT):
-            aggregate_counted.fold(ctx, node, call, position, delta, tables, affected, frames)
-    if tables.input is not None:
+    frames = GroupFrames(node.group)
+    affected: Affected | None = None
+    whole = aggregate_value.is_read_whole(ctx, tables)
+    if whole:
+        aggregate_value.fold_into_all(node, delta, tables, frames)
+    else:
+        affected = aggregate_value.fold(ctx, node, delta, tables, frames)
+        if affected is None:
+            return None
+    for position in tables.counts:
+        call = node.calls[position]
+        if tables.strategy(position) is CallStrategy.EXTREME:
+            changed_by_call[position] = aggregate_extreme.fold(ctx, node, call, position, delta, tables, frames)
+        else:
+            aggregate_distinct.fold(ctx, node, call, position, delta, tables, frames)
+    if tables.input is not None and affected is not None:
         aggregate_input.fold(ctx, node, delta, tables, affected, frames)
-    return frames.together()
+    together = frames.together(in_one_task=whole and ctx.frames.in_one_task)
+    return together.where(f"_d{GROUP_ROWS} IS NOT NULL") if whole else together
 
 
 def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
@@ -114,12 +132,10 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
 
 def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
     call = node.calls[position]
-    if tables.strategy(position) is CallStrategy.VALUE:
-        return aggregate_value.result(call, position, version)
+    if position in tables.by_call:
+        return aggregate_value.result(tables, call, position, version)
     value = f"_{version}_{position}"
-    if call.function == "count":
-        value = f"coalesce({value}, 0L)"
-    elif not node.group and tables.strategy(position) is CallStrategy.MATERIALIZED_INPUT:
+    if not node.group:
         value = aggregate_input.global_result(position, version)
     return f"CAST({value} AS {call.output.data_type})"
 

@@ -12,17 +12,27 @@ from pyspark.sql import functions as F
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Aggregate
-from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy
+from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy, counts_values
 from state_lib.lookup_keys import LookupKeys
 from state_lib.state_table import StateTable
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The state tables of an aggregate by role; ``group_rows`` only where no call has value state."""
+    """The state tables of an aggregate by role.
+
+    Parameters
+    ----------
+    strategies : of the calls.
+    by_call : the value state of each call that has one.
+    counts : for extreme and distinct calls, how often each value occurs.
+    group_rows : counts the rows of groups where no call has value state.
+    input : the input rows, where a call is recomputed.
+    """
 
     strategies: tuple[CallStrategy, ...]
     by_call: Mapping[int, StateTable]
+    counts: Mapping[int, StateTable]
     group_rows: StateTable | None
     input: StateTable | None
 
@@ -33,8 +43,7 @@ class Tables:
     @property
     def value_tables(self) -> dict[int, StateTable]:
         """Value state tables by call position; -1 is the table that only counts the rows of groups."""
-        tables = {p: t for p, t in self.by_call.items() if self.strategies[p] is CallStrategy.VALUE}
-        return {-1: self.group_rows} if self.group_rows is not None else tables
+        return {-1: self.group_rows} if self.group_rows is not None else dict(self.by_call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +105,16 @@ def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
     """Tell the node's tables apart, in the order in which ``infer_state_tables`` lists them."""
     strategies = tuple(call_strategy(c, append_only=node.child.append_only) for c in node.calls)
     remaining = list(ctx.tables[node])
-    group_rows = remaining.pop(0) if CallStrategy.VALUE not in strategies else None
-    by_call = {
-        position: remaining.pop(0)
-        for position, strategy in enumerate(strategies)
-        if strategy is not CallStrategy.MATERIALIZED_INPUT
-    }
-    return Tables(strategies, by_call, group_rows, remaining.pop(0) if remaining else None)
+    by_call: dict[int, StateTable] = {}
+    counts: dict[int, StateTable] = {}
+    for position, strategy in enumerate(strategies):
+        if strategy is CallStrategy.MATERIALIZED_INPUT:
+            continue
+        by_call[position] = remaining.pop(0)
+        if counts_values(strategy):
+            counts[position] = remaining.pop(0)
+    group_rows = None if by_call else remaining.pop(0)
+    return Tables(strategies, by_call, counts, group_rows, remaining.pop(0) if remaining else None)
 
 
 def lives(node: Aggregate, version: str) -> str:

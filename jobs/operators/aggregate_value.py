@@ -12,6 +12,10 @@ avg(x)     as sum                                              sum / count where
 min, max   min / max of x (append-only input: all w are > 0)   least / greatest of old and change
 =========  ==================================================  ===============================
 
+Calls of other strategies keep their results in value state, too: DISTINCT ones these accumulators, of a change that
+:mod:`jobs.operators.aggregate_distinct` finds; extremes the first values of the group
+(:mod:`jobs.operators.aggregate_extreme`).
+
 The first table also keeps the number of rows of the group. Sums are kept wide and checked on output: an overflow is
 then one of the result and not of the order in which changes came.
 """
@@ -24,11 +28,12 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.operators import aggregate_extreme
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import AggCall, Aggregate, quoted
-from jobs.planner.state_tables import COUNT, EXTREME, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
+from jobs.planner.state_tables import COMPLETE, COUNT, EXTREME, FIRST, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from state_lib.literals import text_literal
 from state_lib.shared_lookup import lookup_several
@@ -62,8 +67,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
 
 def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
     """Whether the old state is so little that nothing is gained by knowing the affected groups before it is read."""
-    only_values = all(strategy is CallStrategy.VALUE for strategy in tables.strategies)
-    if ctx.is_backfill or not ctx.frames.held or not only_values:
+    if ctx.is_backfill or not ctx.frames.held or tables.input is not None:
         return False
     return few_rows(tables) is not None
 
@@ -75,24 +79,26 @@ def few_rows(tables: Tables) -> int | None:
     return rows if rows is not None and rows <= _WHOLE_ROWS else None
 
 
-def fold_into_all(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables) -> DataFrame:
-    """The affected groups with their change and old state, out of the whole of the old state: no step to find them first."""
-    frames = GroupFrames(node.group)
+def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> None:
+    """Fold the change per group, add the frames of change and all of the old state: no step to find the groups first."""
     folds = _folds(node, tables)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
     frames.add(lookup_several(stored, None, node.group), newest(tables))
-    return frames.together(in_one_task=ctx.frames.in_one_task).where(f"_d{GROUP_ROWS} IS NOT NULL")
 
 
 def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:
     folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
-    for position, table in tables.value_tables.items():
-        if position < 0:
-            continue
-        call = node.calls[position]
-        folds.update((f"_d{name}_{position}", _change_of(call, name)) for name in _accumulators(table, node))
+    for position in tables.by_call:
+        if tables.strategy(position) is CallStrategy.VALUE:
+            folds |= folds_of(node, node.calls[position], position, tables)
     return folds
+
+
+def folds_of(node: Aggregate, call: AggCall, position: int, tables: Tables) -> dict[str, str]:
+    """What the accumulators of a call change by, as aggregates (SQL) over weighted rows with the call's arguments, by name."""
+    names = _accumulators(tables.by_call[position], node)
+    return {f"_d{name}_{position}": _change_of(call, name) for name in names}
 
 
 def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> DataFrame:
@@ -150,7 +156,7 @@ def weighted_value(call: AggCall) -> str:
 
 
 def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add, for each accumulator, its old and its new value to the grouped measures."""
+    """Add, for each accumulator that is added to, its old and its new value to the grouped measures; of others the old one."""
     columns = old_columns(node, tables)
     for position, table in tables.value_tables.items():
         for column in table.desc.schema.columns:
@@ -159,6 +165,8 @@ def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
             if column.name == GROUP_ROWS:
                 columns[f"_new{GROUP_ROWS}"] = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
                 columns["_stored_new"] = "true"
+                continue
+            if column.name in (FIRST, COMPLETE):
                 continue
             old, changed = columns[f"_old{column.name}_{position}"], f"_d{column.name}_{position}"
             if column.name == EXTREME:
@@ -182,15 +190,17 @@ def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
             if column.name == GROUP_ROWS:
                 columns[f"_old{GROUP_ROWS}"] = f"coalesce({old}, 0L)"
                 columns["_stored_old"] = f"coalesce({stored}, false)"
-            elif column.name == EXTREME:
+            elif column.name in (EXTREME, FIRST, COMPLETE):
                 columns[f"_old{column.name}_{position}"] = old
             else:
                 columns[f"_old{column.name}_{position}"] = f"coalesce({old}, CAST(0 AS {column.data_type}))"
     return columns
 
 
-def result(call: AggCall, position: int, version: str) -> str:
-    """The call's value out of its accumulators, in the type that Spark gives the call."""
+def result(tables: Tables, call: AggCall, position: int, version: str) -> str:
+    """The call's value out of its value state, in the type that Spark gives the call."""
+    if tables.strategy(position) is CallStrategy.EXTREME:
+        return aggregate_extreme.result(call, position, version)
     result_type = call.output.data_type
     if call.function in ("min", "max"):
         return f"CAST(_{version}{EXTREME}_{position} AS {result_type})"

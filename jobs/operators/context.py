@@ -13,6 +13,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.operators.frames import Frames
 from jobs.operators.one_pass import FusedColumns
 from jobs.operators.relations import Relations
@@ -36,6 +37,7 @@ class EpochContext:
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     frames : shares change sets between their consumers.
     full_query : runs a query in full and gives its difference to what the view holds.
+    extreme_rows, spare_rows : how many rows are kept apart, as the view's properties say.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
@@ -48,6 +50,8 @@ class EpochContext:
     tables: Mapping[PlanNode, Sequence[StateTable]]
     frames: Frames
     full_query: Callable[[FullQuery], DataFrame | None]
+    extreme_rows: int = EXTREME_ROWS.default
+    spare_rows: int = SPARE_ROWS.default
     instant: datetime | None = None
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)

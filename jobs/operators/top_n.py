@@ -28,8 +28,6 @@ from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.literals import text_literal
 from state_lib.state_table import StateTable
 
-#: How many more rows are kept than are asked for.
-SPARE_ROWS = 1000
 _LAST: Final = "_last_"
 
 
@@ -99,10 +97,10 @@ def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFra
 def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> DataFrame:
     """The first of some consolidated rows, each with all of its weight: those asked for, and the spare ones."""
     held = ctx.frames.rows_of(rows)
-    if held is not None and held.num_rows <= wanted + SPARE_ROWS:
+    if held is not None and held.num_rows <= wanted + ctx.spare_rows:
         return rows
     ordered = rows.orderBy(*by_order_then_all(node.order, node.schema))
-    return ctx.frames.share(ordered.limit(wanted + SPARE_ROWS))
+    return ctx.frames.share(ordered.limit(wanted + ctx.spare_rows))
 
 
 def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:

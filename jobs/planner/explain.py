@@ -23,7 +23,7 @@ from jobs.planner.nodes import (
     Window,
     walk,
 )
-from jobs.planner.state_tables import call_strategy, infer_state_tables
+from jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables
 from state_lib.table_schema import KeyPart, StateTableDesc
 
 #: Cost of an epoch at a node, in the change Δ and the state it touches.
@@ -38,11 +38,17 @@ _COSTS = {
     Expand: "|Δ| × projections",
     Generate: "|Δ| × elements",
     Join: "|Δ| + matches",
-    Aggregate: "|affected groups|",
     Window: "rows of affected partitions",
     TopN: "rows of the input",
     FullQuery: "the query in full",
     Materialize: "|Δ|",
+}
+
+#: What calls of a strategy add to the cost of an aggregate.
+_CALL_COSTS = {
+    CallStrategy.EXTREME: "the values of a group when the first ones run out",
+    CallStrategy.DISTINCT: "|changed values|",
+    CallStrategy.MATERIALIZED_INPUT: "the rows of affected groups",
 }
 
 
@@ -59,6 +65,9 @@ def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
 def _cost(node: PlanNode) -> str:
     if isinstance(node, TopN) and node.keeps_first:
         return "|Δ|, and the rows of the input when the first ones run out"
+    if isinstance(node, Aggregate):
+        strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
+        return ", and ".join(["|affected groups|", *(cost for strategy, cost in _CALL_COSTS.items() if strategy in strategies)])
     return _COSTS[type(node)]
 
 

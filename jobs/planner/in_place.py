@@ -99,11 +99,11 @@ def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
 
 
 def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
-    """Whether a side is all rows of an aggregate of value state, and sought by what that is ordered by."""
+    """Whether a side is all rows of an aggregate with results in value state, and sought by what that is ordered by."""
     match node:
         case Aggregate():
             strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
-            return strategies <= {CallStrategy.VALUE} and (not node.group or node.group[0] in columns)
+            return CallStrategy.MATERIALIZED_INPUT not in strategies and (not node.group or node.group[0] in columns)
         case Project():
             return _is_kept_by_aggregate(node.child, _below(node, columns))
     return False

@@ -1,6 +1,6 @@
 """Which state tables a node needs: the one place that routes a node, or an aggregate call, to its state.
 
-Two tables a join, one a call of an aggregate, one for materialized input. Explain, the table catalog and the epoch
+Two tables a join, one or two a call of an aggregate, one for materialized input. Explain, the table catalog and the epoch
 runner all read this, so they cannot differ.
 """
 
@@ -20,6 +20,8 @@ from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, S
 COUNT = "_count"
 SUM = "_sum"
 EXTREME = "_extreme"
+FIRST = "_first"
+COMPLETE = "_complete"
 GROUP_ROWS = "_group_rows"
 
 _INTEGRAL = {"tinyint", "smallint", "int", "bigint"}
@@ -106,30 +108,44 @@ def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:
     group = tuple(StateColumn(f.name, f.data_type) for f in node.schema if f.name in node.group)
     strategies = [call_strategy(c, append_only=node.child.append_only) for c in node.calls]
     tables: list[StateTableSchema] = []
-    counts_rows = False
     for call, strategy in zip(node.calls, strategies, strict=True):
-        if strategy is CallStrategy.VALUE:
-            columns = [*group, *_accumulators(call)]
-            if not counts_rows:
-                # The first value state also counts the rows of the group: a group whose count is 0 is gone.
-                columns.append(StateColumn(GROUP_ROWS, "bigint"))
-                counts_rows = True
-            tables.append(_value_state(call.label, tuple(columns), node.group))
-        elif strategy is not CallStrategy.MATERIALIZED_INPUT:
+        if strategy is CallStrategy.MATERIALIZED_INPUT:
+            continue
+        columns = [*group, *_accumulators(call, strategy)]
+        if not tables:
+            # The first value state also counts the rows of the group: a group whose count is 0 is gone.
+            columns.append(StateColumn(GROUP_ROWS, "bigint"))
+        tables.append(_value_state(call.label, tuple(columns), node.group))
+        if counts_values(strategy):
             tables.append(_counted_values(call, strategy, group, node.group))
-    if not counts_rows:
-        tables.insert(0, _value_state("group rows", (*group, StateColumn(GROUP_ROWS, "bigint")), node.group))
+    if not tables:
+        tables.append(_value_state("group rows", (*group, StateColumn(GROUP_ROWS, "bigint")), node.group))
     if CallStrategy.MATERIALIZED_INPUT in strategies:
         tables.append(_materialized_input(node.child, node.group))
     return tuple(tables)
 
 
-def _accumulators(call: AggCall) -> list[StateColumn]:
+def counts_values(strategy: CallStrategy) -> bool:
+    """Whether a call has a second table, of how often each value occurs, next to its value state."""
+    return strategy in (CallStrategy.EXTREME, CallStrategy.DISTINCT)
+
+
+def _accumulators(call: AggCall, strategy: CallStrategy) -> list[StateColumn]:
+    if strategy is CallStrategy.EXTREME:
+        counted = f"array<struct<`value`: {first_value_type(call.argument_types[0])}, `count`: bigint>>"
+        return [StateColumn(FIRST, counted), StateColumn(COMPLETE, "boolean")]
     if call.function == "count":
         return [StateColumn(COUNT, "bigint")]
     if call.function in ("min", "max"):
         return [StateColumn(EXTREME, call.argument_types[0])]
     return [StateColumn(SUM, sum_type(call.argument_types[0])), StateColumn(COUNT, "bigint")]
+
+
+def first_value_type(data_type: str) -> str:
+    """The type in which a value is kept within an array: Delta stores no intervals there, and nothing of type VOID."""
+    if data_type == "void":
+        return "boolean"
+    return "bigint" if data_type.startswith("interval") else data_type
 
 
 def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str, ...]) -> StateTableSchema:
@@ -151,7 +167,7 @@ def _counted_values(
     extreme = strategy is CallStrategy.EXTREME
     values = [StateColumn(value_column(n), t) for n, t in enumerate(call.argument_types)]
     return StateTableSchema(
-        call.label,
+        f"values of {call.label}",
         StateKind.EXTREME_STATE if extreme else StateKind.DISTINCT_STATE,
         (*group_columns, *values),
         (*(KeyPart(c) for c in group), *(KeyPart(v.name, descending=call.function == "max") for v in values)),

@@ -91,6 +91,11 @@ def test_refused_clause_is_named_with_place_and_remedy(text, words):
             "auto, incremental, full",
         ),
         ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.polcy'='full') AS SELECT 1", "'refresh.polcy' is unknown"),
+        (
+            "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('state.extreme_rows'='0') AS SELECT 1",
+            "no number of rows from 1 to 10000",
+        ),
+        ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('state.spare_rows'='many') AS SELECT 1", "leave it out for 1000"),
         ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('a'='1', 'a'='2') AS SELECT 1", "stands twice"),
         ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('a') AS SELECT 1", "no value"),
         ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('a'='1' AS SELECT 1", "not closed"),

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from jobs.epoch.sessions import Workload, session_for
 from jobs.epoch.verify import bag_difference
 from jobs.epoch.view_epoch import tables_by_node
@@ -113,6 +114,8 @@ class Lab:
     epoch: int = 0
     collect_shared: bool = True
     strict: bool = False
+    extreme_rows: int = EXTREME_ROWS.default
+    spare_rows: int = SPARE_ROWS.default
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
@@ -161,6 +164,8 @@ class Lab:
             tables=tables,
             frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash"),
             full_query=lambda _n: None,
+            extreme_rows=self.extreme_rows,
+            spare_rows=self.spare_rows,
             instant=self.instant,
             last_instant=None if first else last_instant,
         )

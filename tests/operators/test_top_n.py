@@ -64,22 +64,20 @@ def _bag_history(chance: random.Random, epochs: int) -> list[_Changes]:
     ],
 )
 def test_the_first_rows_after_every_epoch(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, query: str, spare: int) -> None:
-    monkeypatch.setattr(top_n, "SPARE_ROWS", spare)
     refills = []
     stored = top_n._stored
     monkeypatch.setattr(top_n, "_stored", lambda table, node: refills.append(table.desc.schema.label) or stored(table, node))
     chance = random.Random(7)
     relation, make = ("m", _bag_history) if " m " in query else ("t", _keyed_history)
-    with Lab(spark, query) as lab:
+    with Lab(spark, query, spare_rows=spare) as lab:
         for changes in make(chance, 8):
             lab.step({relation: changes})
             lab.check()
     assert 0 < refills.count("input") < refills.count("first"), "some epochs are to read the whole input, others not"
 
 
-def test_changes_behind_the_first_rows_read_nothing_else(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_n, "SPARE_ROWS", 1)
-    with Lab(spark, "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 1") as lab:
+def test_changes_behind_the_first_rows_read_nothing_else(spark: SparkSession) -> None:
+    with Lab(spark, "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 1", spare_rows=1) as lab:
         lab.step({"t": [((k, 1, "a", decimal(k)), 1) for k in range(6)]})
         lab.check()
         view = lab._version

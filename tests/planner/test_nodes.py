@@ -73,9 +73,9 @@ def test_two_tables_a_join_and_one_a_call() -> None:
         AggCall("max", ("v",), False, "max(`v`)", Field("m", "int"), ("int",)),
     )
     node = Aggregate(t, ("g",), calls)
-    assert [s.label for s in infer_state_tables(node)] == ["sum(v)", "count(*)", "max(v)"]
-    assert [s.storage_key[0].column for s in infer_state_tables(node)] == ["g", "g", "g"]
-    extreme = infer_state_tables(node)[2]
+    assert [s.label for s in infer_state_tables(node)] == ["sum(v)", "count(*)", "max(v)", "values of max(v)"]
+    assert [s.storage_key[0].column for s in infer_state_tables(node)] == ["g", "g", "g", "g"]
+    extreme = infer_state_tables(node)[3]
     assert [(p.column, p.descending) for p in extreme.storage_key] == [("g", False), ("_value_0", True)]
     assert len(infer_state_tables(Join(t, scan("d", "id"), "inner", (JoinKey("g", "id"),)))) == 2
 

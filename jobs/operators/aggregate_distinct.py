@@ -1,0 +1,64 @@
+"""Distinct state: an aggregate over the distinct values of a group, which changes where the count of a value goes 0 ↔ n.
+
+Of the values that an epoch changes, and of no others, the counts are looked up. Those that come to occur, or cease to, are a
+change of the distinct values, which is folded into accumulators as any change is (:mod:`jobs.operators.aggregate_value`).
+Cost: the values changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators import aggregate_value
+from jobs.operators.aggregate_counted import changed_counts, never_negative, values_of
+from jobs.operators.aggregate_group import GroupFrames, Tables, only
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
+from jobs.planner.nodes import AggCall, Aggregate
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.state_table import StateTable
+
+
+def fold(
+    ctx: EpochContext,
+    node: Aggregate,
+    call: AggCall,
+    position: int,
+    delta: DataFrame,
+    tables: Tables,
+    frames: GroupFrames,
+) -> None:
+    """Write the changed counts; add to the frames what the call's accumulators change by in each group."""
+    changed = changed_counts(ctx, node, call, position, delta, tables)
+    occurring = _newly_occurring(ctx, node, call, tables.counts[position], changed)
+    over_values = replace(call, arguments=tuple(values_of(call)))
+    folds = aggregate_value.folds_of(node, over_values, position, tables)
+    folded = occurring.groupBy(*columns_of(node.group)).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items()))
+    frames.add(folded, {name: only(name) for name in folds})
+
+
+def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: DataFrame) -> DataFrame:
+    """The values that come to occur in a group, with weight 1, and that cease to, with −1."""
+    names = [*node.group, *values_of(call)]
+    columns, zero = columns_of(names), F.lit(0).cast("bigint")
+    counts = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
+    if not ctx.is_backfill:
+        on = [(name, name) for name in names]
+        null_safe = [name in node.group for name in names]
+        runs = table.storage.lookup(
+            changed,
+            on,
+            null_safe,
+            names,
+            hint=ctx.frames.hint(changed),
+            lookup_keys=ctx.frames.lookup_keys(changed, on, null_safe=null_safe[0]),
+        )
+        stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
+        summed = stored.union(counts).groupBy(*columns)
+        counts = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
+    counts = counts.withColumn("_new", never_negative(F.col("_old") + F.col("_delta"), call, table))
+    weight = f"CAST(CAST(_new > 0 AS int) - CAST(_old > 0 AS int) AS bigint) AS {WEIGHT}"
+    return counts.selectExpr(*columns, weight).where(F.col(WEIGHT) != 0)

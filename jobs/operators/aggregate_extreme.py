@@ -1,0 +1,225 @@
+"""Extreme state: min and max decided by the first values of a group, kept apart from all the others.
+
+How often each value occurs in a group is in the counts, in the order in which the extreme comes first. Next to them, in value
+state, is a prefix of the group: the first values that occur, up to ``state.extreme_rows`` of them, each with its count, and
+whether they are all the values there are (``complete``).
+
+Of a change only what sorts no later than the last value kept touches the prefix (all of it, where the prefix is complete), and
+adding that gives the prefix of the new group up to the same place. So neither an insert nor a delete reads the counts; they
+are written without being looked at. Only a group whose kept values have all been deleted, while there may be others, has its
+counts read, and a new prefix taken from them.
+
+Of the values that come to occur more often, the first k + 1 are enough to find the first k and whether there are more; of those
+that occur less often the first k, since they occurred before, and so whatever sorts within the prefix is in it. What is kept
+and compared of a group is bounded, however many of its values change.
+
+Cost: |Δ|, and the values of a group once for every so many deletions among the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
+from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
+from jobs.operators.context import EpochContext
+from jobs.operators.z_sets import columns_of
+from jobs.planner.nodes import AggCall, Aggregate, quoted
+from jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
+from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.row_encoding import parse_type
+from state_lib.row_encoding.spark_codec import interval_as_integer
+
+_RAN_OUT = "_ran_out"
+
+
+def fold(
+    ctx: EpochContext,
+    node: Aggregate,
+    call: AggCall,
+    position: int,
+    delta: DataFrame,
+    tables: Tables,
+    frames: GroupFrames,
+) -> DataFrame:
+    """Write the changed counts; add the first of the changed values per group to the frames.
+
+    Returns
+    -------
+    The changed counts.
+    """
+    changed = changed_counts(ctx, node, call, position, delta, tables)
+    more, fewer = f"_more_{position}", f"_fewer_{position}"
+    firsts = [
+        f"{_first_of(call, ctx.extreme_rows + 1)} FILTER (WHERE {WEIGHT} > 0) AS {more}",
+        f"{_first_of(call, ctx.extreme_rows)} FILTER (WHERE {WEIGHT} < 0) AS {fewer}",
+    ]
+    folded = _as_kept(node, call, changed).groupBy(*columns_of(node.group)).agg(*map(F.expr, firsts))
+    frames.add(folded, {more: only(more), fewer: only(fewer)})
+    return changed
+
+
+def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
+    """Counted values in the type in which they are kept, as ``_value``."""
+    (name,) = values_of(call)
+    data_type = call.argument_types[0]
+    value = F.col(name)
+    if data_type.startswith("interval"):
+        value = interval_as_integer(value, parse_type(data_type))
+    kept = value.cast(first_value_type(data_type)).alias("_value")
+    return counts.select(*columns_of(node.group), kept, WEIGHT)
+
+
+def _first_of(call: AggCall, most: int) -> str:
+    """The first values of a group and their counts, as an aggregate in SQL over what :func:`_as_kept` gives."""
+    return f"{call.function}_by(struct(_value AS value, {WEIGHT} AS count), _value, {most})"
+
+
+def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
+    """Add the new prefix of each group, and whether it ran out, to its old one and the first of the changed values."""
+    for position, call in enumerate(node.calls):
+        if tables.strategy(position) is CallStrategy.EXTREME:
+            groups = _with_new(ctx, call, position, tables, groups)
+    return groups
+
+
+def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, groups: DataFrame) -> DataFrame:
+    old, complete, most = f"_old{FIRST}_{position}", f"_old{COMPLETE}_{position}", ctx.extreme_rows
+    kept, whole, last, ordered, merged = (f"_{name}_{position}" for name in ("kept", "whole", "last", "ordered", "merged"))
+    # Another number of values may have been kept when the prefix was written.
+    groups = groups.selectExpr(
+        "*",
+        f"coalesce(slice({old}, 1, {most}), {_no_values(call)}) AS {kept}",
+        f"coalesce({complete} AND size({old}) <= {most}, true) AS {whole}",
+    ).selectExpr("*", f"try_element_at({kept}, -1).value AS {last}")
+    reaches = ">=" if call.function == "max" else "<="
+    touching = [
+        f"coalesce(filter({changed}, e -> {whole} OR e.value {reaches} {last}), {_no_values(call)})"
+        for changed in (f"_more_{position}", f"_fewer_{position}")
+    ]
+    # A column of its own: within a lambda it would be sorted again for each element.
+    groups = groups.selectExpr(
+        "*", f"sort_array(concat({kept}, {', '.join(touching)}), {str(call.function == 'min').lower()}) AS {ordered}"
+    )
+    # A value is there twice at most: as it was kept, and as it has changed.
+    summed = (
+        f"transform({ordered}, (e, i) -> struct(e.value AS value, IF(get({ordered}, i - 1).value <=> e.value, 0L, e.count + "
+        f"IF(get({ordered}, i + 1).value <=> e.value, get({ordered}, i + 1).count, 0L)) AS count))"
+    )
+    problem = f"CAST({contradiction(call, tables.counts[position])} AS boolean)"
+    groups = groups.selectExpr("*", f"filter({summed}, e -> IF(e.count < 0, {problem}, e.count > 0)) AS {merged}")
+    return groups.selectExpr(
+        "*",
+        f"slice({merged}, 1, {most}) AS _new{FIRST}_{position}",
+        f"{whole} AND size({merged}) <= {most} AS _new{COMPLETE}_{position}",
+        f"NOT {whole} AND size({merged}) = 0 AS {_RAN_OUT}_{position}",
+    ).drop(kept, whole, last, ordered, merged)
+
+
+def _no_values(call: AggCall) -> str:
+    data_type = first_value_type(call.argument_types[0])
+    return f"CAST(array() AS array<struct<value: {data_type}, count: bigint>>)"
+
+
+def refilled(
+    ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame, changed_by_call: Mapping[int, DataFrame]
+) -> DataFrame:
+    """The groups, with prefixes taken from the counts where the kept values ran out.
+
+    Parameters
+    ----------
+    changed_by_call : the changed counts of each extreme call.
+    """
+    if ctx.is_backfill or not any(_has_deletions(ctx, changed) for changed in changed_by_call.values()):
+        return groups
+    groups = ctx.frames.share(groups)
+    refilled = groups
+    for position, changed in changed_by_call.items():
+        affected = _run_out(ctx, node, groups, position)
+        if affected is not None:
+            refilled = _refilled(ctx, node, tables, position, changed, affected, refilled)
+    return refilled
+
+
+def _has_deletions(ctx: EpochContext, changed: DataFrame) -> bool:
+    rows = ctx.frames.values_of(changed)
+    return rows is None or (rows.num_rows > 0 and pc.min(rows[WEIGHT]).as_py() < 0)
+
+
+def _run_out(ctx: EpochContext, node: Aggregate, groups: DataFrame, position: int) -> Affected | None:
+    """The groups whose kept values ran out; ``None`` where none did."""
+    ran_out = f"{_RAN_OUT}_{position}"
+    keys = groups.where(ran_out).select(*columns_of(node.group))
+    held = ctx.frames.rows_of(groups)
+    if held is None:
+        return Affected(keys, None, None)
+    rows = held.filter(held[ran_out])
+    if not rows.num_rows:
+        return None
+    if not node.group:
+        return Affected(keys, None, None)
+    keys = ctx.frames.of_rows(rows.select(list(node.group)), keys.schema)
+    first = node.group[:1]
+    return Affected(
+        keys, ctx.frames.lookup_keys(keys, list(zip(first, first, strict=True)), null_safe=True), ctx.frames.hint(keys)
+    )
+
+
+def _refilled(
+    ctx: EpochContext,
+    node: Aggregate,
+    tables: Tables,
+    position: int,
+    changed: DataFrame,
+    affected: Affected,
+    groups: DataFrame,
+) -> DataFrame:
+    call, table, most = node.calls[position], tables.counts[position], ctx.extreme_rows
+    names = [*node.group, *values_of(call)]
+    columns = columns_of(names)
+    stored = affected.stored(table, node.group, names).select(*columns, F.col(STATE_WEIGHT).alias(WEIGHT))
+    if node.group:
+        changed = changed.alias("changed").join(
+            affected.groups.alias("sought"), _same_group(node, "changed", "sought"), "left_semi"
+        )
+    counts = stored.union(changed.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
+    occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
+    found = f"_found_{position}"
+    firsts = (
+        _as_kept(node, call, occurring).groupBy(*columns_of(node.group)).agg(F.expr(f"{_first_of(call, most + 1)} AS {found}"))
+    )
+    renamed = firsts.select(*(F.col(quoted(n)).alias(f"{found}_{i}") for i, n in enumerate(node.group)), found)
+    condition: Column = F.lit(True)
+    for n, name in enumerate(node.group):
+        condition = condition & groups[quoted(name)].eqNullSafe(renamed[f"{found}_{n}"])
+    joined = groups.join(renamed, condition, "left")
+    ran_out, first, complete = f"{_RAN_OUT}_{position}", f"_new{FIRST}_{position}", f"_new{COMPLETE}_{position}"
+    chosen = {
+        first: f"IF({ran_out}, coalesce(slice({found}, 1, {most}), {_no_values(call)}), {first})",
+        complete: f"IF({ran_out}, coalesce(size({found}) <= {most}, true), {complete})",
+    }
+    kept = [f"{chosen[name]} AS {name}" if name in chosen else quoted(name) for name in groups.columns]
+    return joined.selectExpr(*kept)
+
+
+def _same_group(node: Aggregate, one: str, other: str) -> Column:
+    condition: Column = F.lit(True)
+    for name in node.group:
+        condition = condition & F.col(f"{one}.{quoted(name)}").eqNullSafe(F.col(f"{other}.{quoted(name)}"))
+    return condition
+
+
+def result(call: AggCall, position: int, version: str) -> str:
+    """The call's value out of the first ones, in the type that Spark gives the call."""
+    data_type = call.argument_types[0]
+    value = f"get(_{version}{FIRST}_{position}, 0).value"
+    if data_type == "void":
+        return "NULL"
+    if data_type.startswith("interval"):
+        unit = "'1' MONTH" if "month" in data_type or "year" in data_type else "'0.000001' SECOND"
+        value = f"INTERVAL {unit} * {value}"
+    return f"CAST({value} AS {call.output.data_type})"
