@@ -184,7 +184,7 @@ def _refilled(
     stored = affected.stored(table, node.group, names).select(*columns, F.col(STATE_WEIGHT).alias(WEIGHT))
     if node.group:
         changed = changed.alias("changed").join(
-            affected.groups.alias("sought"), _same_group(node, "changed", "sought"), "left_semi"
+            affected.groups.alias("wanted"), _same_group(node, "changed", "wanted"), "left_semi"
         )
     counts = stored.union(changed.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)

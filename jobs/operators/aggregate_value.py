@@ -23,7 +23,6 @@ then one of the result and not of the order in which changes came.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -37,10 +36,8 @@ from jobs.planner.state_tables import COMPLETE, COUNT, EXTREME, FIRST, GROUP_ROW
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from state_lib.literals import text_literal
 from state_lib.shared_lookup import lookup_several
+from state_lib.sizing import sizing
 from state_lib.state_table import StateTable
-
-#: Old state of no more rows than this is read whole.
-_WHOLE_ROWS: Final = 20_000
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
@@ -76,7 +73,7 @@ def few_rows(tables: Tables) -> int | None:
     """How many rows old state has, where they are so few that they are read whole; else ``None``."""
     stored = [table.storage for table in tables.value_tables.values()]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
-    return rows if rows is not None and rows <= _WHOLE_ROWS else None
+    return rows if rows is not None and rows <= sizing().whole_state_rows else None
 
 
 def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> None:

@@ -144,7 +144,7 @@ def _is_cast_to_double(expression: Any) -> bool:
 
 
 def check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
-    """Refuse what Spark refuses only as it runs, and what cannot be told without running the function."""
+    """Refuse what Spark refuses only as it runs, and what only running the function would show."""
     of_python = [call for call in calls if is_python_aggregate(call)]
     for call in of_python:
         function = call.aggregateFunction()

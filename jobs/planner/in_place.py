@@ -2,7 +2,7 @@
 
 A source keeps its rows, and a view keeps its own; what filters, projects, stacks or inner-joins these can be evaluated
 again for some keys at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
-epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, sought by its
+epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, looked up by its
 groups: its value state has them.
 
 Rows of a source that a filter leaves are arranged: an epoch reads those few, if few they are, and not all that were filtered.
@@ -99,7 +99,7 @@ def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
 
 
 def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
-    """Whether a side is all rows of an aggregate with results in value state, and sought by what that is ordered by."""
+    """Whether a side is all rows of an aggregate with results in value state, and looked up by what that is ordered by."""
     match node:
         case Aggregate():
             strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}

@@ -1,4 +1,4 @@
-"""Rows without a stream key, told apart also where they differ in maps alone.
+"""Rows without a stream key, kept apart also where they differ in maps alone.
 
 A view of such rows is stored and published by their values, and windows and limits put them in the order of these. A map has no
 order and is in no storage key, so its entries are, sorted, in a hidden column: two maps are equal where these are.

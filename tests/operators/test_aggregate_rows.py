@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.operators import aggregate_value
 from jobs.planner.nodes import Join, walk
 from tests.operators.lab import Lab, Row, decimal
+from tests.sizes import Resized
 
 _SUMS = "SELECT g, s, sum(v) AS total, avg(v) AS mean, count(*) AS n FROM t GROUP BY g, s"
 _OF_R = "SELECT g, sum(w) AS w FROM r GROUP BY g"
@@ -50,9 +50,9 @@ _STEPS: list[dict[str, list[tuple[Row, int]]]] = [
 
 @pytest.mark.parametrize("query", _QUERIES.values(), ids=_QUERIES)
 @pytest.mark.parametrize("read", ["whole", "by key", "left to Spark"])
-def test_epochs_equal_the_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, query: str, read: str) -> None:
+def test_epochs_equal_the_query(spark: SparkSession, resized: Resized, query: str, read: str) -> None:
     if read != "whole":
-        monkeypatch.setattr(aggregate_value, "_WHOLE_ROWS", 0)
+        resized(whole_state_rows=0)
     with Lab(spark, query, collect_shared=read != "left to Spark") as lab:
         for step in _STEPS:
             lab.step(step)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.operators import aggregate_value, in_place, join
+from jobs.operators import in_place, join
 from state_lib.sizing import sizing
 from tests.operators.lab import Lab, Row, decimal
 from tests.sizes import Resized
@@ -62,11 +62,11 @@ def test_a_side_of_all_pairs_is_as_large_as_their_product(
 
 
 def test_little_old_state_of_an_aggregate_is_one_step_less(
-    spark: SparkSession, steps: list[DataFrame], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, steps: list[DataFrame], resized: Resized
 ) -> None:
     counts = []
     for whole_rows in (20_000, 0):
-        monkeypatch.setattr(aggregate_value, "_WHOLE_ROWS", whole_rows)
+        resized(whole_state_rows=whole_rows)
         with Lab(spark, _SUMS) as lab:
             lab.step({"t": _rows(0, 20)})
             lab.check()
