@@ -5,8 +5,8 @@ beside, is made below the aggregate as well. What the aggregate keeps, folds and
 and not all parts. (Semi-join reduction by sideways information passing, a magic set; since the filtered relation has each key
 once, the semi join is an inner one and keeps nothing.)
 
-The price: when the filtered relation changes, the aggregate's input is looked up by the key. So it is done where that input can be
-looked up in place.
+The price: when the filtered relation changes, the aggregate's input is looked up by the key. So it is done where that input
+can be looked up in place.
 """
 
 from __future__ import annotations
