@@ -186,6 +186,8 @@ class DeltaSource:
         SourceError : the table was replaced or went back, a commit or a file of the range is gone, or rows changed that no
             change feed recorded.
         """
+        if since.is_same(until):
+            return ChangeRange(0, 0, 0, (), True, False, ())
         where = f"source {self.name} ({self.path})"
         if since.table_uuid != until.table_uuid or until.version < since.version:
             raise SourceError(f"{where} is another table than at version {since.version}: it was replaced; {_REBUILD}")

@@ -10,7 +10,7 @@ import sys
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +65,26 @@ def test_epochs_of_all_kinds_of_state(
     script.run("DROP MATERIALIZED VIEW b; DROP MATERIALIZED VIEW a; DROP TABLE m")
     assert not files_in(f"{script.warehouse.root}/sources/m/_delta_log")
     script.run("CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM t; REFRESH; VERIFY")
+
+
+def test_an_epoch_makes_few_requests(spark: SparkSession, requests: Path, root: str) -> None:
+    """Each is paid for, and takes tens of milliseconds. Where they go: docs/object-stores.md."""
+    script = Script(spark, root)
+    script.run(
+        "CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k)); INSERT INTO t SELECT id, id % 5, id FROM range(50); "
+        "CREATE MATERIALIZED VIEW sums AS SELECT g, sum(v) AS s FROM t GROUP BY g"
+    )
+    runner = EpochRunner(spark, script.warehouse)
+
+    def made(act: Callable[[], object]) -> int:
+        before = len(requests.read_text().splitlines())
+        act()
+        return len(requests.read_text().splitlines()) - before
+
+    script.run("UPDATE t SET v = v + 1 WHERE k = 1")
+    assert made(lambda: list(runner.run())) < 150
+    assert made(lambda: list(runner.run())) < 20, "nothing has changed"
+    script.verify()
 
 
 def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, root: str) -> None:
