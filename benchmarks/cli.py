@@ -151,7 +151,7 @@ def extremes(
     data: Data = None,
     results: ResultsFile = RESULTS,
     again: Again = False,
-    memory: Memory = "3g",
+    memory: Memory = "6g",
 ) -> None:
     """One row changed in groups of few values and of many: max, max_by and DISTINCT beside sum."""
     run_ = _run(data, results, again, epochs, warm_up, memory)

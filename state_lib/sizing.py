@@ -66,6 +66,13 @@ class Sizing:
         "columns that it needs, in parallel.",
     )
 
+    summed_by_each_rows: int = _int(
+        20_000,
+        "The counts of values in a change of up to this many rows are summed by each reader, which spares a job a call: an "
+        "epoch of `max` over few groups runs two or three jobs in place of three or four.",
+    )
+    kept_limit_rows: int = _int(10_000, "LIMIT and OFFSET up to this many rows keep the first rows apart from their input.")
+
     # -- how Spark runs an epoch
     small_epoch_bytes: int = _int(
         4 * _MIB,

@@ -19,6 +19,7 @@ from jobs.planner.nodes import AggCall, Aggregate, quoted
 from jobs.planner.state_tables import value_column
 from state_lib.constants import WEIGHT
 from state_lib.literals import text_literal
+from state_lib.sizing import sizing
 from state_lib.state_table import StateTable
 
 
@@ -42,10 +43,9 @@ def changed_counts(
     changed = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
     changed = changed.where(F.col(WEIGHT) != 0)
     held = ctx.frames.rows_of(delta)
-    if held is None:
+    if held is None or held.num_rows > sizing().summed_by_each_rows:
         changed = ctx.frames.share(changed)
     else:
-        # Of rows that the driver holds each reader sums its own, which is less than a job.
         known = held.select([*node.group, *call.arguments, WEIGHT]).rename_columns([*node.group, *values_of(call), WEIGHT])
         changed = ctx.frames.derived(changed, known)
     tables.counts[position].write(changed)

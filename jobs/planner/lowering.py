@@ -53,9 +53,8 @@ from jobs.planner.trees import class_name, items
 from jobs.planner.union_keys import branch_keys
 from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
+from state_lib.sizing import sizing
 
-#: Top-n queries up to this many rows keep them apart from the rest of their input.
-_MOST_KEPT = 10_000
 #: Numbers that ``range`` may give: they are made up as one array.
 _MOST_OF_RANGE = 1_000_000
 _PASS_THROUGH = frozenset(
@@ -423,7 +422,7 @@ class Lowering:
         child = self._lower(plan, need_key=True)
         inputs = InputColumns(self._write, child, keep_all=True)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
-        keeps_first = limit is not None and limit + offset <= _MOST_KEPT
+        keeps_first = limit is not None and limit + offset <= sizing().kept_limit_rows
         return Lowered(TopN(with_map_keys(inputs.node()), keys, limit, offset, keeps_first), child.names)
 
     def _sample(self, plan: Any, need_key: bool) -> Lowered:
