@@ -33,4 +33,4 @@ MAX_VNODE_COUNT: Final = 1024
 RETAINED_HOURS: Final = 168
 
 #: Version of the warehouse layout; a warehouse of another one is refused.
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4

@@ -30,7 +30,7 @@ def run(run_: Run, views: tuple[int, ...] = (10, 10_000)) -> None:
 
 def line(record: dict[str, Any]) -> str:
     """One line."""
-    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in record["seconds"].items())
+    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in record["taken"].items())
 
 
 def measure(run_: Run, views: int) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def measure(run_: Run, views: int) -> dict[str, Any]:
         raise RuntimeError("the view differs from its query run in full")
     files = len(list(Path(root, "_relstate", "catalog").rglob("*.parquet")))
     found = {name: quantile(taken[run_.warm_up :], 0.5) for name, taken in seconds.items()}
-    return {"views": views, "seconds": found, "catalog_files": files}
+    return {"views": views, "taken": found, "catalog_files": files}
 
 
 def _with_copies(state: CatalogState, count: int) -> CatalogState:
