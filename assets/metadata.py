@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableSchema
+from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableRecord, TableSchema
 
 from jobs.declare import Project, SourceDeclaration, ViewDeclaration
 from state_lib.constants import VIEW_KEY
@@ -46,21 +46,35 @@ def epoch_metadata(report: ViewReport) -> Metadata:
         "rows out +": report.rows_inserted,
         "rows out −": report.rows_deleted,
         "state rows written": report.state_rows_written,
-        "rows in by source": MetadataValue.json(
-            {name: {"+": inserted, "−": deleted} for name, (inserted, deleted) in report.rows_in.items()}
-        ),
-        "source versions": MetadataValue.json(dict(report.source_versions)),
+        "inputs": _inputs(report),
         "stages": MetadataValue.md("\n".join(f"* {line}" for line in report.stages) or "nothing to do"),
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
     }
     if report.view_version is not None:
         metadata["view version"] = report.view_version
-    metadata["seconds"] = float(sum(report.seconds.values()))
+    metadata["seconds"] = _rounded(sum(report.seconds.values()))
     for stage, seconds in report.seconds.items():
-        metadata[f"seconds: {stage}"] = float(seconds)
+        metadata[f"seconds: {stage}"] = _rounded(seconds)
     if report.advice:
         metadata["advice"] = "\n".join(report.advice)
     return metadata
+
+
+def _rounded(seconds: float) -> float:
+    """Return seconds as people read them; the UI shows and plots all digits of a number."""
+    return float(round(seconds, 3))
+
+
+def _inputs(report: ViewReport) -> MetadataValue[Any]:
+    """Return what the view has read, one line an input: the source's version, rows inserted and deleted."""
+    records = []
+    for name in sorted({*report.source_versions, *report.rows_in}):
+        inserted, deleted = report.rows_in.get(name, (0, 0))
+        version = str(report.source_versions.get(name, ""))
+        records.append(TableRecord({"input": name, "version": version, "rows +": inserted, "rows −": deleted}))
+    kinds = {"input": "string", "version": "string", "rows +": "int", "rows −": "int"}
+    schema = TableSchema(columns=[TableColumn(name, kind) for name, kind in kinds.items()])
+    return MetadataValue.table(records=records, schema=schema)
 
 
 def published_schema(path: str) -> TableSchema | None:

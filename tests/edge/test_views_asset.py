@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dagster import AssetCheckKey, AssetKey, AssetSelection, DagsterInstance, Definitions, materialize
 
@@ -59,21 +61,25 @@ class StubRunner:
 
 
 class StubWarehouse:
-    def __init__(self, runner):
-        self._runner = runner
+    def __init__(self, runner, idle=None):
+        self._runner, self._idle = runner, idle
+
+    def idle_reports(self, project, names):
+        return self._idle
 
     def runner(self, project, on_wait=None):
+        assert self._idle is None, "Spark is not started for nothing"
         return self._runner
 
     def view_path(self, name):
         return f"/nowhere/{name}"
 
 
-def run(runner, **kwargs):
+def run(runner, idle=None, **kwargs):
     with DagsterInstance.ephemeral() as instance:
         return materialize(
             [build_views_asset(PROJECT), *source_specs(PROJECT)],
-            resources={"warehouse": StubWarehouse(runner)},
+            resources={"warehouse": StubWarehouse(runner, idle)},
             instance=instance,
             **kwargs,
         )
@@ -121,9 +127,18 @@ def test_a_run_is_one_epoch_over_all_views_with_its_numbers():
         "rows out −": 1,
     }
     assert numbers["seconds"] == 0.75
-    assert numbers["source versions"] == {"flights": 4}
+    (inputs,) = [record.data for record in numbers["inputs"].records]
+    assert inputs == {"input": "flights", "version": "4", "rows +": 5, "rows −": 2}
     assert "scan flights" in numbers["plan"]
     assert len(result.get_asset_check_evaluations()) == 4
+
+
+def test_where_nothing_has_changed_spark_is_not_started():
+    idle = [replace(report(view), skipped=True) for view in ("per_carrier", "biggest")]
+    result = run(StubRunner(), idle)
+    assert result.success
+    assert len(result.get_asset_materialization_events()) == 2
+    assert not result.get_asset_check_evaluations()
 
 
 def test_a_subset_runs_only_the_views_asked_for():
