@@ -13,7 +13,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import columns_of
+from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import PlanNode
 from state_lib.constants import WEIGHT
 
