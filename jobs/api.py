@@ -9,6 +9,7 @@ from jobs.epoch.runner import EpochRunner
 from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from jobs.epoch.vacuum import VacuumReport
 from jobs.idle import idle_reports
+from jobs.outlook import Does, Outlook, outlook
 from jobs.registry import Registry
 from jobs.state_rows import state_rows
 from jobs.sync import sync_project
@@ -17,7 +18,9 @@ from jobs.warehouse import Warehouse
 __all__ = [
     "CatalogState",
     "CompactReport",
+    "Does",
     "EpochRunner",
+    "Outlook",
     "Registry",
     "Snapshot",
     "SourceEntry",
@@ -29,6 +32,7 @@ __all__ = [
     "Warehouse",
     "idle_reports",
     "next_stages",
+    "outlook",
     "snapshot",
     "state_rows",
     "sync_project",

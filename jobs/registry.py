@@ -234,7 +234,7 @@ class Registry:
                 self._check_free(state, view.name, besides="")
                 entry = self.plan(state.working, view)
                 state = _with_table_ids(state, entry).with_view(entry)
-            elif _declares(entry, view):
+            elif has_query_of(entry, view):
                 state = _with_options(state, view)
             else:
                 entry = self.plan(state.working, view)
@@ -441,12 +441,12 @@ def _layout(view: ViewDeclaration) -> TableLayout:
 def declares(state: CatalogState, view: ViewDeclaration) -> bool:
     """Whether a declaration is of a view as it is, options included; it is not being rebuilt."""
     known = state.views.get(view.name)
-    if known is None or view.name in state.rebuilds or not _declares(known, view):
+    if known is None or view.name in state.rebuilds or not has_query_of(known, view):
         return False
     return _with_options(state, view) == state
 
 
-def _declares(known: ViewEntry, view: ViewDeclaration) -> bool:
+def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration is of the view as it is, but for options that need no rebuild."""
     same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
     return same_query and _laid_out_by(known.layout) == _laid_out_by(_layout(view))

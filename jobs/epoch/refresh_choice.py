@@ -29,7 +29,7 @@ def choose_refresh(
     """
     for name in names:
         view = state.working.views[name]
-        if not view.costs.changes or not _may_choose(state, view):
+        if not view.costs.changes or not may_choose(state, view):
             continue
         inputs = inputs_of(view)
         changed_bytes = sum(read.bytes for read in inputs.sizes.planned_reads())
@@ -54,7 +54,7 @@ def costs_after(view: ViewEntry, state: CatalogState, sizes: Sizes, seconds: Map
     return view.costs.after(cost, full=sizes.is_backfill)
 
 
-def _may_choose(state: CatalogState, view: ViewEntry) -> bool:
+def may_choose(state: CatalogState, view: ViewEntry) -> bool:
     """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well."""
     chosen = view.strategy == "incremental" and view.refresh_policy == "auto"
     alone = not state.dependents(view.name) and _reads_sources_alone(state, view)

@@ -17,6 +17,7 @@ from relstate_dagster.cli import (  # noqa: F401
     drop,
     explain,
     init,
+    plan,
     prepare,
     run,
     snapshot,

@@ -8,6 +8,7 @@ import typer
 
 from jobs.declare import load_project
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.plan import ask_before_rebuilds
 from relstate_dagster.cli.start import open_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.settings import Location
@@ -33,15 +34,20 @@ def run(
     ] = None,
     every: Annotated[bool, typer.Option(_ALL, help="With --full-refresh: every view.", hidden=True)] = False,
     prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Rebuild edited views without asking, at a terminal too.")] = False,
     wait: WaitOption = None,
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
+    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+
     where = location(project, warehouse)
     rebuilt = list(full_refresh or [])
     idle = None if rebuilt or every or prune else _idle(where, list(views or []))
     if idle is not None:
         output.print(epoch_table(idle, output.width))
         return
+    if not (yes or rebuilt or every):
+        ask_before_rebuilds(Warehouse(where.warehouse, where.functions), load_project(where.project), list(views or []))
     spark = start_spark(where)
     declared, home, runner = open_project(where, spark)
     _undeclared(spark, home, declared, drop=prune)

@@ -12,50 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
+from jobs.api import EpochRunner, Warehouse, idle_reports
 from jobs.catalog.entries import Claim
 from jobs.declare import load_project
 from jobs.instants import utc_now
-from tests.epoch.scripts import Script
-
-_FILES = {
-    "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
-    "plain": "CREATE VIEW p AS SELECT k, v + 1 AS v FROM t",
-    "sums": "CREATE MATERIALIZED VIEW sums AS SELECT sum(v) AS s FROM p",
-    "over": "CREATE MATERIALIZED VIEW over AS SELECT s FROM sums WHERE s > 1",
-    "others": "CREATE MATERIALIZED VIEW others AS SELECT count(*) AS n FROM other",
-}
-
-
-class Home:
-    """A project, and a warehouse that is up to date with it."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
-        self.project = folder / "project"
-        self.project.mkdir()
-        for name, text in _FILES.items():
-            self.write(name, text)
-        self.warehouse = Warehouse(folder / "warehouse")
-        self.bring()
-        Script(spark, folder / "warehouse").run("INSERT INTO t VALUES (1, 1), (2, 2)")
-        self.bring()
-
-    def write(self, name: str, text: str) -> None:
-        (self.project / f"{name}.sql").write_text(text)
-
-    def bring(self) -> None:
-        sync_project(self.spark, self.warehouse, load_project(self.project))
-        list(EpochRunner(self.spark, self.warehouse).run())
-
-    def sql(self, text: str) -> None:
-        Script(self.spark, self.warehouse.root).run(text)
-
-    def is_idle(self, *views: str) -> bool:
-        project = load_project(self.project)
-        # Read anew, as by another process.
-        found = idle_reports(Warehouse(self.warehouse.root), project, views or [view.name for view in project.views])
-        return found is not None
+from tests.epoch.home import FILES, Home
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +61,9 @@ def _with_garbage(home: Home) -> None:
         lambda home: home.sql("DELETE FROM t WHERE k = 9; UPDATE t SET v = 5 WHERE k = 1"),
         lambda home: home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT max(v) AS s FROM p"),
         lambda home: home.write("plain", "CREATE VIEW p AS SELECT k, v + 2 AS v FROM t"),
-        lambda home: home.write("sums", _FILES["sums"].replace(" AS SELECT", " COMMENT 'all' AS SELECT")),
+        lambda home: home.write("sums", FILES["sums"].replace(" AS SELECT", " COMMENT 'all' AS SELECT")),
         lambda home: home.write("new", "CREATE MATERIALIZED VIEW another AS SELECT k FROM t"),
-        lambda home: home.write("sources", _FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
+        lambda home: home.write("sources", FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
         lambda home: (
             home.write("when", "CREATE MATERIALIZED VIEW late AS SELECT k FROM t WHERE now() > '2020-01-01'") or home.bring()
         ),

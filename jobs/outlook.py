@@ -1,0 +1,147 @@
+"""What the next run of a project would do: compared with the warehouse, without Spark, and without writing anything."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from jobs.catalog.entries import PlainView, ViewEntry
+from jobs.catalog.state import CatalogState
+from jobs.declare import Project, ViewDeclaration
+from jobs.epoch.next_epoch import is_nothing, next_epoch, next_inputs
+from jobs.epoch.refresh_choice import may_choose
+from jobs.epoch.stages import Stages
+from jobs.registry import has_query_of
+from jobs.sync import source_entry
+from jobs.warehouse import Warehouse
+from state_lib.errors import RelstateError
+from state_lib.units import bytes_shown
+
+
+class Does(enum.Enum):
+    """What a run does with a view.
+
+    ``BUILD``: it is new. ``REBUILD``: it is planned again and all of it computed. ``RECOMPUTE``: ``auto`` takes all of it for
+    cheaper than its change. ``FOLLOW``: it reads what changed. ``NOTHING``: that is nothing. ``FAIL``: it would be left behind.
+    ``LEAVE``: no file declares it any more.
+    """
+
+    BUILD = "build"
+    REBUILD = "rebuild"
+    RECOMPUTE = "recompute"
+    FOLLOW = "follow"
+    NOTHING = "nothing"
+    FAIL = "fail"
+    LEAVE = "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """One view in the next run.
+
+    Parameters
+    ----------
+    why : in words; empty where there is nothing to say.
+    reads : what it reads, with bytes where they are known.
+    seconds : about how long it takes, where past epochs tell.
+    """
+
+    view: str
+    does: Does
+    why: str = ""
+    reads: str = ""
+    seconds: float | None = None
+
+
+def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[Outlook]:
+    """What the next run would do with each view, upstream first, and views that no file declares any more.
+
+    Raises
+    ------
+    WarehouseError : the catalog cannot be read.
+    """
+    state = warehouse.read()
+    rebuilt = dict(_changed_inputs(warehouse, state, project))
+    found: list[Outlook] = []
+    moves: set[str] = set()
+    for view in project.views:
+        names = list(_names_in(project, view.name))
+        known, why = state.working.views.get(view.name), _why_rebuilt(state, view, names, rebuilt)
+        if known is None:
+            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(project.upstream(view.name))))
+        elif why is not None:
+            rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
+            found.append(_rebuild(warehouse, state, known, why, most_tasks))
+        else:
+            found.append(_follow(warehouse, state, known, moves & set(names), most_tasks))
+        if found[-1].does is not Does.NOTHING:
+            moves.add(view.name)
+    declared = {view.name for view in project.views}
+    left = [name for name in state.views if name not in declared]
+    return [*found, *(Outlook(name, Does.LEAVE, "no file declares it; drop it with relstate run --prune") for name in left)]
+
+
+def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterator[tuple[str, str]]:
+    """Sources and plain views that are declared otherwise, with what that says of a view which reads them."""
+    for source in project.sources:
+        entry, known = source_entry(warehouse, source), state.sources.get(source.name)
+        if known is not None and replace(known, indexes=entry.indexes) != entry:
+            yield source.name, f"source {source.name} is declared otherwise"
+    for plain in project.plain_views:
+        if state.plain_views.get(plain.name, PlainView(plain.name, plain.sql)) != PlainView(plain.name, plain.sql):
+            yield plain.name, f"plain view {plain.name} was edited"
+
+
+def _names_in(project: Project, name: str) -> Iterator[str]:
+    """What a view names, itself and through plain views."""
+    plain = {view.name for view in project.plain_views}
+    for read in project.reads.get(name, ()):
+        yield read
+        if read in plain:
+            yield from _names_in(project, read)
+
+
+def _why_rebuilt(state: CatalogState, view: ViewDeclaration, names: list[str], rebuilt: dict[str, str]) -> str | None:
+    known = state.working.views.get(view.name)
+    if known is not None and not has_query_of(known, view):
+        return "it was edited"
+    why = next((rebuilt[name] for name in names if name in rebuilt), None)
+    if why is not None:
+        return why
+    if view.name in state.rebuilds:
+        return "a rebuild of it is not complete"
+    return None
+
+
+def _rebuild(warehouse: Warehouse, state: CatalogState, view: ViewEntry, why: str, most_tasks: int) -> Outlook:
+    begun = view.restarted()
+    try:
+        stages = next_epoch(warehouse, state, begun, most_tasks=most_tasks)
+    except (RelstateError, OSError) as error:
+        return Outlook(view.name, Does.FAIL, str(error))
+    return Outlook(view.name, Does.REBUILD, why, _reads(stages), view.costs.of_all(stages.sizes.changed_bytes))
+
+
+def _follow(warehouse: Warehouse, state: CatalogState, view: ViewEntry, below: set[str], most_tasks: int) -> Outlook:
+    """A view that is declared as it was; ``below`` are views that it reads, and that the run changes."""
+    try:
+        stages = next_epoch(warehouse, state, view, most_tasks=most_tasks)
+    except (RelstateError, OSError) as error:
+        return Outlook(view.name, Does.FAIL, str(error))
+    sizes = stages.sizes
+    if sizes.is_backfill:
+        return Outlook(view.name, Does.BUILD, "it is not built yet", _reads(stages))
+    if is_nothing(view, stages) and not below:
+        return Outlook(view.name, Does.NOTHING)
+    why = f"reads {', '.join(sorted(below))}" if below else ""
+    if view.costs.changes and may_choose(state, view):
+        total_bytes = next_inputs(warehouse, state, view).total_bytes()
+        chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)
+        if chosen is not None:
+            return Outlook(view.name, Does.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes))
+    return Outlook(view.name, Does.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes))
+
+
+def _reads(stages: Stages) -> str:
+    return ", ".join(f"{read.relation} {bytes_shown(read.bytes)}" for read in stages.sizes.reads if not read.is_nothing)

@@ -1,0 +1,71 @@
+"""``relstate plan``: what the next run would do."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from jobs.declare import Project, load_project
+from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.tables import Shown, fitted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from jobs.api import Outlook, Warehouse
+
+
+@app.command()
+def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+    """Compare the project with the warehouse: which views the next run builds, rebuilds or only follows, and why.
+
+    Needs no Spark, and writes nothing.
+    """
+    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+
+    where = location(project, warehouse)
+    found = planned(Warehouse(where.warehouse, where.functions), load_project(where.project))
+    output.print(_table(found, output.width))
+    for line in _reasons(found):
+        output.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def planned(home: Warehouse, project: Project) -> list[Outlook]:
+    """What the next run of a project does."""
+    from jobs.api import outlook  # noqa: PLC0415 - imports PySpark
+    from jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
+
+    return outlook(home, project, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+
+
+def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> None:
+    """Show what is rebuilt and ask, where a person sits at a terminal.
+
+    Raises
+    ------
+    typer.Exit : no.
+    """
+    from jobs.api import Does  # noqa: PLC0415 - imports PySpark
+
+    if not (sys.stdin.isatty() and console.is_terminal):
+        return
+    rebuilt = [o for o in planned(home, project) if o.does is Does.REBUILD and (not views or o.view in views)]
+    if not rebuilt:
+        return
+    console.print(_table(rebuilt, console.width))
+    for line in _reasons(rebuilt):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if not typer.confirm("Readers see the old rows until these are built. Go on?", default=True, err=True):
+        raise typer.Exit(1)
+
+
+def _table(found: list[Outlook], width: int) -> Table:
+    columns = [Shown("view"), Shown("run does"), Shown("reads", 2), Shown("about", 1, is_number=True)]
+    rows = [[o.view, o.does.value, o.reads, "" if o.seconds is None else f"{o.seconds:.1f} s"] for o in found]
+    return fitted(columns, rows, width)
+
+
+def _reasons(found: list[Outlook]) -> list[str]:
+    return [f"{o.view}: {o.why}" for o in found if o.why]

@@ -1,0 +1,126 @@
+"""What the next run would do, said beforehand: it does just that."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
+from jobs.declare import load_project
+from jobs.outlook import Does
+from tests.epoch.home import FILES, Home
+
+_WHOLE = {"others": Does.NOTHING, "sums": Does.NOTHING, "over": Does.NOTHING}
+
+_KEYED = FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")
+
+
+@pytest.fixture
+def home(spark: SparkSession, tmp_path: Path) -> Home:
+    return Home(spark, tmp_path)
+
+
+def _looked_at(home: Home) -> dict[str, Outlook]:
+    found = outlook(Warehouse(home.warehouse.root), load_project(home.project), most_tasks=2)
+    return {one.view: one for one in found}
+
+
+def _does(home: Home) -> dict[str, Does]:
+    return {name: one.does for name, one in _looked_at(home).items()}
+
+
+def _edited(home: Home) -> None:
+    home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT max(v) AS s FROM p")
+
+
+@pytest.mark.parametrize(
+    ("happens", "does"),
+    [
+        (lambda _: None, {}),
+        (lambda home: home.sql("INSERT INTO t VALUES (3, 3)"), {"sums": Does.FOLLOW, "over": Does.FOLLOW}),
+        (_edited, {"sums": Does.REBUILD, "over": Does.REBUILD}),
+        (lambda home: home.write("plain", FILES["plain"] + " WHERE k > 1"), {"sums": Does.REBUILD, "over": Does.REBUILD}),
+        (lambda home: home.write("new", "CREATE MATERIALIZED VIEW new AS SELECT s FROM over"), {"new": Does.BUILD}),
+        (
+            lambda home: home.write("sources", FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
+            {"others": Does.REBUILD},
+        ),
+    ],
+    ids=["nothing", "change", "edit", "plain view", "new view", "key"],
+)
+def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object], does: dict[str, Does]) -> None:
+    happens(home)
+    assert _does(home) == {**_WHOLE, **does}
+    before = home.warehouse.read()
+    sync_project(home.spark, home.warehouse, load_project(home.project))
+    reports = {report.view: report for report in EpochRunner(home.spark, home.warehouse).run()}
+    after = home.warehouse.read()
+    for name, done in {**_WHOLE, **does}.items():
+        assert reports[name].skipped == (done is Does.NOTHING)
+        known = before.views.get(name)
+        assert (known is not None and known.generation != after.views[name].generation) == (done is Does.REBUILD)
+    assert set(_does(home).values()) == {Does.NOTHING}
+
+
+def test_reasons_and_sizes(home: Home) -> None:
+    _edited(home)
+    home.write("others", "CREATE MATERIALIZED VIEW late AS SELECT 1 AS one")
+    found = _looked_at(home)
+    assert (found["sums"].why, found["over"].why) == ("it was edited", "reads sums, which is rebuilt")
+    assert found["sums"].reads.startswith("t ")
+    assert found["sums"].seconds is not None, "its first epoch was measured"
+    assert found["late"].does is Does.BUILD
+    assert (found["others"].does, found["others"].why) == (
+        Does.LEAVE,
+        "no file declares it; drop it with relstate run --prune",
+    )
+
+
+def test_what_cannot_be_read_is_said(home: Home) -> None:
+    home.sql("INSERT INTO t VALUES (3, 3)")
+    source = Path(home.warehouse.source_path("t"))
+    source.rename(source.parent / "elsewhere")
+    assert _looked_at(home)["sums"].does is Does.FAIL
+
+
+def _relstate(home: Home, *arguments: str) -> list[str]:
+    where = ["--project", str(home.project), "--warehouse", home.warehouse.root]
+    start = "from relstate_dagster.cli import console_script; console_script()"
+    return [sys.executable, "-c", start, *arguments, *where]
+
+
+def test_the_command_line(home: Home) -> None:
+    """It needs no Java, and at a terminal ``run`` asks before it rebuilds: a no starts nothing."""
+    _edited(home)
+    without = {"JAVA_HOME": "/nowhere", "PATH": str(Path(sys.executable).parent)}
+    environment = {**os.environ, **without, "PYTHONPATH": str(Path.cwd()), "COLUMNS": "80", "TERM": "xterm"}
+    done = subprocess.run(_relstate(home, "plan"), env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "sums: it was edited" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "│" in line or "┃" in line), done.stdout
+    terminal, its_end = pty.openpty()
+    run = subprocess.Popen(_relstate(home, "run"), env=environment, stdin=its_end, stderr=its_end, stdout=its_end)
+    os.close(its_end)
+    os.write(terminal, b"n\n")
+    said = b""
+    while chunk := _read(terminal):
+        said += chunk
+    assert run.wait(timeout=300) == 1
+    assert b"Go on?" in said, said
+    assert b"Java" not in said, "asked before Spark is started"
+    done = subprocess.run(_relstate(home, "run"), env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert "Java" in done.stderr, "where nobody can answer it goes on"
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
