@@ -22,7 +22,6 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import ViewEntry
 from state_lib.errors import DeclarationError, first_line
 
 #: The environment variable that names the callable, for messages.
@@ -82,18 +81,6 @@ class UserFunctions:
 def _travels_by_value(module: ModuleType) -> None:
     """Send the module's functions whole to Spark's workers, which may not be able to import it."""
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunctions | None) -> None:
-    """Look whether a session knows the functions that a view was declared with.
-
-    Raises
-    ------
-    DeclarationError : one of them is not registered.
-    """
-    missing = [name for name in view.functions if not session.catalog.functionExists(name)]
-    if missing:
-        raise DeclarationError(f"view {view.name} calls {', '.join(missing)}, which {not_registered(functions)}")
 
 
 def not_registered(functions: UserFunctions | None) -> str:

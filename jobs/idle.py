@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.catalog.entries import PlainView, ViewEntry
+from jobs.catalog.entries import PlainViewEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.declare import Project
 from jobs.epoch.freshness import views_behind
@@ -53,7 +53,7 @@ def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool
 def _is_declared(state: CatalogState, warehouse: Warehouse, project: Project) -> bool:
     """Whether the catalog is what the project declares, and its tables are there."""
     sources = [source_entry(warehouse, source) for source in project.sources]
-    plain_views = [PlainView(plain.name, plain.sql) for plain in project.plain_views]
+    plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
     return (
         all(state.sources.get(entry.name) == entry and is_table(entry.path) for entry in sources)
         and all(name in state.sources for name in project.undeclared)

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from jobs.catalog.entries import PlainView, ViewEntry
+from jobs.catalog.entries import PlainViewEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.declare import Project, ViewDeclaration
 from jobs.epoch.next_epoch import is_nothing, next_epoch, next_inputs
@@ -89,7 +89,7 @@ def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project)
         if known is not None and replace(known, indexes=entry.indexes) != entry:
             yield source.name, f"source {source.name} is declared otherwise"
     for plain in project.plain_views:
-        if state.plain_views.get(plain.name, PlainView(plain.name, plain.sql)) != PlainView(plain.name, plain.sql):
+        if state.plain_views.get(plain.name, PlainViewEntry(plain.name, plain.sql)) != PlainViewEntry(plain.name, plain.sql):
             yield plain.name, f"plain view {plain.name} was edited"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import PlainView, SourceEntry
+from jobs.catalog.entries import PlainViewEntry, SourceEntry
 from jobs.catalog.state import CatalogState
 from jobs.declare import Project, SourceDeclaration, check_name
 from jobs.epoch.explained import reason_of
@@ -39,7 +39,7 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
     for name in project.undeclared:
         if name not in state.sources:
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
-    plain_views = [PlainView(plain.name, plain.sql) for plain in project.plain_views]
+    plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
     return registry.declare(project.views, plain_views)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from state_lib.constants import WEIGHT
-from state_lib.row_encoding.spark_codec import quoted
+from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 

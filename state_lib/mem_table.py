@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from state_lib.errors import StateError
-from state_lib.row_encoding.spark_codec import quoted
+from state_lib.literals import quoted
 from state_lib.table_schema import StateTableDesc
 
 

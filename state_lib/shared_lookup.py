@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, TABLE_ID, WEIGHT_COLUMN
 from state_lib.errors import StateError
+from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
-from state_lib.row_encoding.spark_codec import quoted
 from state_lib.storage_table import StorageTable
 
 _LOOKUP = "_lookup_"

@@ -21,10 +21,10 @@ from state_lib.lake.commit import Check, append_rows
 from state_lib.lake.log import latest_commits
 from state_lib.lake.statistics import row_count
 from state_lib.lake.table import DeltaTable
+from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key
-from state_lib.row_encoding.spark_codec import quoted
 from state_lib.sizing import sizing
 from state_lib.slots import Slot, TableSlots, assign_slots
 from state_lib.state_files import StateFiles

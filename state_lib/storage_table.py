@@ -10,11 +10,10 @@ from pyspark.sql import functions as F
 
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from state_lib.errors import StateError
-from state_lib.literals import literal
+from state_lib.literals import literal, quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.merge import key_order, merge_runs
 from state_lib.row_encoding import encode_row, encoded_parts
-from state_lib.row_encoding.spark_codec import quoted
 from state_lib.slots import Slot, TableSlots
 from state_lib.table_schema import MergeRule, StateTableDesc
 

@@ -28,7 +28,7 @@ class SourceEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainView:
+class PlainViewEntry:
     """A view that is inlined where it is used."""
 
     name: str

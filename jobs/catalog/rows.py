@@ -11,7 +11,7 @@ from jobs.catalog.costs import Costs
 from jobs.catalog.entries import (
     Claim,
     EpochEntry,
-    PlainView,
+    PlainViewEntry,
     Problem,
     SourceEntry,
     TableLayout,
@@ -200,7 +200,7 @@ _Kind: TypeAlias = tuple[str, Callable[[Any], Payload], Callable[[Payload, Home]
 #: Of each kind of row: the field of the state, and how an entry becomes a payload and comes back.
 _KINDS: Final[dict[str, _Kind]] = {
     "source": ("sources", _source_payload, _source),
-    "plain view": ("plain_views", asdict, lambda p, _: PlainView(**p)),
+    "plain view": ("plain_views", asdict, lambda p, _: PlainViewEntry(**p)),
     "view": ("views", _view_payload, _view),
     "rebuild": ("rebuilds", _view_payload, _view),
     "epoch": ("epochs", _epoch_payload, lambda p, _: _epoch(p)),

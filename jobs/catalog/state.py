@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from jobs.catalog.entries import Claim, EpochEntry, PlainView, Problem, SourceEntry, ViewEntry, ViewVersions
+from jobs.catalog.entries import Claim, EpochEntry, PlainViewEntry, Problem, SourceEntry, ViewEntry, ViewVersions
 from jobs.sources.delta_source import Pin
 from state_lib.constants import FORMAT_VERSION
 from state_lib.errors import EpochError
@@ -37,7 +37,7 @@ class CatalogState:
     next_table_id: int = 1
     next_epoch: int = 1
     sources: Mapping[str, SourceEntry] = field(default_factory=dict)
-    plain_views: Mapping[str, PlainView] = field(default_factory=dict)
+    plain_views: Mapping[str, PlainViewEntry] = field(default_factory=dict)
     views: Mapping[str, ViewEntry] = field(default_factory=dict)
     epochs: Mapping[int, EpochEntry] = field(default_factory=dict)
     rebuilds: Mapping[str, ViewEntry] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class CatalogState:
         """The state with a source added or replaced."""
         return replace(self, sources={**self.sources, source.name: source})
 
-    def with_plain_view(self, view: PlainView) -> CatalogState:
+    def with_plain_view(self, view: PlainViewEntry) -> CatalogState:
         """The state with a plain view added or replaced."""
         return replace(self, plain_views={**self.plain_views, view.name: view})
 

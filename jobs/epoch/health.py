@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyspark.sql import SparkSession
+
 from jobs.catalog.entries import Recorded, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.epoch.chain import Chain
 from jobs.epoch.publish import published_chain
 from jobs.epoch.view_epoch import state_chain
+from jobs.functions import UserFunctions, not_registered
 from jobs.warehouse import Warehouse
-from state_lib.errors import StateError
+from state_lib.errors import DeclarationError, StateError
 from state_lib.lake.folders import is_table
 from state_lib.lake.table import OpenedTable
 from state_lib.state_files import StateFiles
@@ -40,6 +43,18 @@ def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> 
     """
     for chain, _, recorded in _chains(warehouse, state, view):
         chain.check_not_empty(recorded)
+
+
+def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunctions | None) -> None:
+    """Look whether a session knows the functions that a view was declared with.
+
+    Raises
+    ------
+    DeclarationError : one of them is not registered.
+    """
+    missing = [name for name in view.functions if not session.catalog.functionExists(name)]
+    if missing:
+        raise DeclarationError(f"view {view.name} calls {', '.join(missing)}, which {not_registered(functions)}")
 
 
 def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, OpenedTable, Recorded]]:

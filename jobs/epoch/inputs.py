@@ -15,11 +15,11 @@ from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from jobs.epoch.sizes import InputSizes
 from jobs.epoch.source_lookups import SourceLookups
 from jobs.operators.z_sets import consolidate
-from jobs.planner.nodes import quoted
 from jobs.relations import state_column, view_columns
 from jobs.warehouse import Warehouse
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
+from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.state_store import StateStore
 

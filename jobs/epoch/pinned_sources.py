@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from jobs.catalog.entries import EpochEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.epoch.shared_reads import SourceReads
-from jobs.planner.nodes import Scan, quoted, walk
+from jobs.planner.nodes import Scan, walk
 from jobs.planner.used_columns import used_columns
 from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.file_layout import struct_of
@@ -18,6 +18,7 @@ from jobs.sources.schema_changes import added_columns, changed_columns
 from jobs.warehouse import Warehouse
 from state_lib.constants import ROW_ID
 from state_lib.errors import EpochError, SourceError
+from state_lib.literals import quoted
 
 
 @dataclass(frozen=True, slots=True)

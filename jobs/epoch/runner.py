@@ -26,7 +26,7 @@ from jobs.epoch.chain import Fence
 from jobs.epoch.claims import Claims
 from jobs.epoch.compaction import CompactReport, compact_view
 from jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
-from jobs.epoch.health import check_tables
+from jobs.epoch.health import check_functions, check_tables
 from jobs.epoch.indexes import refresh_indexes
 from jobs.epoch.inputs import EpochInputs
 from jobs.epoch.key_check import CheckedKey, check_primary_keys
@@ -54,13 +54,12 @@ from jobs.epoch.shared_reads import SharedReads, SourceReads
 from jobs.epoch.vacuum import VacuumReport, vacuum
 from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from jobs.epoch.view_run import Done, ViewRuns
-from jobs.functions import check_functions
 from jobs.instants import Clock, read_clock, utc_now
 from jobs.locking import maintenance_lock
 from jobs.planner.nodes import depends_on_time
-from jobs.registry import Registry
 from jobs.relations import topological, with_upstream_views
 from jobs.sources.delta_source import Pin, look_at
+from jobs.view_planner import ViewPlanner
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError
@@ -301,7 +300,7 @@ class EpochRunner:
                 continue
             try:
                 session = self._runs.session(view, Workload.FULL)
-                state = Registry(session, self._warehouse).planned_again(state, view)
+                state = ViewPlanner(session, self._warehouse).planned_again(state, view)
             except Exception as error:
                 self._stop_for(error)
                 reports.append(self._left.failed(view, error, None, {}))

@@ -28,9 +28,10 @@ from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives,
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import has_comparable_results
-from jobs.planner.nodes import Aggregate, quoted
+from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy
 from state_lib.constants import WEIGHT
+from state_lib.literals import quoted
 
 _CHANGED: Final = "_changed"
 

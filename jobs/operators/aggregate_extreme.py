@@ -28,9 +28,10 @@ from jobs.operators.aggregate_counted import changed_counts, contradiction, neve
 from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import AggCall, Aggregate, quoted
+from jobs.planner.nodes import AggCall, Aggregate
 from jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
 from state_lib.constants import STATE_WEIGHT, WEIGHT
+from state_lib.literals import quoted
 from state_lib.row_encoding import parse_type
 from state_lib.row_encoding.spark_codec import interval_as_integer
 

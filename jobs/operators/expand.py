@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Expand, quoted
+from jobs.planner.nodes import Expand
 from state_lib.constants import WEIGHT
+from state_lib.literals import quoted
 
 
 def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import Field, SortKey, quoted
+from jobs.planner.nodes import Field, SortKey
+from state_lib.literals import quoted
 from state_lib.row_encoding import contains_map
 
 

@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame
 from jobs.instants import timestamp_sql
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import TemporalFilter, TimeBound, quoted
+from jobs.planner.nodes import TemporalFilter, TimeBound
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.errors import StateError
+from state_lib.literals import quoted
 from state_lib.state_table import StateTable
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Values, quoted
+from jobs.planner.nodes import Values
 from state_lib.constants import WEIGHT
+from state_lib.literals import quoted
 
 
 def change(ctx: EpochContext, node: Values) -> DataFrame | None:

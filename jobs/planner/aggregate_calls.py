@@ -8,10 +8,11 @@ from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
 from jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
 from jobs.planner.input_columns import InputColumns
-from jobs.planner.nodes import AggCall, Field, NamedExpr, quoted
+from jobs.planner.nodes import AggCall, Field, NamedExpr
 from jobs.planner.sessions import MergedSessions
 from jobs.planner.trees import class_name, items
 from state_lib.errors import PlanError
+from state_lib.literals import quoted
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})

@@ -263,7 +263,7 @@ def inline_cte(jvm: Any) -> Any:
     return getattr(jvm, _OPTIMIZER + "InlineCTE")(False, False)
 
 
-def frame_of(session: SparkSession, plan: Any) -> DataFrame:
+def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
     """The rows of a JVM plan, as a frame of a classic session."""
     jvm: Any = session._jvm
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.instants import unix_microseconds
-from jobs.planner.catalyst import frame_of
+from jobs.planner.catalyst import frame_of_plan
 from jobs.planner.trees import Trees, class_name
 from state_lib.errors import PlanError
 
@@ -35,7 +35,7 @@ def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
     pinned = _AtInstant(session, instant).plan(analysed)
     if pinned is analysed:
         return frame
-    return frame_of(session, pinned)
+    return frame_of_plan(session, pinned)
 
 
 def reads_current_time(session: SparkSession, analysed: Any) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.expressions import ExpressionWriter, expression_id
 from jobs.planner.lowered import Lowered, NameSpace
-from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project, quoted
+from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
 from jobs.planner.trees import class_name, items
+from state_lib.literals import quoted
 
 
 class InputColumns:

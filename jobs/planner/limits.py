@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.planner.catalyst import frame_of, inline_cte
+from jobs.planner.catalyst import frame_of_plan, inline_cte
 from jobs.planner.expressions import expression_id
 from jobs.planner.trees import class_name, items
 
@@ -36,4 +36,4 @@ def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
                 return None
             keys.append(shown.index(expression_id(order.child())))
         plan = plan.child()
-    return frame_of(session, plan), keys
+    return frame_of_plan(session, plan), keys

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.planner.expressions import references
-from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project, quoted
+from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
+from state_lib.literals import quoted
 
 
 @dataclass(frozen=True, slots=True)

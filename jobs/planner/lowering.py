@@ -41,7 +41,6 @@ from jobs.planner.nodes import (
     UnionAll,
     Values,
     Window,
-    quoted,
 )
 from jobs.planner.one_row import at_most_one_row, has_one_row
 from jobs.planner.relations import Relation
@@ -53,6 +52,7 @@ from jobs.planner.trees import class_name, items
 from jobs.planner.union_keys import branch_keys
 from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
+from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 #: Numbers that ``range`` may give: they are made up as one array.

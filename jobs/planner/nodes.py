@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from state_lib.errors import PlanError
+from state_lib.literals import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,6 @@ class SortKey:
     column: str
     descending: bool = False
     nulls_last: bool = False
-
-
-def quoted(name: str) -> str:
-    """A column name as SQL text; the one spelling that all expression texts of a plan use."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 @dataclass(frozen=True, slots=True)

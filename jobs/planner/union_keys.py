@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobs.planner.lowered import NameSpace
-from jobs.planner.nodes import Field, PlanNode, quoted
+from jobs.planner.nodes import Field, PlanNode
+from state_lib.literals import quoted
 
 
 def branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ from jobs.script.named import named_in
 from jobs.script.strategy import explained_view, strategy_line
 from jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
 from jobs.sync import declare_source
+from jobs.view_planner import ViewPlanner
 from jobs.warehouse import Warehouse
 from state_lib.errors import DeclarationError, RelstateError, StateError
 from state_lib.lake.folders import is_table
@@ -198,7 +199,7 @@ class ScriptSession:
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:
-        entry = self._registry.plan(self._state(), explain.view)
+        entry = ViewPlanner(self._spark, self._warehouse).plan(self._state(), explain.view)
         text = f"{strategy_line(entry)}\n{explain_plan(entry.plan)}"
         return Result(number, ("plan",), [(text,)], is_query=True)
 

@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.planner.nodes import quoted
 from jobs.sources.deleted_rows import DeletedRows, rows_at
 from jobs.sources.file_layout import FileLayout
 from state_lib.constants import WEIGHT
 from state_lib.lake.log import Action, files_of
+from state_lib.literals import quoted
 
 CHANGE_TYPE: Final = "_change_type"
 #: Change types that mean a row is there afterwards.

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import quoted
 from jobs.sources.file_layout import file_name
 from state_lib.collected import frame_of
 from state_lib.errors import SourceError
 from state_lib.lake.table import DeltaError, DeltaTable
+from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 _FILE: Final = "_file_name"

@@ -17,7 +17,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import quoted
 from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
@@ -29,6 +28,7 @@ from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_
 from state_lib.lake.parquet import footer_rows
 from state_lib.lake.statistics import data_files
 from state_lib.lake.table import DeltaError, OpenedTable
+from state_lib.literals import quoted
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 from state_lib.sizing import sizing
 

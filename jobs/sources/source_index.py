@@ -24,7 +24,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import quoted
 from jobs.sources.delta_source import DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.collected import collected
@@ -35,6 +34,7 @@ from state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain,
 from state_lib.lake.log import DeltaLog, commit_info
 from state_lib.lake.statistics import data_files, row_count
 from state_lib.lake.table import DeltaTable, TableNotFoundError
+from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys, rows_on_pages
 from state_lib.sizing import sizing
 

@@ -15,6 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from state_lib.literals import quoted
 from state_lib.row_encoding.ddl import parse_type, unique_struct
 from state_lib.row_encoding.layout import (
     DOUBLE,
@@ -96,11 +97,6 @@ def encode_columns(
 ) -> Column:
     """The encoding of some columns in the default order (ascending, NULLs first), as a distribution key uses it."""
     return encode_storage_key(columns, [KeyPart(name) for name in names], column)
-
-
-def quoted(name: str) -> str:
-    """A column name in backticks, so that dots and other signs in it are part of the name."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _part(column: Column, data_type: T.DataType, descending: bool, nulls_last: bool) -> _Piece:

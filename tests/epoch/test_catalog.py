@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.catalog.entries import EpochEntry, PlainView, SourceEntry, ViewEntry, ViewVersions
+from jobs.catalog.entries import EpochEntry, PlainViewEntry, SourceEntry, ViewEntry, ViewVersions
 from jobs.catalog.plans import Planned
 from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from jobs.catalog.store import CatalogStore
@@ -28,7 +28,7 @@ from state_lib.errors import WarehouseError
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     store = CatalogStore(str(tmp_path))
     state = CatalogState(next_table_id=7, next_epoch=3).with_source(SourceEntry("t", "/t", ("k",), True, True))
-    state = state.with_plain_view(PlainView("p", "SELECT 1"))
+    state = state.with_plain_view(PlainViewEntry("p", "SELECT 1"))
     entry = EpochEntry(2, {"t": Pin(4, "uuid", "{}", 9)}, ("v",), "run", {"v": ViewVersions(1, None)})
     state = state.with_epoch(entry)
     written = store.write(state)
@@ -91,16 +91,16 @@ def test_two_writers_in_turn_are_read_as_one_state(
     levels = {"_FIRST_LEVEL_ROWS": first, "_LEVEL_GROWTH": growth}
     with TemporaryDirectory() as folder, patch.multiple("jobs.catalog.store", **levels):
         stores = [CatalogStore(folder), CatalogStore(folder)]
-        expected: dict[str, PlainView] = {}
+        expected: dict[str, PlainViewEntry] = {}
         for number, (writer, name, is_there) in enumerate(steps):
             key = f"p{name}"
 
             def change(state: CatalogState, key: str = key, number: int = number, is_there: bool = is_there) -> CatalogState:
-                return state.with_plain_view(PlainView(key, f"SELECT {number}")) if is_there else state.without(key)
+                return state.with_plain_view(PlainViewEntry(key, f"SELECT {number}")) if is_there else state.without(key)
 
             stores[writer].update(change)
             if is_there:
-                expected[key] = PlainView(key, f"SELECT {number}")
+                expected[key] = PlainViewEntry(key, f"SELECT {number}")
             else:
                 expected.pop(key, None)
         for store in (*stores, CatalogStore(folder)):
@@ -110,12 +110,12 @@ def test_two_writers_in_turn_are_read_as_one_state(
 
 def test_changes_of_different_entries_are_put_together_and_of_the_same_refused(tmp_path: Path) -> None:
     ours, theirs = CatalogStore(str(tmp_path)), CatalogStore(str(tmp_path))
-    base = ours.write(CatalogState().with_plain_view(PlainView("p", "SELECT 1")))
-    theirs.update(lambda state: replace(state.with_plain_view(PlainView("q", "SELECT 2")), next_epoch=7))
-    ours.commit(base, replace(base.with_plain_view(PlainView("r", "SELECT 3")), next_table_id=9))
+    base = ours.write(CatalogState().with_plain_view(PlainViewEntry("p", "SELECT 1")))
+    theirs.update(lambda state: replace(state.with_plain_view(PlainViewEntry("q", "SELECT 2")), next_epoch=7))
+    ours.commit(base, replace(base.with_plain_view(PlainViewEntry("r", "SELECT 3")), next_table_id=9))
     state = theirs.read()
     assert (set(state.plain_views), state.next_epoch, state.next_table_id) == ({"p", "q", "r"}, 7, 9)
-    for change in (base.with_plain_view(PlainView("q", "SELECT 4")), replace(base, next_epoch=8)):
+    for change in (base.with_plain_view(PlainViewEntry("q", "SELECT 4")), replace(base, next_epoch=8)):
         with pytest.raises(ConcurrentCatalogChange, match="nothing was written"):
             ours.commit(base, change)
     assert ours.read() == theirs.read() == state
@@ -127,7 +127,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         for number in range(15):
             store.update(
                 lambda state, n=number: replace(
-                    state.with_plain_view(PlainView(f"p{writer}_{n}", "SELECT 1")), next_epoch=state.next_epoch + 1
+                    state.with_plain_view(PlainViewEntry(f"p{writer}_{n}", "SELECT 1")), next_epoch=state.next_epoch + 1
                 )
             )
 

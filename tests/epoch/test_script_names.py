@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import PlainView
+from jobs.catalog.entries import PlainViewEntry
 from jobs.script.named import named_in
 from jobs.script.session import ScriptSession
 from jobs.warehouse import Warehouse
@@ -88,7 +88,7 @@ def test_names_are_found_by_words(script: Script, statement: str, named: list[st
     script.run(_SETUP)
     state = script.warehouse.read()
     assert sorted(named_in(state, statement)) == sorted(named)
-    looped = state.with_plain_view(PlainView("z", "SELECT * FROM a"))
+    looped = state.with_plain_view(PlainViewEntry("z", "SELECT * FROM a"))
     assert set(named_in(looped, "SELECT * FROM a")) >= {"a", "z"}, "what was made wrong by hand ends, too"
 
 
