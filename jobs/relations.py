@@ -13,10 +13,10 @@ from jobs.catalog.entries import SourceEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.planner.nodes import Field
 from jobs.planner.relations import Relation
+from state_lib.columns import quoted
 from state_lib.constants import ROW_ID
 from state_lib.errors import DeclarationError
 from state_lib.lake.log import TableFacts
-from state_lib.literals import quoted
 
 _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 

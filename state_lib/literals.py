@@ -49,8 +49,3 @@ def text_literal(value: str) -> str:
     """A text as it is written in SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def quoted(name: str) -> str:
-    """A column name in backticks, so that dots and other signs in it are part of the name."""
-    return "`" + name.replace("`", "``") + "`"

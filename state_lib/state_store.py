@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from state_lib.collected import collected
-from state_lib.columns import jvm_of_columns
+from state_lib.columns import jvm_of_columns, quoted
 from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from state_lib.delta_layout import create_state_table, is_plain_layout
 from state_lib.errors import StateError
@@ -21,7 +21,6 @@ from state_lib.lake.commit import Check, append_rows
 from state_lib.lake.log import latest_commits
 from state_lib.lake.statistics import row_count
 from state_lib.lake.table import DeltaTable
-from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.mem_table import MemTable
 from state_lib.row_encoding import encode_storage_key

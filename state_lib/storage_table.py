@@ -8,9 +8,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from state_lib.columns import quoted
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from state_lib.errors import StateError
-from state_lib.literals import literal, quoted
+from state_lib.literals import literal
 from state_lib.lookup_keys import LookupKeys
 from state_lib.merge import key_order, merge_runs
 from state_lib.row_encoding import encode_row, encoded_parts

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from state_lib.columns import quoted
 from state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from state_lib.errors import PlanError
-from state_lib.literals import quoted
 from state_lib.row_encoding import encode_columns
 from state_lib.serial import vnode_of_row_id
 from state_lib.sizing import sizing

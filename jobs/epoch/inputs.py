@@ -17,9 +17,9 @@ from jobs.epoch.source_lookups import SourceLookups
 from jobs.operators.z_sets import consolidate
 from jobs.relations import state_column, view_columns
 from jobs.warehouse import Warehouse
+from state_lib.columns import quoted
 from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from state_lib.errors import EpochError
-from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.state_store import StateStore
 

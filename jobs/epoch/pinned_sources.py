@@ -16,9 +16,9 @@ from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from jobs.sources.file_layout import struct_of
 from jobs.sources.schema_changes import added_columns, changed_columns
 from jobs.warehouse import Warehouse
+from state_lib.columns import quoted
 from state_lib.constants import ROW_ID
 from state_lib.errors import EpochError, SourceError
-from state_lib.literals import quoted
 
 
 @dataclass(frozen=True, slots=True)

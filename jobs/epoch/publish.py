@@ -25,6 +25,7 @@ from jobs.epoch.stages import Writer
 from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from jobs.operators.z_sets import columns_of
 from state_lib.collected import collected
+from state_lib.columns import quoted
 from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from state_lib.delta_layout import LOG_PROPERTIES
 from state_lib.errors import EpochError, StateError
@@ -33,7 +34,7 @@ from state_lib.lake.commit import create_plain_table, is_plain
 from state_lib.lake.folders import delete_folder, is_table
 from state_lib.lake.log import DeltaLog, rows_changed
 from state_lib.lake.table import OpenedTable
-from state_lib.literals import property_list, quoted, text_literal
+from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
 from state_lib.state_store import StateStore
 

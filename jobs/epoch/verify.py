@@ -20,9 +20,9 @@ from jobs.epoch.view_epoch import full_query
 from jobs.operators.z_sets import columns_of
 from jobs.planner.limits import before_limit
 from jobs.warehouse import Warehouse
+from state_lib.columns import quoted
 from state_lib.constants import VIEW_KEY
 from state_lib.errors import EpochError
-from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 

@@ -30,8 +30,8 @@ from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate
 from jobs.planner.state_tables import GROUP_ROWS, CallStrategy
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 
 _CHANGED: Final = "_changed"
 

@@ -30,8 +30,8 @@ from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import AggCall, Aggregate
 from jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
+from state_lib.columns import quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.literals import quoted
 from state_lib.row_encoding import parse_type
 from state_lib.row_encoding.spark_codec import interval_as_integer
 

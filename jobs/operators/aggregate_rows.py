@@ -16,8 +16,8 @@ from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of, consolidate
 from jobs.planner.consolidated import has_comparable_results
 from jobs.planner.nodes import Aggregate
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 from state_lib.shared_lookup import lookup_several
 
 

@@ -33,8 +33,9 @@ from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import AggCall, Aggregate
 from jobs.planner.state_tables import COMPLETE, COUNT, EXTREME, FIRST, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
+from state_lib.columns import quoted
 from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
-from state_lib.literals import quoted, text_literal
+from state_lib.literals import text_literal
 from state_lib.shared_lookup import lookup_several
 from state_lib.sizing import sizing
 from state_lib.state_table import StateTable

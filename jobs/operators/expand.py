@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Expand
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 
 
 def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:

@@ -24,9 +24,9 @@ from jobs.operators.aggregate_group import tables_by_role
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import PlanError
-from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys
 from state_lib.sizing import sizing
 

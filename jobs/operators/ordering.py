@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from jobs.planner.nodes import Field, SortKey
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 from state_lib.row_encoding import contains_map
 
 

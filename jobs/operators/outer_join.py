@@ -32,9 +32,9 @@ from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weig
 from jobs.operators.z_sets import columns_of
 from jobs.planner.consolidated import is_consolidated
 from jobs.planner.nodes import Join
+from state_lib.columns import quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
-from state_lib.literals import quoted
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Project
 from state_lib.collected import consolidated
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 
 
 def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:

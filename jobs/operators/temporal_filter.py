@@ -24,9 +24,9 @@ from jobs.instants import timestamp_sql
 from jobs.operators.context import EpochContext
 from jobs.operators.z_sets import columns_of
 from jobs.planner.nodes import TemporalFilter, TimeBound
+from state_lib.columns import quoted
 from state_lib.constants import STATE_WEIGHT, WEIGHT
 from state_lib.errors import StateError
-from state_lib.literals import quoted
 from state_lib.state_table import StateTable
 
 

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 
 from jobs.operators.context import EpochContext
 from jobs.planner.nodes import Values
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
-from state_lib.literals import quoted
 
 
 def change(ctx: EpochContext, node: Values) -> DataFrame | None:

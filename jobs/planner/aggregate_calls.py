@@ -11,8 +11,8 @@ from jobs.planner.input_columns import InputColumns
 from jobs.planner.nodes import AggCall, Field, NamedExpr
 from jobs.planner.sessions import MergedSessions
 from jobs.planner.trees import class_name, items
+from state_lib.columns import quoted
 from state_lib.errors import PlanError
-from state_lib.literals import quoted
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})

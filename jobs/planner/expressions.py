@@ -21,8 +21,9 @@ from pyspark.errors import PySparkException
 from jobs.planner.catalyst import Catalyst, type_ddl
 from jobs.planner.nodes import NOW
 from jobs.planner.trees import class_name, items
+from state_lib.columns import quoted
 from state_lib.errors import PlanError
-from state_lib.literals import quoted, text_literal
+from state_lib.literals import text_literal
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(

@@ -19,8 +19,8 @@ from dataclasses import replace
 from jobs.planner.lowered import select
 from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, NamedExpr, PlanNode, Project, Scan, UnionAll, walk
 from jobs.planner.state_tables import CallStrategy, call_strategy
+from state_lib.columns import quoted
 from state_lib.constants import ROW_ID
-from state_lib.literals import quoted
 
 
 def readable_in_place(node: PlanNode) -> bool:

@@ -9,7 +9,7 @@ from jobs.planner.expressions import ExpressionWriter, expression_id
 from jobs.planner.lowered import Lowered, NameSpace
 from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
 from jobs.planner.trees import class_name, items
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 
 class InputColumns:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.planner.expressions import references
 from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,9 @@ from jobs.planner.sessions import merged_sessions, session_of
 from jobs.planner.temporal import TimeComparison, split_temporal
 from jobs.planner.trees import class_name, items
 from jobs.planner.union_keys import branch_keys
+from state_lib.columns import quoted
 from state_lib.constants import HIDDEN_COLUMNS
 from state_lib.errors import PlanError
-from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 #: Numbers that ``range`` may give: they are made up as one array.

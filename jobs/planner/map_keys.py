@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from jobs.planner.lowered import NameSpace, with_columns
 from jobs.planner.nodes import Field, NamedExpr, PlanNode
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 from state_lib.row_encoding import contains_map, parse_type, to_ddl
 
 

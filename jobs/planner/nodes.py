@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from state_lib.columns import quoted
 from state_lib.errors import PlanError
-from state_lib.literals import quoted
 
 
 @dataclass(frozen=True, slots=True)

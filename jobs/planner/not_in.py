@@ -13,7 +13,7 @@ from typing import Any
 from jobs.planner.in_place import with_sides_in_place
 from jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project
 from jobs.planner.trees import class_name
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 _IS_NULL = Field("_is_null", "boolean", False)
 

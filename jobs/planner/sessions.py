@@ -21,7 +21,7 @@ from jobs.planner.input_columns import InputColumns
 from jobs.planner.lowered import Lowered, NameSpace, with_columns
 from jobs.planner.nodes import Field, NamedExpr, SortKey, Window
 from jobs.planner.trees import class_name
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 #: What Spark marks the column of a session window with.
 _MARKER = "spark.sessionWindow"

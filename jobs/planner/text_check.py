@@ -15,7 +15,7 @@ from jobs.planner.catalyst import first_line
 from jobs.planner.explain import headline
 from jobs.planner.expressions import NotIncremental
 from jobs.planner.nodes import Aggregate, Expand, Field, Filter, Join, PlanNode, Project, TemporalFilter, Window, walk
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 
 def check_texts(session: SparkSession, root: PlanNode) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.planner.lowered import NameSpace
 from jobs.planner.nodes import Field, PlanNode
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 
 
 def branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ from pyspark.sql import types as T
 
 from jobs.sources.deleted_rows import DeletedRows, rows_at
 from jobs.sources.file_layout import FileLayout
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
 from state_lib.lake.log import Action, files_of
-from state_lib.literals import quoted
 
 CHANGE_TYPE: Final = "_change_type"
 #: Change types that mean a row is there afterwards.

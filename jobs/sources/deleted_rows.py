@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from jobs.sources.file_layout import file_name
 from state_lib.collected import frame_of
+from state_lib.columns import quoted
 from state_lib.errors import SourceError
 from state_lib.lake.table import DeltaError, DeltaTable
-from state_lib.literals import quoted
 from state_lib.sizing import sizing
 
 _FILE: Final = "_file_name"

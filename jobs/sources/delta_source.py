@@ -21,6 +21,7 @@ from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, chang
 from jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from jobs.sources.file_layout import FileLayout, file_name, struct_of
 from jobs.sources.row_counts import RowCounts
+from state_lib.columns import quoted
 from state_lib.constants import ROW_ID, WEIGHT
 from state_lib.errors import RelstateError, SourceError
 from state_lib.lake.address import Address, full_path, is_absolute
@@ -28,7 +29,6 @@ from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_
 from state_lib.lake.parquet import footer_rows
 from state_lib.lake.statistics import data_files
 from state_lib.lake.table import DeltaError, OpenedTable
-from state_lib.literals import quoted
 from state_lib.serial import next_base_ms, row_id_of_ordinal
 from state_lib.sizing import sizing
 

@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from jobs.sources.delta_source import DeltaSource, Pin
 from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from state_lib.collected import collected
+from state_lib.columns import quoted
 from state_lib.constants import WEIGHT
 from state_lib.errors import SourceError
 from state_lib.lake.address import Address
@@ -34,7 +35,6 @@ from state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain,
 from state_lib.lake.log import DeltaLog, commit_info
 from state_lib.lake.statistics import data_files, row_count
 from state_lib.lake.table import DeltaTable, TableNotFoundError
-from state_lib.literals import quoted
 from state_lib.lookup_keys import LookupKeys, rows_on_pages
 from state_lib.sizing import sizing
 

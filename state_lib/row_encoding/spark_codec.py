@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.literals import quoted
+from state_lib.columns import quoted
 from state_lib.row_encoding.ddl import parse_type, unique_struct
 from state_lib.row_encoding.layout import (
     DOUBLE,
