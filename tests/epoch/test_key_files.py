@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.sources import whole_keys
 from jobs.sources.key_files import KeyProblem
 from jobs.sources.whole_keys import KeysInOrder, keys_in_order
 from state_lib.lake.statistics import DataFile
+from tests.sizes import Resized
 
 Keys = Sequence[tuple[int | None, int]]
 
@@ -41,8 +41,8 @@ def _problem(order: KeysInOrder | None) -> KeyProblem | None:
 
 
 @pytest.fixture(params=[1, 5, 1000], ids="{} rows at once".format)
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_keys, "_READ_AT_ONCE", request.param)
+def at_once(request: pytest.FixtureRequest, resized: Resized) -> None:
+    resized(keys_read_at_once=request.param)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch import verify
 from jobs.epoch.verify import bag_difference, difference
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 _ROWS = "(VALUES (1, 'a'), (1, 'b'), (2, 'c'), (2, 'd'), (2, 'd')) AS r(g, s)"
 
@@ -38,8 +38,8 @@ def test_rows_that_a_limit_may_pick(spark: SparkSession, query: str, rows: list,
 
 
 @pytest.mark.parametrize("few_bytes", [-1, 1 << 30])
-def test_a_query_is_run_in_full_over_much_and_over_few(script: Script, monkeypatch: pytest.MonkeyPatch, few_bytes: int) -> None:
-    monkeypatch.setattr(verify, "_FEW_BYTES", few_bytes)
+def test_a_query_is_run_in_full_over_much_and_over_few(script: Script, resized: Resized, few_bytes: int) -> None:
+    resized(small_epoch_bytes=few_bytes)
     script.run(
         "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t SELECT id, id % 3 FROM range(20);"
         "CREATE MATERIALIZED VIEW counts AS SELECT g, count(*) AS n FROM t GROUP BY g;"
