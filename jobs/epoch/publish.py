@@ -8,6 +8,7 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,12 +34,14 @@ from state_lib.lake.address import table_reference
 from state_lib.lake.commit import create_plain_table, is_plain
 from state_lib.lake.folders import delete_folder, is_table
 from state_lib.lake.log import DeltaLog, rows_changed
+from state_lib.lake.statistics import data_files
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
+_PLAIN_PATH = re.compile(r"[\w=./-]*", re.ASCII)
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
@@ -211,7 +214,8 @@ def publish(
     failpoints.reached("before_publish")
     table, epoch = target.table, target.wanted.epoch
     only_inserts = target.is_new or target.replaces or view.plan.append_only
-    if writer is Writer.DRIVER and not target.replaces and written_by_driver(view):
+    driver_may = written_by_driver(view) and (only_inserts or _has_plain_paths(table, view))
+    if writer is Writer.DRIVER and not target.replaces and driver_may:
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
@@ -224,6 +228,13 @@ def publish(
     changes = _checked_partitions(_changes(store, view, epoch, commit.version), view)
     mode = None if not only_inserts else "overwrite" if target.replaces else "append"
     return _publish_by_spark(session, target, changes, view, mode)
+
+
+def _has_plain_paths(table: OpenedTable, view: ViewEntry) -> bool:
+    """Whether no file lies in a folder whose name is escaped: delta-rs does not find those of Spark again to remove them."""
+    if not _partition_texts(view):
+        return True
+    return all(_PLAIN_PATH.fullmatch(file.path) for file in data_files(table.opened()))
 
 
 def _partition_texts(view: ViewEntry) -> list[str]:

@@ -75,8 +75,8 @@ QUERIES = {
     "extreme alone": "SELECT max(x) AS hi FROM b GROUP BY g",
     "global": "SELECT min(x) AS lo, max(s) AS hi, count(DISTINCT x) AS n FROM b",
     "filtered": "SELECT g, min(x) FILTER (WHERE s = 'a') AS lo, max(x) FILTER (WHERE s > '') AS hi FROM b GROUP BY g",
-    "by another": "SELECT g, max_by(s, struct(x, s)) AS s, min_by(x, struct(s, x)) AS x, bool_and(x > 1) AS a, bool_or(x > 5) AS o "
-    "FROM (SELECT DISTINCT * EXCEPT (d, l, i) FROM b) GROUP BY g",
+    "by another": "SELECT g, max_by(s, struct(x, s)) AS s, min_by(x, struct(s, x)) AS x, bool_and(x > 1) AS a, "
+    "bool_or(x > 5) AS o FROM (SELECT DISTINCT * EXCEPT (d, l, i) FROM b) GROUP BY g",
     "floats and arrays": "SELECT g, min(d) AS lo, max(d) AS hi, max(l) AS l, min(struct(l, d)) AS p FROM b GROUP BY g",
     "intervals": "SELECT g, CAST(min(i) AS string) AS lo, CAST(max(i) AS string) AS hi, "
     "CAST(max(make_ym_interval(0, x)) AS string) AS y FROM b GROUP BY g",
