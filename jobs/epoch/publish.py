@@ -8,7 +8,6 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,20 +33,22 @@ from state_lib.lake.address import table_reference
 from state_lib.lake.commit import create_plain_table, is_plain
 from state_lib.lake.folders import delete_folder, is_table
 from state_lib.lake.log import DeltaLog, rows_changed
-from state_lib.lake.statistics import data_files
 from state_lib.lake.table import OpenedTable
 from state_lib.literals import property_list, text_literal
 from state_lib.row_encoding import parse_type
 from state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
-_PLAIN_PATH = re.compile(r"[\w=./-]*", re.ASCII)
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
     """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
     plan, layout = view.plan, view.layout
     properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
+    if layout.partitioned_by:
+        # Or Spark names folders by values, as they are: delta-rs escapes letters that are not ASCII when it removes a file, and
+        # so removes none.
+        properties["delta.randomizeFilePrefixes"] = "true"
     comments = _comments(view)
     if written_by_driver(view):
         fields = [(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
@@ -214,8 +215,7 @@ def publish(
     failpoints.reached("before_publish")
     table, epoch = target.table, target.wanted.epoch
     only_inserts = target.is_new or target.replaces or view.plan.append_only
-    driver_may = written_by_driver(view) and (only_inserts or _has_plain_paths(table, view))
-    if writer is Writer.DRIVER and not target.replaces and driver_may:
+    if writer is Writer.DRIVER and not target.replaces and written_by_driver(view):
         rows = _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
@@ -228,13 +228,6 @@ def publish(
     changes = _checked_partitions(_changes(store, view, epoch, commit.version), view)
     mode = None if not only_inserts else "overwrite" if target.replaces else "append"
     return _publish_by_spark(session, target, changes, view, mode)
-
-
-def _has_plain_paths(table: OpenedTable, view: ViewEntry) -> bool:
-    """Whether no file lies in a folder whose name is escaped: delta-rs does not find those of Spark again to remove them."""
-    if not _partition_texts(view):
-        return True
-    return all(_PLAIN_PATH.fullmatch(file.path) for file in data_files(table.opened()))
 
 
 def _partition_texts(view: ViewEntry) -> list[str]:

@@ -81,6 +81,17 @@ def test_what_spark_has_written_is_merged_into(script: Script) -> None:
     _live(script)
 
 
+def test_what_others_have_written_is_put_back(spark: SparkSession, script: Script) -> None:
+    """Also in folders with letters that are not ASCII: delta-rs would not remove a file of Spark's there."""
+    script.run(_TABLES)
+    script.run(
+        "CREATE MATERIALIZED VIEW v PARTITIONED BY (g) TBLPROPERTIES ('publish.on_change' = 'restore') AS SELECT g, k, v FROM t"
+    )
+    path = script.warehouse.view_path("v")
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT 'größer', 9, 9, unhex('00')")
+    _live(script)
+
+
 def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: SparkSession, script: Script) -> None:
     script.run(_TABLES)
     script.run("CREATE MATERIALIZED VIEW v AS SELECT g, k, v FROM t")
