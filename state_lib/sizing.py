@@ -19,13 +19,13 @@ _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 
 
-def _int(default: int, why: str) -> int:
-    """A field with its reason."""
-    return field(default=default, metadata={"why": why})
+def _int(default: int, why: str, least: int = 0) -> int:
+    """A field with its reason, and the least value that makes sense."""
+    return field(default=default, metadata={"why": why, "least": least})
 
 
 def _float(default: float, why: str) -> float:
-    return field(default=default, metadata={"why": why})
+    return field(default=default, metadata={"why": why, "least": 0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Sizing:
         "Up to this many bytes of changes and of what they are looked up in, generating and compiling code takes longer than "
         "it saves (half of such an epoch), so expressions are interpreted.",
     )
-    task_bytes: int = _int(4 * _MIB, "Bytes of a change set (compressed files) for each task of a shuffle.")
+    task_bytes: int = _int(4 * _MIB, "Bytes of a change set (compressed files) for each task of a shuffle.", least=1)
 
     # -- lookups
     unfiltered_rows: int = _int(
@@ -91,14 +91,14 @@ class Sizing:
     )
     listed_share: float = _float(0.9, "A list of keys skips pages if what it leaves has less than this share of rows.")
     range_share: float = _float(0.5, "A range of keys that spans more than this share of the rows is not pushed down.")
-    page_rows: int = _int(20_000, "Rows of a Parquet page, as most writers cut them.")
+    page_rows: int = _int(20_000, "Rows of a Parquet page, as most writers cut them.", least=1)
     sent_rows: int = _int(50_000, "A whole join side of up to this many rows is broadcast; above it, Spark chooses.")
     whole_state_rows: int = _int(20_000, "Old state of up to this many rows is read whole and not by the keys of a change.")
     arranged_lookup_rows: int = _int(
-        500_000, "A filtered join side is kept as state by its key where a lookup reads so many rows,"
+        500_000, "A filtered join side is kept in state, by its key, once a lookup in its source reads this many rows."
     )
-    arranged_one_in: int = _int(4, "at most one in so many of which passes the filter,")
-    arranged_rows: int = _int(1_000_000, "and all that do are at most this many: the driver holds them once.")
+    arranged_one_in: int = _int(4, "It is not kept if more than one row in this many passes the filter.", least=1)
+    arranged_rows: int = _int(1_000_000, "It is not kept if more than this many rows pass: the driver holds them once.")
     sample_rows: int = _int(100_000, "How many rows a filter lets through is estimated from files with this many rows.")
 
     # -- sources
@@ -115,44 +115,50 @@ class Sizing:
         1_000_000, "New primary keys are looked for in files with up to this many rows by the driver; in more, by Spark."
     )
     keys_read_at_once: int = _int(
-        2_000_000, "Row groups are read until they have this many keys; what is held is sorted again each time."
+        2_000_000, "Row groups are read until they have this many keys; what is held is sorted again each time.", least=1
     )
 
     # -- indexes of sources
     index_page_rows: int = _int(
-        2_000, "Rows of a page of an index: of 60 M lines those of 920 parts are read in 1.0 s (6.4 s in another order)."
+        2_000,
+        "Rows of an index page: of 60 M lines those of 920 parts are read in 1.0 s (6.4 s unsorted).",
+        least=1,
     )
-    index_file_bytes: int = _int(64 * _MIB, "Bytes of the source for each file of an index.")
-    index_small_bytes: int = _int(8 * _MIB, "Appended files of an index up to this size are merged,")
-    index_files: int = _int(8, "once there are more than this many of them.")
+    index_file_bytes: int = _int(64 * _MIB, "Bytes of the source for each file of an index.", least=1)
+    index_small_bytes: int = _int(8 * _MIB, "Appended files of an index up to this size count as small.")
+    index_files: int = _int(8, "Small files of an index are merged once there are more than this many.")
     index_change_bytes: int = _int(64 * _MIB, "An index is read with up to this many bytes of changes that came after it.")
-    index_fewer: int = _int(2, "An index is read where that reads so many times fewer rows: changes since are read as well.")
-    index_commits: int = _int(8, "Changes are appended to an index once they are of this many commits,")
-    index_appended_rows: int = _int(100_000, "or of this many rows.")
+    index_fewer: int = _int(2, "An index is used if it reads this many times fewer rows: the changes since are read as well.")
+    index_commits: int = _int(8, "Changes are appended to an index after this many commits of its source.")
+    index_appended_rows: int = _int(100_000, "Changes are appended to an index after this many rows, however few the commits.")
     index_appended_share: float = _float(
         0.25, "An index is built again once appended changes, which are in no order, are more than this share of its rows."
     )
     advised_rows: int = _int(2_000_000, "Lookups that read fewer rows than this take less than a second; no index is advised.")
-    advised_times: int = _int(4, "An index is advised where it would read so many times fewer rows.")
+    advised_times: int = _int(4, "An index is advised where it would read this many times fewer rows.")
 
     # -- state
     vnode_bytes: int = _int(
         128 * _MIB,
         "A vnode of a table holds this much before the number of vnodes doubles: what one task sorts and writes. Below it, a "
         "vnode more is only a file more in each epoch.",
+        least=1,
     )
     runs_per_partition: int = _int(8, "A partition of state with more files than this has its small ones merged.")
     small_run_bytes: int = _int(8 * _MIB, "Files of state up to this size count as small.")
-    compaction_growth: int = _int(2, "A table is rewritten once it has this many times the rows it had last time,")
-    compaction_spare_rows: int = _int(10_000, "and this many more: below that no lookup notices.")
+    compaction_growth: int = _int(
+        2, "A state table is rewritten once it has this many times the rows it had after the last rewrite."
+    )
+    compaction_spare_rows: int = _int(10_000, "It also needs this many rows more: below that no lookup gets faster.")
 
     # -- full refreshes that ``auto`` chooses (docs/epochs.md)
-    comparable_change: int = _int(4, "The cost of a change tells that of others that are at most so many times as large.")
+    comparable_change: int = _int(4, "The cost of a change predicts that of changes up to this many times as large.", least=2)
     recompute_margin: float = _float(
-        1.5, "A view is recomputed where its change would take so many times as long: what both take varies by half,"
+        1.5, "A view is recomputed where its change would take this many times as long: both vary by half."
     )
     recompute_seconds: float = _float(
-        20.0, "and this many seconds longer: the first work of a fresh process takes up to 20 s more than later work."
+        20.0,
+        "The change also has to take this many seconds longer: a fresh process takes up to 20 s more than later.",
     )
     recompute_uses: int = _int(8, "A known cost is used this often; then the change is computed again, and measured.")
 
@@ -179,6 +185,7 @@ def _from_environment() -> Sizing:
     """
     defaults = Sizing()
     known = {f.name: type(getattr(defaults, f.name)) for f in fields(Sizing)}
+    least = {f.name: f.metadata["least"] for f in fields(Sizing)}
     changed: dict[str, int | float] = {}
     for setting in filter(None, (part.strip() for part in os.environ.get(_VARIABLE, "").split(","))):
         name, _, value = (part.strip() for part in setting.partition("="))
@@ -188,8 +195,8 @@ def _from_environment() -> Sizing:
             changed[name] = known[name](value)
         except ValueError:
             raise DeclarationError(f"{_VARIABLE}: {name} is a number, not {value!r}") from None
-        if changed[name] < 0:
-            raise DeclarationError(f"{_VARIABLE}: {name} is not negative")
+        if not changed[name] >= least[name]:
+            raise DeclarationError(f"{_VARIABLE}: {name} is at least {least[name]}, not {value}")
     return replace(defaults, **changed)  # type: ignore[arg-type]
 
 

@@ -63,6 +63,7 @@ from jobs.view_planner import ViewPlanner
 from jobs.warehouse import Warehouse
 from state_lib.constants import RETAINED_HOURS
 from state_lib.errors import DeclarationError
+from state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class EpochRunner:
         wait_seconds: float | None = None,
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
+        sizing()  # what the environment says of it, before anything is written
         self._spark = spark
         self._warehouse = warehouse
         self._parallel_views = parallel_views

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobs.epoch.runner import EpochRunner
+from jobs.warehouse import Warehouse
 from state_lib import sizing as module
 from state_lib.errors import DeclarationError
 from state_lib.sizing import Sizing, changed_sizing, sizing
@@ -33,13 +36,25 @@ def test_the_environment_changes_some(monkeypatch: pytest.MonkeyPatch) -> None:
         ("page_rows=many", "page_rows is a number, not 'many'"),
         ("page_rows", "page_rows is a number, not ''"),
         ("page_rows=0.5", "page_rows is a number, not '0.5'"),
-        ("page_rows=-1", "page_rows is not negative"),
+        ("page_rows=-1", "page_rows is at least 1, not -1"),
+        ("listed_keys=-1", "listed_keys is at least 0, not -1"),
+        ("task_bytes=0", "task_bytes is at least 1, not 0"),
+        ("comparable_change=1", "comparable_change is at least 2, not 1"),
+        ("range_share=nan", "range_share is at least 0, not nan"),
     ],
 )
 def test_what_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch, setting: str, problem: str) -> None:
     monkeypatch.setenv("RELSTATE_SIZING", setting)
     with pytest.raises(DeclarationError, match=problem):
         sizing()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_runner_refuses_them_before_it_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RELSTATE_SIZING", "no_such_size=1")
+    spark: Any = None
+    with pytest.raises(DeclarationError, match="there is no size 'no_such_size'"):
+        EpochRunner(spark, Warehouse(tmp_path))
 
 
 def test_sizes_change_for_a_while(resized: Resized) -> None:
