@@ -33,7 +33,7 @@ def idle_reports(warehouse: Warehouse, project: Project, names: Collection[str])
     if state.garbage or any(wanted & set(claim.views) for claim in state.claims.values()):
         return None
     views = [state.views[name] for name in topological(state) if name in wanted]
-    if views_behind(warehouse, wanted) or not all(_is_well(warehouse, state, view) for view in views):
+    if views_behind(warehouse, wanted, state) or not all(_is_well(warehouse, state, view) for view in views):
         return None
     return [unchanged(state, view) for view in views]
 

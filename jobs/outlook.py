@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from jobs.catalog.entries import PlainViewEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.declare import Project, ViewDeclaration
-from jobs.epoch.next_epoch import is_nothing, next_epoch, next_inputs
+from jobs.epoch.next_epoch import NextEpoch, is_nothing
 from jobs.epoch.refresh_choice import may_choose
 from jobs.epoch.stages import Stages
 from jobs.registry import has_query_of
@@ -62,19 +62,24 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[
     WarehouseError : the catalog cannot be read.
     """
     state = warehouse.read()
+    upstream = {view.name: project.upstream(view.name) for view in project.views}
+    names = {name for reads in (*upstream.values(), *(view.reads for view in state.working.views.values())) for name in reads}
+    following = NextEpoch(warehouse, state, names, most_tasks=most_tasks)
     rebuilt = dict(_changed_inputs(warehouse, state, project))
     found: list[Outlook] = []
     moves: set[str] = set()
     for view in project.views:
-        names = list(_names_in(project, view.name))
-        known, why = state.working.views.get(view.name), _why_rebuilt(state, view, names, rebuilt)
+        named = list(_names_in(project, view.name))
+        known, why = state.working.views.get(view.name), _why_rebuilt(state, view, named, rebuilt)
         if known is None:
-            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(project.upstream(view.name))))
+            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(upstream[view.name])))
         elif why is not None:
             rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
-            found.append(_rebuild(warehouse, state, known, why, most_tasks))
+            # An edited query may read other tables than the plan that is there.
+            there = tuple(n for n in upstream[view.name] if n in state.sources or n in state.views)
+            found.append(_rebuild(following, replace(known.restarted(), reads=there), why))
         else:
-            found.append(_follow(warehouse, state, known, moves & set(names), most_tasks))
+            found.append(_follow(following, state, known, moves & set(named)))
         if found[-1].does is not Does.NOTHING:
             moves.add(view.name)
     declared = {view.name for view in project.views}
@@ -114,19 +119,18 @@ def _why_rebuilt(state: CatalogState, view: ViewDeclaration, names: list[str], r
     return None
 
 
-def _rebuild(warehouse: Warehouse, state: CatalogState, view: ViewEntry, why: str, most_tasks: int) -> Outlook:
-    begun = view.restarted()
+def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:
     try:
-        stages = next_epoch(warehouse, state, begun, most_tasks=most_tasks)
+        stages = following.stages(view)
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Does.FAIL, str(error))
     return Outlook(view.name, Does.REBUILD, why, _reads(stages), view.costs.of_all(stages.sizes.changed_bytes))
 
 
-def _follow(warehouse: Warehouse, state: CatalogState, view: ViewEntry, below: set[str], most_tasks: int) -> Outlook:
+def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: set[str]) -> Outlook:
     """A view that is declared as it was; ``below`` are views that it reads, and that the run changes."""
     try:
-        stages = next_epoch(warehouse, state, view, most_tasks=most_tasks)
+        stages = following.stages(view)
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Does.FAIL, str(error))
     sizes = stages.sizes
@@ -136,7 +140,7 @@ def _follow(warehouse: Warehouse, state: CatalogState, view: ViewEntry, below: s
         return Outlook(view.name, Does.NOTHING)
     why = f"reads {', '.join(sorted(below))}" if below else ""
     if view.costs.changes and may_choose(state, view):
-        total_bytes = next_inputs(warehouse, state, view).total_bytes()
+        total_bytes = following.inputs(view).total_bytes()
         chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)
         if chosen is not None:
             return Outlook(view.name, Does.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes))

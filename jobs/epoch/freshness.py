@@ -11,13 +11,17 @@ from jobs.sources.delta_source import look_at
 from jobs.warehouse import Warehouse
 
 
-def views_behind(warehouse: Warehouse, names: Iterable[str]) -> dict[str, str]:
+def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState | None = None) -> dict[str, str]:
     """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
 
     A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
     source that cannot be looked at has not moved.
+
+    Parameters
+    ----------
+    state : of the catalog, read just now; the newest without one.
     """
-    state, wanted = warehouse.read(), set(names)
+    state, wanted = state or warehouse.read(), set(names)
     found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
     read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
     pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from jobs.catalog.entries import EpochEntry, ViewEntry
 from jobs.catalog.state import CatalogState
 from jobs.epoch.pinned_sources import PinnedSources
@@ -19,42 +21,48 @@ from state_lib.lake.table import OpenedTable
 from state_lib.state_files import StateFiles
 
 
-def next_epoch(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> Stages:
-    """The stages of a view's next epoch.
-
-    Views below it are taken as they are now, though the same epoch would change them first.
+class NextEpoch:
+    """The next epoch of views. Views below them are taken as they are now, though the same epoch would change them first.
 
     Parameters
     ----------
-    view : as the catalog has it, or at its beginning for what a rebuild would do.
+    names : of what the views read. Each source is looked at once.
     most_tasks : of a shuffle, as Spark is configured.
-
-    Raises
-    ------
-    RelstateError : a source cannot be read, or not what changed in it.
     """
-    sizes = next_inputs(warehouse, state, view)
-    seen = state.versions_at(view.name)
-    state_version = None if seen is None else seen.state_version
-    known = sizes.of_view(StateFiles(warehouse.state_path(view)), state_version, seen)
-    stages = stages_of(view, known, most_tasks=most_tasks, driver_writes=written_by_driver(view))
-    if seen is None or seen.view_version is None:
-        return stages
-    return stages.into(OpenedTable(warehouse.view_path(view.name)).total_bytes(seen.view_version))
 
+    def __init__(self, warehouse: Warehouse, state: CatalogState, names: Iterable[str], *, most_tasks: int) -> None:
+        self._warehouse = warehouse
+        self._state = state
+        self._most_tasks = most_tasks
+        self._reads = SourceReads()
+        sources = {name: self._reads.source(warehouse, state.sources[name]) for name in names if name in state.sources}
+        self._pins, self._problems = look_at(sources, state.last_pins)
 
-def next_inputs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> InputSizes:
-    """How much a view would read in its next epoch; raises as :func:`next_epoch` does."""
-    reads = SourceReads()
-    sources = {name: reads.source(warehouse, state.sources[name]) for name in view.reads if name in state.sources}
-    pins, problems = look_at(sources, state.last_pins)
-    for problem in problems.values():
-        raise problem
-    epoch = EpochEntry(UNNUMBERED, pins, (view.name,), "")
-    below = {name: state.versions_at(name) for name in view.reads if name in state.views}
-    versions = {name: found for name, found in below.items() if found is not None}
-    pinned = PinnedSources(warehouse, state, view, epoch, reads)
-    return InputSizes(pinned, SourceLookups(pinned), versions)
+    def inputs(self, view: ViewEntry) -> InputSizes:
+        """How much a view would read; raises as :meth:`stages` does."""
+        for name in view.reads:
+            if name in self._problems:
+                raise self._problems[name]
+        epoch = EpochEntry(UNNUMBERED, self._pins, (view.name,), "")
+        below = {name: self._state.versions_at(name) for name in view.reads if name in self._state.views}
+        versions = {name: found for name, found in below.items() if found is not None}
+        pinned = PinnedSources(self._warehouse, self._state, view, epoch, self._reads)
+        return InputSizes(pinned, SourceLookups(pinned), versions)
+
+    def stages(self, view: ViewEntry) -> Stages:
+        """The stages of a view, which may be at its beginning for what a rebuild would do.
+
+        Raises
+        ------
+        RelstateError, OSError : a source cannot be read, or not what changed in it.
+        """
+        seen = self._state.versions_at(view.name)
+        state_version = None if seen is None else seen.state_version
+        known = self.inputs(view).of_view(StateFiles(self._warehouse.state_path(view)), state_version, seen)
+        stages = stages_of(view, known, most_tasks=self._most_tasks, driver_writes=written_by_driver(view))
+        if seen is None or seen.view_version is None:
+            return stages
+        return stages.into(OpenedTable(self._warehouse.view_path(view.name)).total_bytes(seen.view_version))
 
 
 def is_nothing(view: ViewEntry, stages: Stages) -> bool:
@@ -64,9 +72,9 @@ def is_nothing(view: ViewEntry, stages: Stages) -> bool:
 
 
 def next_stages(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> tuple[str, ...]:
-    """The stages of a view's next epoch, a line each; see :func:`next_epoch`."""
+    """The stages of a view's next epoch, a line each; see :class:`NextEpoch`."""
     try:
-        stages = next_epoch(warehouse, state, view, most_tasks=most_tasks)
+        stages = NextEpoch(warehouse, state, view.reads, most_tasks=most_tasks).stages(view)
     except (RelstateError, OSError) as error:
         return (f"cannot run: {error}",)
     if is_nothing(view, stages):

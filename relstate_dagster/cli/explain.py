@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.tables import wrapped_plan
-from state_lib.errors import DeclarationError
 
 
 @app.command()
@@ -16,9 +15,7 @@ def explain(view: str, warehouse: WarehouseOption = None) -> None:
 
     home = Warehouse(location(None, warehouse).warehouse)
     state = home.read()
-    entry = state.views.get(view)
-    if entry is None or entry.plan is None:
-        raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(state.views)) or 'none'}")
+    entry = state.view(view)
     stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
     text = explained_view(entry, stages)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.

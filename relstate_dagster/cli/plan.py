@@ -51,7 +51,7 @@ def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> 
 
     if not (sys.stdin.isatty() and console.is_terminal):
         return
-    rebuilt = [o for o in planned(home, project) if o.does is Does.REBUILD and (not views or o.view in views)]
+    rebuilt = [o for o in planned(home, project) if o.does is Does.REBUILD and o.view in views]
     if not rebuilt:
         return
     console.print(_table(rebuilt, console.width))

@@ -9,15 +9,14 @@ import typer
 from jobs.declare import load_project
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.plan import ask_before_rebuilds
-from relstate_dagster.cli.start import open_project, start_spark
+from relstate_dagster.cli.start import declare_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
-from relstate_dagster.settings import Location
 from state_lib.errors import RelstateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import ViewReport, Warehouse
+    from jobs.api import Warehouse
     from jobs.declare import Project
 
 _ALL: Final = "--all"
@@ -38,20 +37,22 @@ def run(
     wait: WaitOption = None,
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
+    declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
+    names = list(views or []) or [view.name for view in declared.views]
     rebuilt = list(full_refresh or [])
-    idle = None if rebuilt or every or prune else _idle(where, list(views or []))
+    idle = None if rebuilt or every or prune else idle_reports(home, declared, names)
     if idle is not None:
+        _name_undeclared(home, declared)
         output.print(epoch_table(idle, output.width))
         return
     if not (yes or rebuilt or every):
-        ask_before_rebuilds(Warehouse(where.warehouse, where.functions), load_project(where.project), list(views or []))
+        ask_before_rebuilds(home, declared, names)
     spark = start_spark(where)
-    declared, home, runner = open_project(where, spark)
+    runner = declare_project(declared, home, spark)
     _undeclared(spark, home, declared, drop=prune)
-    names = list(views or []) or [view.name for view in declared.views]
     if every or _ALL in rebuilt:
         rebuilt = [view.name for view in declared.views]
     reports = []
@@ -73,17 +74,6 @@ def run(
         output.print(line, highlight=False, markup=False, soft_wrap=True)
     if failed is not None:
         raise typer.Exit(1)
-
-
-def _idle(where: Location, views: list[str]) -> list[ViewReport] | None:
-    """The reports of a run with nothing to do; none where Spark has to look."""
-    from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
-
-    declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
-    found = idle_reports(home, declared, views or [view.name for view in declared.views])
-    if found is not None:
-        _name_undeclared(home, declared)
-    return found
 
 
 def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:

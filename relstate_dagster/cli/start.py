@@ -31,10 +31,17 @@ def log_settings(where: Location | None) -> LogSettings:
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:
     """A project, the warehouse that it is declared in, and the warehouse's runner."""
-    from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
+    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project)
     warehouse = Warehouse(where.warehouse, where.functions)
+    return project, warehouse, declare_project(project, warehouse, spark)
+
+
+def declare_project(project: Project, warehouse: Warehouse, spark: SparkSession) -> EpochRunner:
+    """Make a project known to a warehouse; the warehouse's runner."""
+    from jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
+
     with console.status("planning views"):
         sync_project(spark, warehouse, project)
-    return project, warehouse, EpochRunner(spark, warehouse)
+    return EpochRunner(spark, warehouse)

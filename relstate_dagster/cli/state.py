@@ -11,7 +11,6 @@ from rich.table import Table
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import Shown, fitted
-from state_lib.errors import DeclarationError
 
 
 @app.command()
@@ -26,10 +25,7 @@ def state(
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse)
-    catalog = home.read()
-    entry = catalog.views.get(view)
-    if entry is None:
-        raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(catalog.views)) or 'none'}")
+    entry = home.read().view(view)
     if table_id is None:
         columns = [
             Shown("table_id", is_number=True),

@@ -77,6 +77,8 @@ def test_reasons_and_sizes(home: Home) -> None:
     assert found["sums"].reads.startswith("t ")
     assert found["sums"].seconds is not None, "its first epoch was measured"
     assert found["late"].does is Does.BUILD
+    home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT count(*) AS s FROM other")
+    assert _looked_at(home)["sums"].reads.startswith("other "), "of the new query"
     assert (found["others"].does, found["others"].why) == (
         Does.LEAVE,
         "no file declares it; drop it with relstate run --prune",

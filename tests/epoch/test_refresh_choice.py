@@ -11,19 +11,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.catalog.costs import Costs, EpochCost
+from jobs.declare import build_project, parse_text
 from jobs.epoch.reports import ViewReport
 from jobs.epoch.runner import EpochRunner
+from jobs.outlook import Does, outlook
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import run_in_process
 
-_SETUP = """
-CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
-INSERT INTO t SELECT id, id % 3, id FROM range(12);
+_TABLE = "CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));"
+_ROWS = "INSERT INTO t SELECT id, id % 3, id FROM range(12);"
+_MATERIALIZED = """
 CREATE MATERIALIZED VIEW leaf AS SELECT g, count(*) AS n, min(v) AS lo FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW stays TBLPROPERTIES ('refresh.policy' = 'incremental') AS SELECT k, v FROM t WHERE g = 1;
 CREATE MATERIALIZED VIEW below AS SELECT g, sum(v) AS s FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW above AS SELECT max(s) AS most FROM below;
 """
+_SETUP, _DECLARED = _TABLE + _ROWS + _MATERIALIZED, _TABLE + _MATERIALIZED
 _CHANGE = "UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4; DELETE FROM t WHERE k = 11"
 _VIEWS = ("leaf", "stays", "below", "above")
 _DEAR, _CHEAP = EpochCost(1_000_000, 90.0), EpochCost(100_000, 1.0)
@@ -53,6 +56,8 @@ def epoch(script: Script, spark: SparkSession) -> dict[str, ViewReport]:
 def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before: Path, tmp_path: Path) -> None:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
     generation = script.warehouse.read().views["leaf"].generation
+    project = build_project(parse_text(_DECLARED, "p.sql"))
+    looked_at = {one.view: one for one in outlook(script.warehouse, project, most_tasks=2)}
     first = epoch(script, spark)
     assert {name: report.strategy for name, report in first.items()} == {
         "leaf": "full",
@@ -61,6 +66,11 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
         "above": "incremental",  # what it reads is no source
     }
     reason = str(first["leaf"].reason)
+    assert {name: one.does for name, one in looked_at.items()} == {
+        "leaf": Does.RECOMPUTE,
+        **dict.fromkeys(("stays", "below", "above"), Does.FOLLOW),
+    }
+    assert looked_at["leaf"].why == reason, "said before the run as after it"
     assert reason.startswith("recomputed because past epochs say that")
     assert "of changes take 90.0 s" in reason
     view = script.warehouse.read().views["leaf"]
