@@ -18,9 +18,7 @@ def state_rows(spark: SparkSession, warehouse: Warehouse, view: str, table_id: i
     DeclarationError : there is no such view or table, or the view has no epoch yet.
     """
     catalog = warehouse.read()
-    entry = catalog.views.get(view)
-    if entry is None:
-        raise DeclarationError(f"no materialized view {view}; there are {', '.join(sorted(catalog.views)) or 'none'}")
+    entry = catalog.view(view)
     if table_id not in {d.table_id for d in entry.tables}:
         raise DeclarationError(f"view {view} has no state table {table_id}; it has {[d.table_id for d in entry.tables]}")
     versions = catalog.versions_at(view)

@@ -19,7 +19,7 @@ from state_lib.lake.storage import use_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import EpochRunner, ViewReport
+    from jobs.api import EpochRunner, ViewReport, Warehouse
 
 
 class SparkResource(ConfigurableResource["SparkSession"]):
@@ -60,21 +60,26 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
         ``on_wait`` is called with other runs that this one waits for.
         """
-        from jobs.api import EpochRunner, Warehouse, sync_project  # noqa: PLC0415 - imports PySpark
+        from jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
 
-        use_options(self.storage)
+        warehouse = self.opened()
         session = self.spark.session(self._logs(), with_s3=needs_s3(self.path))
-        warehouse = Warehouse(self.path, self.functions or None)
         sync_project(session, warehouse, project)
         wait = self.wait_seconds if self.wait_seconds >= 0 else None
         return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=on_wait)
 
     def idle_reports(self, project: Project, names: Collection[str]) -> list[ViewReport] | None:
         """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
-        from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
+        from jobs.api import idle_reports  # noqa: PLC0415 - imports PySpark
+
+        return idle_reports(self.opened(), project, names)
+
+    def opened(self) -> Warehouse:
+        """Return the warehouse, with access to the store that it lies in."""
+        from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
         use_options(self.storage)
-        return idle_reports(Warehouse(self.path, self.functions or None), project, names)
+        return Warehouse(self.path, self.functions or None)
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

@@ -81,10 +81,9 @@ def behind_sensor(behind: Callable[[], Mapping[str, str]], job: UnresolvedAssetJ
 
 
 def _views_behind(project: Project, warehouse: WarehouseResource) -> Mapping[str, str]:
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from jobs.epoch.freshness import views_behind  # noqa: PLC0415 - as above
+    from jobs.epoch.freshness import views_behind  # noqa: PLC0415 - imports PySpark
 
-    return views_behind(Warehouse(warehouse.path), [view.name for view in project.views])
+    return views_behind(warehouse.opened(), [view.name for view in project.views])
 
 
 def _listed(names: Sequence[str]) -> str:

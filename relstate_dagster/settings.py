@@ -9,7 +9,7 @@ from pathlib import Path
 import assets
 from jobs.spark.jars import has_s3a_jars
 from state_lib.lake.address import Address
-from state_lib.lake.storage import is_s3_told
+from state_lib.lake.storage import is_s3_configured
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"
@@ -48,7 +48,7 @@ class Location:
 
 def needs_s3(warehouse: str) -> bool:
     """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys and jars for it."""
-    return Address.parse(warehouse).is_s3 or (is_s3_told() and has_s3a_jars())
+    return Address.parse(warehouse).is_s3 or (is_s3_configured() and has_s3a_jars())
 
 
 def log_file(warehouse: str) -> Path | None:

@@ -59,7 +59,7 @@ def measure(run_: Run, views: int) -> dict[str, Any]:
 
 
 def _with_copies(state: CatalogState, count: int) -> CatalogState:
-    """The state with this many more views, which have the plan and epochs of the one that is there."""
+    """The state with ``count`` more views: copies of its one view, with the same plan and epochs."""
     view = state.views["refreshed"]
     names = [f"view_{number}" for number in range(count)]
     epochs = {

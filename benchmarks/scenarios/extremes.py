@@ -20,7 +20,7 @@ _VIEWS: Final = {
     "distinct": "SELECT g, count(DISTINCT v) AS r FROM t GROUP BY g",
 }
 
-#: What an epoch changes, by its number: a row that is far from the greatest, one like it that is there, the greatest one.
+#: The change of an epoch, by the epoch's number: insert a row far below the maximum, delete such a row, delete the maximum.
 _CHANGES: Final = {
     "insert": "INSERT INTO delta.`{path}` VALUES ({new}, 1, {new} % {values})",
     "delete": "DELETE FROM delta.`{path}` WHERE k = {number} + 100",

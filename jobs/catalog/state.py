@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from jobs.catalog.entries import Claim, EpochEntry, PlainViewEntry, Problem, SourceEntry, ViewEntry, ViewVersions
 from jobs.sources.delta_source import Pin
 from state_lib.constants import FORMAT_VERSION
-from state_lib.errors import EpochError
+from state_lib.errors import DeclarationError, EpochError
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -56,6 +56,19 @@ class CatalogState:
         """The versions of a view at the newest epoch it has reached."""
         last = self.views[view].last_epoch
         return None if last is None else self.epochs[last].versions.get(view)
+
+    def view(self, name: str) -> ViewEntry:
+        """The view of a name.
+
+        Raises
+        ------
+        DeclarationError : there is none.
+        """
+        found = self.views.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.views)) or "none"
+            raise DeclarationError(f"no materialized view named {name}; there are {known}")
+        return found
 
     @property
     def working(self) -> CatalogState:

@@ -131,7 +131,8 @@ class InputSizes:
         replaces = self.is_backfill and shown is not None
         only_inserts = view.plan.append_only or (self.is_backfill and not replaces)
         if is_committed:
-            return Sizes(False, (), files.total_bytes(state_version), 0, only_inserts, replaces)
+            state_bytes = files.total_bytes(state_version)
+            return Sizes(self.is_backfill, (), state_bytes, 0, only_inserts, replaces, is_committed=True)
         if self.is_backfill:
             return Sizes(True, self.planned_reads(), 0, 0, only_inserts, replaces)
         looked_up = files.total_bytes(state_version), self.lookups.in_place_bytes()

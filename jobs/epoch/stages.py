@@ -60,6 +60,7 @@ class Sizes:
     state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
     only_inserts : nothing leaves the published table in this epoch.
     replaces : the rows of an earlier generation are replaced.
+    is_committed : an earlier try has committed the change set, which is only to be published.
     """
 
     is_backfill: bool
@@ -68,6 +69,7 @@ class Sizes:
     in_place_bytes: int = 0
     only_inserts: bool = False
     replaces: bool = False
+    is_committed: bool = False
 
     @property
     def changed_bytes(self) -> int:
@@ -129,20 +131,18 @@ class Stages:
             Workload.FULL: "code generated, plans adapted",
         }[self.workload]
         tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
-        lines = [
-            *(read.line() for read in sizes.reads),
-            f"compute: change sets {held}, {code}{tasks}",
-        ]
+        either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
+        kind = "replace all rows" if sizes.replaces else "append" if sizes.only_inserts else "merge"
+        into = f" into {bytes_shown(self.published_bytes)}" if self.published_bytes else ""
+        publish = f"publish: {kind}{into}, by {self.publish.value if self.publish else either}"
+        if sizes.is_committed:
+            return "commit state: done by an earlier try", publish
+        lines = [*(read.line() for read in sizes.reads), f"compute: change sets {held}, {code}{tasks}"]
         if not sizes.is_backfill:
             how = {None: "as Spark chooses", "broadcast": "broadcast", "shuffle_hash": "hashed"}[self.lookup_hint]
             places = f"{bytes_shown(sizes.state_bytes)} of state, {bytes_shown(sizes.in_place_bytes)} of sources in place"
             lines.append(f"look up: in {places}, keys {how}")
-        either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
-        lines.append(f"commit state: by {self.commit.value if self.commit else either}")
-        kind = "replace all rows" if sizes.replaces else "append" if sizes.only_inserts else "merge"
-        into = f" into {bytes_shown(self.published_bytes)}" if self.published_bytes else ""
-        lines.append(f"publish: {kind}{into}, by {self.publish.value if self.publish else either}")
-        return tuple(lines)
+        return *lines, f"commit state: by {self.commit.value if self.commit else either}", publish
 
 
 def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: bool = True) -> Stages:
@@ -156,13 +156,14 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     limit = sizing()
     changed = sizes.changed_bytes
     small = changed <= limit.driver_change_bytes
-    looked_up = 0 if sizes.is_backfill else sizes.state_bytes + sizes.in_place_bytes
+    fills_empty_state = sizes.is_backfill and not sizes.is_committed
+    looked_up = 0 if fills_empty_state else sizes.state_bytes + sizes.in_place_bytes
     if view.strategy == "full":
         workload = Workload.FULL
     elif changed + looked_up <= limit.small_epoch_bytes:
         workload = Workload.SMALL
     else:
-        workload = Workload.FULL if sizes.is_backfill else Workload.LARGE
+        workload = Workload.FULL if fills_empty_state else Workload.LARGE
     held = changed <= (limit.driver_backfill_bytes if sizes.is_backfill else limit.driver_change_bytes)
     hint = None if not small else "broadcast" if workload is Workload.LARGE else "shuffle_hash"
     # State is never shuffled, so it is the change that tasks divide.

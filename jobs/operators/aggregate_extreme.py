@@ -13,7 +13,7 @@ Of the values that come to occur more often, the first k + 1 are enough to find 
 that occur less often the first k, since they occurred before, and so whatever sorts within the prefix is in it. What is kept
 and compared of a group is bounded, however many of its values change.
 
-Cost: |Δ|, and the values of a group once for every so many deletions among the first ones.
+Cost: |Δ|, and all values of a group each time that deletions have used up its first ones.
 """
 
 from __future__ import annotations

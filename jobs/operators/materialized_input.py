@@ -18,16 +18,16 @@ from state_lib.state_table import StateTable
 
 
 def received(
-    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: DataFrame, sought_by: Sequence[str] = ()
+    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: DataFrame, wanted_by: Sequence[str] = ()
 ) -> DataFrame | None:
     """The consolidated change set of an input, shared and written to its state; ``None`` where it turned out empty.
 
     Parameters
     ----------
     node : the input.
-    sought_by : as of :meth:`EpochContext.share`.
+    wanted_by : as of :meth:`jobs.operators.frames.Frames.share`.
     """
-    changed = ctx.frames.share(change_set, sought_by, summed=not is_consolidated(node))
+    changed = ctx.frames.share(change_set, wanted_by, summed=not is_consolidated(node))
     if ctx.frames.is_empty(changed):
         return None
     table.write(changed)

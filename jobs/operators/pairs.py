@@ -42,7 +42,7 @@ class Side:
         return self.table
 
     @property
-    def sought_by(self) -> list[str]:
+    def looks_up_by(self) -> list[str]:
         """The side's columns by whose values the other side's rows are found."""
         return [w.ours for w in self.wanted if not w.null_safe][:1]
 
@@ -50,7 +50,7 @@ class Side:
         """The side's change set for several readers, with equal rows summed if that is asked for."""
         if ctx.is_read_again(self.node):
             return consolidate(change_set, self.node.column_names) if summed else change_set
-        return ctx.frames.share(change_set, self.sought_by, summed=summed)
+        return ctx.frames.share(change_set, self.looks_up_by, summed=summed)
 
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.

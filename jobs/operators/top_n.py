@@ -6,7 +6,7 @@ columns, so that the same rows are chosen each time.
 The rows kept are a prefix: all rows of the input up to the last one of them. Of a change set only what sorts no later than
 that one touches the prefix, and adding it gives the prefix of the new input up to the same place. As long as that still has
 enough rows the input is not read; when deletions have used up the spare ones, the prefix is taken from the whole input
-again. Cost: |Δ|, and the input once for every so many deletions among the first rows.
+again. Cost: |Δ|, and the input each time that deletions have used up the first rows.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _with_key(side: PlanNode) -> Project | None:
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
     """Whether state would have as many rows, or is not needed because the rows lie in the order of the lookup."""
-    return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_sought_by_key(side, columns)
+    return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_looked_up_by_key(side, columns)
 
 
 def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
@@ -103,12 +103,12 @@ def _below(node: Project, columns: set[str]) -> set[str]:
     return {theirs for ours, theirs in node.passed_on.items() if ours in columns}
 
 
-def _is_sought_by_key(node: PlanNode, columns: set[str]) -> bool:
+def _is_looked_up_by_key(node: PlanNode, columns: set[str]) -> bool:
     match node:
         case Scan():
             return node.stream_key is not None and node.stream_key[0] in columns
         case Filter() | Arrange():
-            return _is_sought_by_key(node.child, columns)
+            return _is_looked_up_by_key(node.child, columns)
         case Project():
-            return _is_sought_by_key(node.child, _below(node, columns))
+            return _is_looked_up_by_key(node.child, _below(node, columns))
     return False

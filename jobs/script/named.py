@@ -9,12 +9,12 @@ from typing import Final
 from jobs.catalog.state import CatalogState
 
 _WORD: Final = re.compile(r"\w+", re.ASCII)
-#: Statements that list what there is, without naming it.
-_LISTING: Final = frozenset({"show"})
+#: Words of statements that may mean any name: they list what there is, or put names together as they run.
+_ANY: Final = frozenset({"show", "identifier", "execute"})
 
 
 def named_in(state: CatalogState, statement: str, kept: Iterable[str] = ()) -> list[str]:
-    """Sources and views that a statement may name, each after the plain views' own; at least those that it does name.
+    """At least the sources and views that a statement names, plain views after what they read.
 
     A warehouse may have ten thousand views: making all of them known to Spark takes minutes.
 
@@ -23,9 +23,8 @@ def named_in(state: CatalogState, statement: str, kept: Iterable[str] = ()) -> l
     kept : names that count as named, whatever the statement says.
     """
     there = {name.lower(): name for name in (*state.sources, *state.views, *state.plain_views)}
-    first = _WORD.search(statement)
-    lists = first is not None and first.group().lower() in _LISTING
-    wanted = sorted(there) if lists else [*(name.lower() for name in kept), *_words(statement)]
+    words = list(_words(statement))
+    wanted = sorted(there) if _ANY & set(words) else [*(name.lower() for name in kept), *words]
     found: dict[str, None] = {}
     under_way: set[str] = set()
 

@@ -190,9 +190,7 @@ class ScriptSession:
 
     def _explain(self, explain: ExplainStatement, number: int) -> Result:
         state = self._state()
-        view = state.views.get(explain.name)
-        if view is None:
-            raise DeclarationError(f"there is no materialized view named {explain.name}")
+        view = state.view(explain.name)
         most_tasks = int(self._spark.conf.get(SHUFFLE_PARTITIONS) or SPARKS_OWN_TASKS)
         stages = next_stages(self._warehouse, state, view, most_tasks=most_tasks)
         text = explained_view(view, stages)
@@ -228,7 +226,7 @@ class ScriptSession:
     def _register(self, state: CatalogState, statement: str) -> None:
         """Make the sources and views that a statement names known to the session under their plain names.
 
-        Those that earlier statements named stay known: temporary views of the user may read them.
+        Those that earlier statements named stay known, as they are now: functions of the user may read them.
 
         Raises
         ------

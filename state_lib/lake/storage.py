@@ -33,7 +33,7 @@ def use_options(options: Mapping[str, str]) -> None:
     _given.update(options)
 
 
-def is_s3_told() -> bool:
+def is_s3_configured() -> bool:
     """Whether the environment or the given options say anything about S3."""
     return bool(_options())
 

@@ -162,10 +162,7 @@ class OpenedTable:
             self._latest, self._versions, self._opened_at = None, {}, None
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The newest ``txnVersion`` that an application id had committed at the last look at the table; ``None`` if none.
-
-        So it is where there is no table.
-        """
+        """The newest ``txnVersion`` of an application id as of the last look; ``None`` if it has none, or there is no table."""
         try:
             version = self.opened().transaction_version(app_id)
         except TableNotFoundError:

@@ -51,11 +51,19 @@ def test_only_what_is_named_is_made_known(spark: SparkSession, script: Script) -
     assert names >= {"t", "z", "a", "m", "other"}
 
 
+def test_names_put_together_as_a_statement_runs(script: Script) -> None:
+    script.run(_SETUP)
+    assert script.rows("SELECT * FROM IDENTIFIER('ot' || 'her')") == [(1,), (2,)]
+    assert script.rows("EXECUTE IMMEDIATE 'SELECT v FROM ' || lower('M')") == [(21,)]
+
+
 def test_views_of_the_user_read_what_is_there_now(script: Script) -> None:
     script.run(_SETUP)
     script.run("CREATE TEMPORARY VIEW mine AS SELECT sum(v) AS s FROM m")
-    assert script.rows("SELECT * FROM mine") == [(21,)]
+    script.run("CREATE TEMPORARY FUNCTION total() RETURNS BIGINT RETURN (SELECT sum(v) FROM m)")
+    assert script.rows("SELECT *, total() FROM mine") == [(21, 21)]
     script.run("INSERT INTO t VALUES (3, 30); REFRESH")
+    assert script.rows("SELECT total()") == [(52,)], "no statement names m any more"
     assert script.rows("SELECT * FROM mine") == [(52,)]
 
 
@@ -81,7 +89,9 @@ def test_what_another_session_drops_and_makes_again(spark: SparkSession, script:
         ("SELECT 'm' -- z", ["m", "t", "z"]),
         ("DESCRIBE a", ["t", "z", "a"]),
         ("SELECT mm, m1 FROM nothing", []),
-        ("show views", ["t", "z", "a", "m", "other"]),
+        ("-- all\nshow views", ["t", "z", "a", "m", "other"]),
+        ("SELECT * FROM IDENTIFIER('ot' || 'her')", ["t", "z", "a", "m", "other"]),
+        ("EXECUTE IMMEDIATE 'SELECT * FROM ' || 'm'", ["t", "z", "a", "m", "other"]),
     ],
 )
 def test_names_are_found_by_words(script: Script, statement: str, named: list[str]) -> None:

@@ -81,6 +81,12 @@ def test_large_tables_are_merged_into_by_spark() -> None:
     assert _stages(driver_writes=False).into(1).publish is Writer.SPARK
 
 
+def test_what_an_earlier_try_has_committed_is_only_published() -> None:
+    stages = _stages(is_committed=True, is_backfill=True, state_bytes=_LIMITS.small_epoch_bytes + 1)
+    assert stages.workload is Workload.LARGE
+    assert stages.lines() == ("commit state: done by an earlier try", "publish: merge, by the driver")
+
+
 def test_tasks_divide_the_change() -> None:
     assert _stages(changed=3 * _LIMITS.task_bytes).shuffle_tasks == 4
     assert _stages(changed=50 * _LIMITS.task_bytes).shuffle_tasks == 8

@@ -1,14 +1,27 @@
-"""Histories: epochs of inserts, deletes and updates over the lab's relations, and the change sets that they give."""
+"""Histories: epochs of inserts, deletes and updates over the lab's relations, and the change sets that they give.
+
+Tests draw one history for each of their cases; ``RELSTATE_HISTORIES=50`` draws fifty.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.operators.lab import Row, decimal
 
 Changes = dict[str, list[tuple[Row, int]]]
+
+_HISTORIES = int(os.environ.get("RELSTATE_HISTORIES", "1"))
+
+
+def seeds_of(name: str) -> list[int]:
+    """The seeds of a case's histories: its own, the same on every machine."""
+    first = zlib.crc32(name.encode())
+    return [first + n for n in range(_HISTORIES)]
 
 
 def drawn_history(seed: int, epochs: int = 3, operations: int = 12) -> list[list[Any]]:

@@ -67,7 +67,7 @@ def test_the_rows_of_an_aggregate_are_not_copied(spark: SparkSession, name: str)
         assert not [desc for desc in lab.descs if desc.schema.label == "right"]
 
 
-def test_rows_sought_by_a_result_are_copied(spark: SparkSession) -> None:
+def test_rows_looks_up_by_a_result_are_copied(spark: SparkSession) -> None:
     query = f"SELECT r.k, a.s FROM r JOIN ({_SUMS}) AS a ON r.k = a.n"
     with Lab(spark, query) as lab:
         (join,) = (node for node in walk(lab.plan) if isinstance(node, Join))

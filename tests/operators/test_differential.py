@@ -5,9 +5,6 @@ Each query has a history of its own and the one below; ``RELSTATE_HISTORIES=50``
 
 from __future__ import annotations
 
-import os
-import zlib
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +12,7 @@ from pyspark.sql import functions as F
 from jobs.operators import routing
 from jobs.planner import nodes
 from state_lib.constants import WEIGHT
-from tests.operators.histories import Source, drawn_history, epochs_of
+from tests.operators.histories import Source, drawn_history, epochs_of, seeds_of
 from tests.operators.lab import Lab, decimal
 
 #: One query for each operator, or form of one.
@@ -81,14 +78,6 @@ _UPDATES = [
 ]
 
 
-_HISTORIES = int(os.environ.get("RELSTATE_HISTORIES", "1"))
-
-
-def _seeds(name: str) -> list[int]:
-    first = zlib.crc32(name.encode())
-    return [first + n for n in range(_HISTORIES)]
-
-
 def _run(spark: SparkSession, name: str, history: list, *, strict: bool = False) -> None:
     with Lab(spark, QUERIES[name], strict=strict) as lab:
         for changes in epochs_of(history):
@@ -99,7 +88,7 @@ def _run(spark: SparkSession, name: str, history: list, *, strict: bool = False)
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str) -> None:
     _run(spark, name, _UPDATES)
-    for seed in _seeds(name):
+    for seed in seeds_of(name):
         # Of every operator that has a key, besides: insertions and deletions of each key alternate.
         _run(spark, name, drawn_history(seed), strict=True)
 
@@ -107,7 +96,7 @@ def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str
 def test_drawn_histories_change_what_is_there() -> None:
     for name in QUERIES:
         source = Source()
-        epochs = [source.epoch(operations) for operations in drawn_history(_seeds(name)[0])]
+        epochs = [source.epoch(operations) for operations in drawn_history(seeds_of(name)[0])]
         weights = [weight for changes in epochs[1:] for rows in changes.values() for _, weight in rows]
         assert all(epochs), name
         assert min(weights) < 0 < max(weights), name
@@ -123,7 +112,7 @@ def test_a_drawn_history_finds_a_fault(spark: SparkSession, monkeypatch: pytest.
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
     with pytest.raises(AssertionError, match="unexpected"):
-        _run(spark, "filter", drawn_history(_seeds("filter")[0]))
+        _run(spark, "filter", drawn_history(seeds_of("filter")[0]))
 
 
 @pytest.mark.parametrize(

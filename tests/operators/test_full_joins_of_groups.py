@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.planner.nodes import Join, walk
 from jobs.planner.planning import plan_view
 from tests.epoch.scripts import Script
-from tests.operators.histories import Source, epochs_of
+from tests.operators.histories import Source, epochs_of, seeds_of
 from tests.operators.lab import RELATIONS, Lab, decimal
 
 _A = "(SELECT g, count(*) AS n FROM t GROUP BY g) a"
@@ -63,12 +62,9 @@ def _drawn(seed: int) -> list[list[tuple]]:
     return [[operation(epoch == 0) for _ in range(8)] for epoch in range(4)]
 
 
-_SEEDS = int(os.environ.get("RELSTATE_HISTORIES", "1"))
-
-
 @pytest.mark.parametrize("name", _QUERIES)
 def test_every_epoch_equals_the_query(spark: SparkSession, name: str) -> None:
-    for seed in range(len(name), len(name) + _SEEDS):
+    for seed in seeds_of(name):
         with Lab(spark, _QUERIES[name][0]) as lab:
             for changes in epochs_of(_drawn(seed), Source()):
                 lab.step(changes)

@@ -42,7 +42,7 @@ def test_other_addresses_are_told_nothing() -> None:
     assert Address.parse("/tmp/w").options is None
     assert Address.parse("gs://b/w").options is None
     assert storage.arrow_filesystem("gs") is None
-    assert not storage.is_s3_told()
+    assert not storage.is_s3_configured()
 
 
 def test_spark_reaches_s3_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
