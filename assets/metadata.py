@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableRecord, TableSchema
 
-from jobs.declare import Project, SourceDeclaration, ViewDeclaration
-from state_lib.constants import VIEW_KEY
+from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from relstate_dagster.state_lib.constants import VIEW_KEY
 
 if TYPE_CHECKING:
-    from jobs.api import ViewReport
+    from relstate_dagster.jobs.api import ViewReport
 
 Metadata = dict[str, Any]
 
@@ -79,7 +79,7 @@ def _inputs(report: ViewReport) -> MetadataValue[Any]:
 
 def published_schema(path: str) -> TableSchema | None:
     """Return the visible columns of a published view, read by delta-rs; None where there is no table yet."""
-    from state_lib.lake.table import DeltaError, DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
+    from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
 
     try:
         fields = DeltaTable(path).schema().fields

@@ -7,9 +7,9 @@ import json
 
 from dagster import AssetCheckSpec, AssetKey, AssetSpec
 
-from assets.metadata import source_metadata, view_metadata
-from jobs.declare import Project, SourceDeclaration, ViewDeclaration
-from state_lib.errors import DeclarationError
+from relstate_dagster.assets.metadata import source_metadata, view_metadata
+from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from relstate_dagster.state_lib.errors import DeclarationError
 
 MATCHES_FULL_RECOMPUTE = "matches_full_recompute"
 STREAM_KEY_UNIQUE = "stream_key_unique"

@@ -15,12 +15,12 @@ from dagster import (
     multi_asset,
 )
 
-from assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
-from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, view_specs
-from jobs.declare import Project
+from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, view_specs
+from relstate_dagster.jobs.declare import Project
 
 if TYPE_CHECKING:
-    from jobs.api import EpochRunner, ViewReport
+    from relstate_dagster.jobs.api import EpochRunner, ViewReport
 
 
 class WarehouseAccess(Protocol):

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Probe, Sample, Written, log_versions, written_since
 from benchmarks.queries import KEYS, columns_of, tables_of
 from benchmarks.series import Replay
-from jobs.api import EpochRunner, Registry, SourceEntry, ViewEntry, ViewReport, Warehouse
-from jobs.declare import materialized_view
-from jobs.planner.nodes import walk
-from jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry, ViewEntry, ViewReport, Warehouse
+from relstate_dagster.jobs.declare import materialized_view
+from relstate_dagster.jobs.planner.nodes import walk
+from relstate_dagster.jobs.spark import SparkSettings, create_session
 
 
 class Mismatch(Exception):

@@ -1,19 +1,19 @@
 """What other houses use of the Spark side."""
 
-from jobs.catalog.entries import SourceEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.compaction import CompactReport
-from jobs.epoch.next_epoch import next_stages
-from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.runner import EpochRunner
-from jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
-from jobs.epoch.vacuum import VacuumReport
-from jobs.idle import idle_reports
-from jobs.outlook import Does, Outlook, outlook
-from jobs.registry import Registry
-from jobs.state_rows import state_rows
-from jobs.sync import sync_project
-from jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.compaction import CompactReport
+from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
+from relstate_dagster.jobs.epoch.vacuum import VacuumReport
+from relstate_dagster.jobs.idle import idle_reports
+from relstate_dagster.jobs.outlook import Does, Outlook, outlook
+from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.state_rows import state_rows
+from relstate_dagster.jobs.sync import sync_project
+from relstate_dagster.jobs.warehouse import Warehouse
 
 __all__ = [
     "CatalogState",

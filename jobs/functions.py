@@ -22,7 +22,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from state_lib.errors import DeclarationError, first_line
+from relstate_dagster.state_lib.errors import DeclarationError, first_line
 
 #: The environment variable that names the callable, for messages.
 VARIABLE = "RELSTATE_FUNCTIONS"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.catalog.entries import PlainViewEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.declare import Project
-from jobs.epoch.freshness import views_behind
-from jobs.epoch.health import check_tables
-from jobs.epoch.reports import ViewReport, unchanged
-from jobs.planner.nodes import depends_on_time
-from jobs.registry import declares
-from jobs.relations import topological
-from jobs.sync import source_entry
-from jobs.warehouse import Warehouse
-from state_lib.errors import StateError
-from state_lib.lake.folders import is_table
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.jobs.epoch.health import check_tables
+from relstate_dagster.jobs.epoch.reports import ViewReport, unchanged
+from relstate_dagster.jobs.planner.nodes import depends_on_time
+from relstate_dagster.jobs.registry import declares
+from relstate_dagster.jobs.relations import topological
+from relstate_dagster.jobs.sync import source_entry
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.lake.folders import is_table
 
 
 def idle_reports(warehouse: Warehouse, project: Project, names: Collection[str]) -> list[ViewReport] | None:

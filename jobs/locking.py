@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from state_lib.errors import EpochError
+from relstate_dagster.state_lib.errors import EpochError
 
 try:
     import fcntl

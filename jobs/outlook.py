@@ -6,17 +6,17 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from jobs.catalog.entries import PlainViewEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.declare import Project, ViewDeclaration
-from jobs.epoch.next_epoch import NextEpoch, is_nothing
-from jobs.epoch.refresh_choice import may_choose
-from jobs.epoch.stages import Stages
-from jobs.registry import has_query_of
-from jobs.sync import source_entry
-from jobs.warehouse import Warehouse
-from state_lib.errors import RelstateError
-from state_lib.units import bytes_shown
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import Project, ViewDeclaration
+from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
+from relstate_dagster.jobs.epoch.refresh_choice import may_choose
+from relstate_dagster.jobs.epoch.stages import Stages
+from relstate_dagster.jobs.registry import has_query_of
+from relstate_dagster.jobs.sync import source_entry
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.units import bytes_shown
 
 
 class Does(enum.Enum):

@@ -10,18 +10,18 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import failpoints
-from jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
-from jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
-from jobs.declare import ViewDeclaration, check_name
-from jobs.epoch.claims import Claims
-from jobs.epoch.protocol import Claimed, with_dependents
-from jobs.epoch.sessions import forget_table
-from jobs.relations import source_relation, topological
-from jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, RelstateError
-from state_lib.lake.folders import delete_folder, table_id
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
+from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
+from relstate_dagster.jobs.epoch.sessions import forget_table
+from relstate_dagster.jobs.relations import source_relation, topological
+from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
+from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
 
 #: How often a change is made again where others are faster every time.
 _ATTEMPTS: Final = 20

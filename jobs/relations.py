@@ -9,14 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from jobs.catalog.entries import SourceEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.planner.nodes import Field
-from jobs.planner.relations import Relation
-from state_lib.columns import quoted
-from state_lib.constants import ROW_ID
-from state_lib.errors import DeclarationError
-from state_lib.lake.log import TableFacts
+from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.lake.log import TableFacts
 
 _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 

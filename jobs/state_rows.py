@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
 
 
 def state_rows(spark: SparkSession, warehouse: Warehouse, view: str, table_id: int) -> DataFrame:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import PlainViewEntry, SourceEntry
-from jobs.catalog.state import CatalogState
-from jobs.declare import Project, SourceDeclaration, check_name
-from jobs.epoch.explained import reason_of
-from jobs.registry import Registry
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, SourceError
-from state_lib.lake.address import Address
-from state_lib.lake.log import table_facts
-from state_lib.lake.table import OpenedTable
-from state_lib.literals import property_list
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
+from relstate_dagster.jobs.epoch.explained import reason_of
+from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, SourceError
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.log import table_facts
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.literals import property_list
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:

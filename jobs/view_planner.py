@@ -8,29 +8,29 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import TableLayout, ViewEntry
-from jobs.catalog.plans import Planned
-from jobs.catalog.state import CatalogState
-from jobs.declare import ViewDeclaration, check_name
-from jobs.functions import UserFunctions, called_in
-from jobs.planner.catalyst import Catalyst, type_ddl
-from jobs.planner.current_time import reads_current_time
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.map_keys import with_map_keys
-from jobs.planner.meaning import meaning_of
-from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
-from jobs.planner.planning import plan_view
-from jobs.planner.query_text import relations_named
-from jobs.planner.relations import Relation
-from jobs.planner.state_tables import infer_state_tables
-from jobs.planner.trees import items
-from jobs.planner.types_check import check_published_types
-from jobs.relations import source_relation, view_relation
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, PlanError, SourceError
-from state_lib.lake.folders import is_table
-from state_lib.table_catalog import TableCatalog
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.functions import UserFunctions, called_in
+from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.current_time import reads_current_time
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.map_keys import with_map_keys
+from relstate_dagster.jobs.planner.meaning import meaning_of
+from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.query_text import relations_named
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.planner.trees import items
+from relstate_dagster.jobs.planner.types_check import check_published_types
+from relstate_dagster.jobs.relations import source_relation, view_relation
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.table_catalog import TableCatalog
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
 _NEVER_FULL = frozenset({"non-deterministic"})

@@ -19,15 +19,15 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from jobs.catalog.entries import SourceEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.catalog.store import CatalogStore
-from jobs.declare import check_name
-from jobs.functions import UserFunctions
-from jobs.sources.delta_source import DeltaSource
-from jobs.sources.source_index import SourceIndex
-from jobs.spark.cache import cache_folder
-from state_lib.lake.address import Address
+from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.store import CatalogStore
+from relstate_dagster.jobs.declare import check_name
+from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.state_lib.lake.address import Address
 
 
 class Warehouse:
@@ -37,7 +37,7 @@ class Warehouse:
     ----------
     path : the folder, or an object store's address.
     functions : the callable that registers the functions that views may call besides Spark's own, as
-        ``package.module:callable``; see :mod:`jobs.functions`.
+        ``package.module:callable``; see :mod:`.jobs.functions`.
     """
 
     def __init__(self, path: str | os.PathLike[str], functions: str | None = None) -> None:

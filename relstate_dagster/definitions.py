@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dagster import Definitions, in_process_executor
 
-from assets.specs import source_specs
-from assets.views import build_views_asset
-from jobs.declare import load_project
-from relstate_dagster.jobs import refresh_job, verify_job
+from relstate_dagster.assets.specs import source_specs
+from relstate_dagster.assets.views import build_views_asset
+from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.maintenance import maintenance_job
+from relstate_dagster.refresh_jobs import refresh_job, verify_job
 from relstate_dagster.resources import SparkResource, WarehouseResource
 from relstate_dagster.schedules import quarter_hourly, weekly
 from relstate_dagster.sensors import delta_versions_sensor

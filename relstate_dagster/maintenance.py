@@ -15,9 +15,9 @@ from dagster import (
 )
 from pydantic import Field
 
-from jobs.declare import Project
+from relstate_dagster.jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
-from state_lib.constants import RETAINED_HOURS
+from relstate_dagster.state_lib.constants import RETAINED_HOURS
 
 
 class MaintenanceConfig(Config):

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from jobs.declare import Project
-from jobs.spark import SparkSettings, create_session
-from jobs.spark.logs import LogSettings
+from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.spark.logs import LogSettings
 from relstate_dagster.settings import log_file, needs_s3
-from state_lib.lake.address import Address
-from state_lib.lake.storage import use_options
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.storage import use_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import EpochRunner, ViewReport, Warehouse
+    from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
 
 
 class SparkResource(ConfigurableResource["SparkSession"]):
@@ -60,7 +60,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
         ``on_wait`` is called with other runs that this one waits for.
         """
-        from jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
         session = self.spark.session(self._logs(), with_s3=needs_s3(self.path))
@@ -70,13 +70,13 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
     def idle_reports(self, project: Project, names: Collection[str]) -> list[ViewReport] | None:
         """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
-        from jobs.api import idle_reports  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import idle_reports  # noqa: PLC0415 - imports PySpark
 
         return idle_reports(self.opened(), project, names)
 
     def opened(self) -> Warehouse:
         """Return the warehouse, with access to the store that it lies in."""
-        from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
         use_options(self.storage)
         return Warehouse(self.path, self.functions or None)

@@ -20,7 +20,7 @@ from dagster import (
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from jobs.declare import Project
+from relstate_dagster.jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
 
 MINIMUM_INTERVAL_SECONDS = 30
@@ -81,7 +81,7 @@ def behind_sensor(behind: Callable[[], Mapping[str, str]], job: UnresolvedAssetJ
 
 
 def _views_behind(project: Project, warehouse: WarehouseResource) -> Mapping[str, str]:
-    from jobs.epoch.freshness import views_behind  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.epoch.freshness import views_behind  # noqa: PLC0415 - imports PySpark
 
     return views_behind(warehouse.opened(), [view.name for view in project.views])
 

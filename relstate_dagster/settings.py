@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import assets
-from jobs.spark.jars import has_s3a_jars
-from state_lib.lake.address import Address
-from state_lib.lake.storage import is_s3_configured
+from relstate_dagster import assets
+from relstate_dagster.jobs.spark.jars import has_s3a_jars
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.storage import is_s3_configured
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"

@@ -19,15 +19,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
-from state_lib.lake.commit import CommitFailedError, committing, write_deltalake
-from state_lib.lake.statistics import DataFile
-from state_lib.lake.table import DeltaTable, OpenedTable
-from state_lib.merge import merge_runs
-from state_lib.sizing import sizing
-from state_lib.state_files import partition_of
-from state_lib.state_store import StateStore
-from state_lib.table_schema import MergeRule
+from relstate_dagster.state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
+from relstate_dagster.state_lib.lake.commit import CommitFailedError, committing, write_deltalake
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
+from relstate_dagster.state_lib.merge import merge_runs
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.state_files import partition_of
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_schema import MergeRule
 
 
 def has_many_runs(files: Sequence[DataFile]) -> bool:

@@ -8,14 +8,14 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
-from state_lib.lake.address import table_reference
-from state_lib.lake.commit import create_plain_table, is_plain
-from state_lib.literals import property_list
-from state_lib.row_encoding import parse_type
-from state_lib.slots import SlotLayout
-from state_lib.table_catalog import descs_to_json
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
+from relstate_dagster.state_lib.lake.address import table_reference
+from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
+from relstate_dagster.state_lib.literals import property_list
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.slots import SlotLayout
+from relstate_dagster.state_lib.table_catalog import descs_to_json
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 #: The table property that holds the state tables of a Delta state table, so that it explains itself.
 TABLES_PROPERTY: Final = "relstate.state_tables"

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from state_lib.row_encoding import contains_map
-from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: Rows of the other side that a record is associated with.
 NUM_ASSOCIATIONS: Final = "_num_associations"

@@ -10,8 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.row_encoding import encode_row, normalise, parse_type
-from state_lib.row_encoding.layout import EncodedPart
+from relstate_dagster.state_lib.row_encoding import encode_row, normalise, parse_type
+from relstate_dagster.state_lib.row_encoding.layout import EncodedPart
 
 _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 

@@ -9,10 +9,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from state_lib.columns import quoted
-from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
-from state_lib.errors import StateError
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 @dataclass(frozen=True, slots=True)

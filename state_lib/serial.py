@@ -21,7 +21,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from state_lib.errors import StateError
+from relstate_dagster.state_lib.errors import StateError
 
 #: 2024-01-01T00:00:00Z in milliseconds since 1970: the zero of an id's time.
 SERIAL_EPOCH_MS: Final = 1_704_067_200_000

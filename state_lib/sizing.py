@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 _VARIABLE: Final = "RELSTATE_SIZING"
 _KIB: Final = 1024

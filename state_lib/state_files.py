@@ -7,10 +7,10 @@ plain Parquet. A state table has no deletion vectors and no column mapping, so i
 
 from __future__ import annotations
 
-from state_lib.constants import TABLE_ID, VNODE
-from state_lib.lake.statistics import DataFile, data_files
-from state_lib.lake.table import OpenedTable
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.constants import TABLE_ID, VNODE
+from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
 class StateFiles:

@@ -11,26 +11,26 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from state_lib.collected import collected
-from state_lib.columns import jvm_of_columns, quoted
-from state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
-from state_lib.delta_layout import create_state_table, is_plain_layout
-from state_lib.errors import StateError
-from state_lib.lake.address import AS_IT_IS
-from state_lib.lake.commit import Check, append_rows
-from state_lib.lake.log import latest_commits
-from state_lib.lake.statistics import row_count
-from state_lib.lake.table import DeltaTable
-from state_lib.lookup_keys import LookupKeys
-from state_lib.mem_table import MemTable
-from state_lib.row_encoding import encode_storage_key
-from state_lib.sizing import sizing
-from state_lib.slots import Slot, TableSlots, assign_slots
-from state_lib.state_files import StateFiles
-from state_lib.state_table import StateTable
-from state_lib.storage_table import StorageTable
-from state_lib.table_schema import StateTableDesc
-from state_lib.vnode import check_vnode_count, table_vnode
+from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.columns import jvm_of_columns, quoted
+from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
+from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.lake.address import AS_IT_IS
+from relstate_dagster.state_lib.lake.commit import Check, append_rows
+from relstate_dagster.state_lib.lake.log import latest_commits
+from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lake.table import DeltaTable
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.mem_table import MemTable
+from relstate_dagster.state_lib.row_encoding import encode_storage_key
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.slots import Slot, TableSlots, assign_slots
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.storage_table import StorageTable
+from relstate_dagster.state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.vnode import check_vnode_count, table_vnode
 
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10

@@ -8,12 +8,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from state_lib.columns import quoted
-from state_lib.constants import EPOCH, STATE_WEIGHT
-from state_lib.literals import literal
-from state_lib.mem_table import MemTable
-from state_lib.storage_table import StorageTable, merged_in_order
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT
+from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.mem_table import MemTable
+from relstate_dagster.state_lib.storage_table import StorageTable, merged_in_order
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 class StateTable:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from state_lib.errors import WarehouseError
-from state_lib.table_schema import (
+from relstate_dagster.state_lib.errors import WarehouseError
+from relstate_dagster.state_lib.table_schema import (
     KeyPart,
     MergeRule,
     StateColumn,
@@ -16,7 +16,7 @@ from state_lib.table_schema import (
     StateTableDesc,
     StateTableSchema,
 )
-from state_lib.vnode import check_vnode_count
+from relstate_dagster.state_lib.vnode import check_vnode_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from state_lib.errors import PlanError
+from relstate_dagster.state_lib.errors import PlanError
 
 
 class StateKind(str, enum.Enum):

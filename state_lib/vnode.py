@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from state_lib.columns import quoted
-from state_lib.constants import MAX_VNODE_COUNT, ROW_ID
-from state_lib.errors import PlanError
-from state_lib.row_encoding import encode_columns
-from state_lib.serial import vnode_of_row_id
-from state_lib.sizing import sizing
-from state_lib.table_schema import StateTableSchema
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import MAX_VNODE_COUNT, ROW_ID
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.row_encoding import encode_columns
+from relstate_dagster.state_lib.serial import vnode_of_row_id
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.table_schema import StateTableSchema
 
 
 def check_vnode_count(vnode_count: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.sizing import changed_sizing
 from tests.sizes import Resized
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def resized() -> Iterator[Resized]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from jobs.spark import SparkSettings, create_session
+    from relstate_dagster.jobs.spark import SparkSettings, create_session
 
     session = create_session(
         SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", with_s3=True)

@@ -2,6 +2,6 @@
 
 from collections.abc import Callable
 
-from state_lib.sizing import Sizing
+from relstate_dagster.state_lib.sizing import Sizing
 
 Resized = Callable[..., Sizing]

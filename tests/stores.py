@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from state_lib.lake.storage import spark_settings
+from relstate_dagster.state_lib.lake.storage import spark_settings
 
 #: Of its own: Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
 BUCKET = f"relstate-tests-{uuid.uuid4().hex[:8]}"

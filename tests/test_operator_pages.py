@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.operators import routing
-from jobs.planner.nodes import JOIN_TYPES
-from state_lib.table_schema import MergeRule, StateKind
+from relstate_dagster.jobs.operators import routing
+from relstate_dagster.jobs.planner.nodes import JOIN_TYPES
+from relstate_dagster.state_lib.table_schema import MergeRule, StateKind
 
 _ROOT = Path(__file__).parents[1]
 _DOCS = _ROOT / "docs"

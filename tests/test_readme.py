@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.declare import parse_text
-from jobs.declare.model import SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare import parse_text
+from relstate_dagster.jobs.declare.model import SourceDeclaration, ViewDeclaration
 from tests.processes import heeds_interrupts
 
 _README = Path(__file__).parent.parent / "README.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.spark import SparkSettings, jars, java
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark import SparkSettings, jars, java
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 
 def test_session_writes_and_merges_delta(spark, tmp_path):

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.measure import quantile
 from benchmarks.scenarios.common import Run
-from jobs.api import CatalogState, EpochRunner, Warehouse
-from jobs.epoch.freshness import views_behind
-from jobs.script import ScriptSession
+from relstate_dagster.jobs.api import CatalogState, EpochRunner, Warehouse
+from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.jobs.script import ScriptSession
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));

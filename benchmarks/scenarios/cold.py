@@ -13,7 +13,7 @@ from benchmarks.harness import Bench, start_spark
 from benchmarks.measure import quantile
 from benchmarks.queries import query_text, tables_of
 from benchmarks.scenarios.common import Run
-from jobs.api import EpochRunner, Warehouse
+from relstate_dagster.jobs.api import EpochRunner, Warehouse
 
 _ROOT = Path(__file__).resolve().parents[2]
 

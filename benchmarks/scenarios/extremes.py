@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from benchmarks.measure import quantile
 from benchmarks.scenarios.common import Run
-from jobs.api import EpochRunner, Warehouse
-from jobs.script import ScriptSession
+from relstate_dagster.jobs.api import EpochRunner, Warehouse
+from relstate_dagster.jobs.script import ScriptSession
 
 _GROUPS: Final = 2
 

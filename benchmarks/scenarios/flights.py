@@ -1,7 +1,7 @@
 """The flights demo: its views in one run a day, against their queries in full, one after the other.
 
 A day has about 900 new flights, the corrections and cancellations of the day before, a plane registered again and the weather
-of the day (:mod:`jobs.demo.player`).
+of the day (:mod:`.jobs.demo.player`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 from benchmarks.harness import verify
 from benchmarks.measure import quantile
 from benchmarks.scenarios.common import Run
-from jobs.api import EpochRunner, Warehouse, sync_project
-from jobs.declare import load_project
-from jobs.demo import LOADED_THROUGH, FlightPlayer
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.demo import LOADED_THROUGH, FlightPlayer
 from relstate_dagster.settings import DEMO_PROJECT
 
 #: Beside the data of scale factors, as if it were one.

@@ -9,7 +9,7 @@ from benchmarks.measure import quantile
 from benchmarks.queries import tables_of
 from benchmarks.scenarios.common import Run
 from benchmarks.scenarios.idle import many_views
-from jobs.api import EpochRunner
+from relstate_dagster.jobs.api import EpochRunner
 
 
 def run(run_: Run, sf: float, views: int = 20, size: str = "100") -> None:

@@ -10,7 +10,7 @@ from benchmarks.measure import Sample, quantile
 from benchmarks.queries import query_text, tables_of
 from benchmarks.scenarios.common import Run
 from benchmarks.series import Series
-from jobs.api import ViewReport
+from relstate_dagster.jobs.api import ViewReport
 
 
 def run(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from state_lib.sizing import sizing
-from state_lib.units import bytes_shown
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.units import bytes_shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from jobs.catalog.costs import Costs
-from jobs.catalog.plans import Planned
-from jobs.declare.model import PUBLISH_ON_CHANGE
-from jobs.planner.nodes import Materialize
-from jobs.sources.delta_source import Pin
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.jobs.catalog.costs import Costs
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE
+from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Claim:
     ----------
     id : of the holder, and of no other; ``run_id`` is how the run is called.
     doing : what for, in words.
-    host, pid : the process that holds it; ``place`` names the locks of its machine (:class:`jobs.locking.HolderLocks`).
+    host, pid : the process that holds it; ``place`` names the locks of its machine (:class:`.jobs.locking.HolderLocks`).
     until : when it ends by itself, unless it is renewed: a process that has died renews nothing.
     epoch : the one that the views are brought to; ``None`` where they are only to be left alone.
     """

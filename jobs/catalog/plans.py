@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
-from jobs.planner.nodes import Materialize
-from jobs.planner.serialize import plan_from_dict, plan_to_dict
-from state_lib.errors import WarehouseError
-from state_lib.lake.files import delete_file, files_in, read_file, write_once
-from state_lib.table_catalog import desc_from_dict, desc_to_dict
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
+from relstate_dagster.state_lib.errors import WarehouseError
+from relstate_dagster.state_lib.lake.files import delete_file, files_in, read_file, write_once
+from relstate_dagster.state_lib.table_catalog import desc_from_dict, desc_to_dict
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 _Contents: TypeAlias = tuple[Materialize, tuple[StateTableDesc, ...]]
 

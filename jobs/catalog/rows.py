@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from jobs.catalog.costs import Costs
-from jobs.catalog.entries import (
+from relstate_dagster.jobs.catalog.costs import Costs
+from relstate_dagster.jobs.catalog.entries import (
     Claim,
     EpochEntry,
     PlainViewEntry,
@@ -18,9 +18,9 @@ from jobs.catalog.entries import (
     ViewEntry,
     ViewVersions,
 )
-from jobs.catalog.plans import PlanStore
-from jobs.catalog.state import CatalogState, changed_entries
-from jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.catalog.plans import PlanStore
+from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
+from relstate_dagster.jobs.sources.delta_source import Pin
 
 #: What names a row: its kind, and the name of the entry in it.
 RowKey: TypeAlias = tuple[str, str]

@@ -6,10 +6,18 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from jobs.catalog.entries import Claim, EpochEntry, PlainViewEntry, Problem, SourceEntry, ViewEntry, ViewVersions
-from jobs.sources.delta_source import Pin
-from state_lib.constants import FORMAT_VERSION
-from state_lib.errors import DeclarationError, EpochError
+from relstate_dagster.jobs.catalog.entries import (
+    Claim,
+    EpochEntry,
+    PlainViewEntry,
+    Problem,
+    SourceEntry,
+    ViewEntry,
+    ViewVersions,
+)
+from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.state_lib.constants import FORMAT_VERSION
+from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")

@@ -2,7 +2,7 @@
 
 A commit names the version it was made from. If another writer has committed since, it fails instead of being rebased by
 Delta: compare and swap, by the one guarantee that every Delta log store gives (a version is written once). What was changed
-is then put on top of what the other one has written (:func:`jobs.catalog.state.rebased`), or refused where both have changed
+is then put on top of what the other one has written (:func:`.jobs.catalog.state.rebased`), or refused where both have changed
 the same entry.
 
 The table is partitioned by ``level``, as a log-structured merge tree is: a commit writes the rows that it changes, and with
@@ -26,16 +26,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.catalog.plans import PlanStore
-from jobs.catalog.rows import WAREHOUSE, Home, Payload, RowKey, changed_rows, entry_in, entry_of, state_of
-from jobs.catalog.state import CatalogState, ConcurrentCatalogChange, rebased
-from state_lib.constants import FORMAT_VERSION
-from state_lib.errors import SourceError, WarehouseError, first_line
-from state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
-from state_lib.lake.log import DeltaLog, files_of
-from state_lib.lake.parquet import opened_parquet
-from state_lib.lake.statistics import DataFile, data_files
-from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
+from relstate_dagster.jobs.catalog.plans import PlanStore
+from relstate_dagster.jobs.catalog.rows import WAREHOUSE, Home, Payload, RowKey, changed_rows, entry_in, entry_of, state_of
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, rebased
+from relstate_dagster.state_lib.constants import FORMAT_VERSION
+from relstate_dagster.state_lib.errors import SourceError, WarehouseError, first_line
+from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
+from relstate_dagster.state_lib.lake.log import DeltaLog, files_of
+from relstate_dagster.state_lib.lake.parquet import opened_parquet
+from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
+from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
 
 _SCHEMA: Final = pa.schema([("level", pa.int32()), ("kind", pa.string()), ("name", pa.string()), ("payload", pa.string())])
 #: Rows that the levels up to the first have room for, and how many times as many those up to the next.

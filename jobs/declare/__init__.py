@@ -1,7 +1,7 @@
 """Declared views and sources: read from SQL text or made in Python, with no JVM."""
 
-from jobs.declare.lineage import column_lineage, dependencies, output_columns
-from jobs.declare.model import (
+from relstate_dagster.jobs.declare.lineage import column_lineage, dependencies, output_columns
+from relstate_dagster.jobs.declare.model import (
     Declaration,
     DropStatement,
     ExplainCreateStatement,
@@ -14,11 +14,11 @@ from jobs.declare.model import (
     VerifyStatement,
     ViewDeclaration,
 )
-from jobs.declare.names import check_name
-from jobs.declare.parser import parse_statement, parse_text
-from jobs.declare.project import Project, build_project, load_project
-from jobs.declare.python_views import materialized_view
-from jobs.declare.statements import Statement, split_statements
+from relstate_dagster.jobs.declare.names import check_name
+from relstate_dagster.jobs.declare.parser import parse_statement, parse_text
+from relstate_dagster.jobs.declare.project import Project, build_project, load_project
+from relstate_dagster.jobs.declare.python_views import materialized_view
+from relstate_dagster.jobs.declare.statements import Statement, split_statements
 
 __all__ = [
     "Declaration",

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.lineage import Node, lineage
 from sqlglot.schema import MappingSchema
 
-from jobs.declare.table_tokens import in_parts, tables_by_tokens
+from relstate_dagster.jobs.declare.table_tokens import in_parts, tables_by_tokens
 
 #: Table name → column name → type, as text.
 Schemas = Mapping[str, Mapping[str, str]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 
 #: The values of ``refresh.policy``.
 REFRESH_POLICIES: Final = ("auto", "incremental", "full")

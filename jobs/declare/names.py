@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 MAX_NAME_LENGTH: Final = 128
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from jobs.declare.model import (
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
     PUBLISH_ON_CHANGE,
     REFRESH_POLICIES,
@@ -28,10 +28,10 @@ from jobs.declare.model import (
     VerifyStatement,
     ViewDeclaration,
 )
-from jobs.declare.names import check_name
-from jobs.declare.statements import Cursor, Statement, split_statements
-from state_lib.constants import HIDDEN_COLUMNS
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.declare.names import check_name
+from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
+from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
+from relstate_dagster.state_lib.errors import DeclarationError
 
 #: Clauses of other products that Spark's parser refuses, and what is said instead.
 _REFUSED_VIEW_CLAUSES: Final = {

@@ -10,11 +10,11 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
-from jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
-from jobs.declare.parser import parse_text
-from jobs.declare.statements import place
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
+from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.parser import parse_text
+from relstate_dagster.jobs.declare.statements import place
+from relstate_dagster.state_lib.errors import DeclarationError
 
 #: How an address begins that is no path: ``s3://bucket``, ``file:/data``.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")

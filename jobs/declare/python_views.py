@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import overload
 
-from jobs.declare.model import ViewDeclaration
-from jobs.declare.parser import check_view_properties
+from relstate_dagster.jobs.declare.model import ViewDeclaration
+from relstate_dagster.jobs.declare.parser import check_view_properties
 
 
 @overload

@@ -13,7 +13,7 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 
 class _Tokenizer(Spark.Tokenizer):

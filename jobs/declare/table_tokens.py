@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import Token, TokenType
 
-from jobs.declare.statements import Cursor, split_statements
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.declare.statements import Cursor, split_statements
+from relstate_dagster.state_lib.errors import DeclarationError
 
 #: Words after which a comma separates no tables.
 _ENDS_TABLES: Final = frozenset(

@@ -4,7 +4,7 @@ It lies below `jobs` because it is work for Spark, and knows neither Dagster nor
 declarations of the sources, are SQL files in ``assets/demo``.
 """
 
-from jobs.demo.flights import FlightData, load_flight_data
-from jobs.demo.player import LOADED_THROUGH, DayPlayed, FlightPlayer
+from relstate_dagster.jobs.demo.flights import FlightData, load_flight_data
+from relstate_dagster.jobs.demo.player import LOADED_THROUGH, DayPlayed, FlightPlayer
 
 __all__ = ["LOADED_THROUGH", "DayPlayed", "FlightData", "FlightPlayer", "load_flight_data"]

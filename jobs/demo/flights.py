@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa

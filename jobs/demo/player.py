@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
-from jobs.declare import SourceDeclaration
-from jobs.demo.flights import FlightData, load_flight_data
-from jobs.sync import create_source_table
-from state_lib.collected import frame_of
-from state_lib.errors import SourceError
+from relstate_dagster.jobs.declare import SourceDeclaration
+from relstate_dagster.jobs.demo.flights import FlightData, load_flight_data
+from relstate_dagster.jobs.sync import create_source_table
+from relstate_dagster.state_lib.collected import frame_of
+from relstate_dagster.state_lib.errors import SourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +174,7 @@ class FlightPlayer:
         )
 
     def _exists(self, name: str) -> bool:
-        from state_lib.lake.table import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
+        from relstate_dagster.state_lib.lake.table import DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
 
         return DeltaTable.is_deltatable(self.path(name))
 

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
-from jobs.catalog.entries import Recorded
-from jobs.declare.model import PUBLISH_ON_CHANGE
-from state_lib.errors import EpochError, SourceError, StateError, first_line
-from state_lib.lake.log import Action, DeltaLog, commit_info, files_of
-from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
+from relstate_dagster.jobs.catalog.entries import Recorded
+from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE
+from relstate_dagster.state_lib.errors import EpochError, SourceError, StateError, first_line
+from relstate_dagster.state_lib.lake.log import Action, DeltaLog, commit_info, files_of
+from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
 
 Fence: TypeAlias = Callable[[], None]
 

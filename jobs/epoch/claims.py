@@ -21,13 +21,13 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Final
 
-from jobs.catalog.entries import Claim, EpochEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.protocol import LOST, Claimed, ClaimLost, in_the_way, released
-from jobs.instants import utc_now
-from jobs.locking import HolderLocks, seconds_to_wait
-from jobs.warehouse import Warehouse
-from state_lib.errors import EpochError
+from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.protocol import LOST, Claimed, ClaimLost, in_the_way, released
+from relstate_dagster.jobs.instants import utc_now
+from relstate_dagster.jobs.locking import HolderLocks, seconds_to_wait
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import EpochError
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Claims:
     Parameters
     ----------
     run_id, doing : named in the message of a run that waits for this one.
-    wait_seconds : how long to wait for others, by default as :func:`jobs.locking.seconds_to_wait`.
+    wait_seconds : how long to wait for others, by default as :func:`.jobs.locking.seconds_to_wait`.
     on_wait : called once for each holder that is waited for.
     """
 

@@ -1,7 +1,7 @@
-"""When the state of a view is compacted, how far, and how many vnodes it has: the policy over :mod:`state_lib.compaction`.
+"""When the state of a view is compacted, how far, and how many vnodes it has: the policy over :mod:`.state_lib.compaction`.
 
 After an epoch, where it is cheap; by ``relstate compact``, large tables as well. Neither writes the catalog: an epoch reads
-the newest version of its view's state up to which there is nothing but compactions (:mod:`jobs.epoch.chain`). Vnode counts
+the newest version of its view's state up to which there is nothing but compactions (:mod:`.jobs.epoch.chain`). Vnode counts
 are in the catalog, and change with the commit that ends an epoch.
 """
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
-from jobs.warehouse import Warehouse
-from state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
-from state_lib.constants import TABLE_ID
-from state_lib.lake.statistics import DataFile
-from state_lib.sizing import sizing
-from state_lib.state_files import StateFiles, partition_of
-from state_lib.state_store import StateStore
-from state_lib.table_schema import StateTableDesc
-from state_lib.vnode import fitting_vnode_count
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
+from relstate_dagster.state_lib.constants import TABLE_ID
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.state_files import StateFiles, partition_of
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.vnode import fitting_vnode_count
 
 
 @dataclass(frozen=True, slots=True)

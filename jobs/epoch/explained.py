@@ -8,8 +8,8 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError, first_line
-from state_lib.lake.table import DeltaError
+from relstate_dagster.state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError, first_line
+from relstate_dagster.state_lib.lake.table import DeltaError
 
 #: What Spark says of a job of which a task has failed.
 _OF_A_JOB: Final = ("Job aborted", "awaitResult")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobs.catalog.entries import ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.relations import topological
-from jobs.sources.delta_source import look_at
-from jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.relations import topological
+from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.warehouse import Warehouse
 
 
 def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState | None = None) -> dict[str, str]:

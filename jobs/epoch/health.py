@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import Recorded, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.chain import Chain
-from jobs.epoch.publish import published_chain
-from jobs.epoch.view_epoch import state_chain
-from jobs.functions import UserFunctions, not_registered
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, StateError
-from state_lib.lake.folders import is_table
-from state_lib.lake.table import OpenedTable
-from state_lib.state_files import StateFiles
+from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.chain import Chain
+from relstate_dagster.jobs.epoch.publish import published_chain
+from relstate_dagster.jobs.epoch.view_epoch import state_chain
+from relstate_dagster.jobs.functions import UserFunctions, not_registered
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, StateError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.state_files import StateFiles
 
 
 def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobs.sources.snapshot_files import SnapshotFiles
-from jobs.sources.source_index import rows_read_of_index
-from state_lib.lake.statistics import row_count
-from state_lib.lookup_keys import LookupKeys
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
+from relstate_dagster.jobs.sources.source_index import rows_read_of_index
+from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(slots=True)

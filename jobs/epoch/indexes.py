@@ -11,18 +11,18 @@ from contextlib import suppress
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import SourceEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.claims import Claims
-from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.shared_reads import SourceReads
-from jobs.planner.used_columns import used_columns
-from jobs.sources.delta_source import ChangeRange, Pin
-from jobs.sources.source_index import SourceIndex
-from jobs.warehouse import Warehouse
-from state_lib.constants import ROW_ID
-from state_lib.errors import SourceError
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.catalog.entries import SourceEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.planner.used_columns import used_columns
+from relstate_dagster.jobs.sources.delta_source import ChangeRange, Pin
+from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
 

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
-from jobs.catalog.state import CatalogState
-from jobs.epoch.pinned_sources import PinnedSources
-from jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
-from jobs.epoch.sizes import InputSizes
-from jobs.epoch.source_lookups import SourceLookups
-from jobs.operators.z_sets import consolidate
-from jobs.relations import state_column, view_columns
-from jobs.warehouse import Warehouse
-from state_lib.columns import quoted
-from state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
-from state_lib.errors import EpochError
-from state_lib.lookup_keys import LookupKeys
-from state_lib.state_store import StateStore
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
+from relstate_dagster.jobs.epoch.sizes import InputSizes
+from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
+from relstate_dagster.jobs.operators.z_sets import consolidate
+from relstate_dagster.jobs.relations import state_column, view_columns
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.state_store import StateStore
 
 
 @dataclass(slots=True)
 class EpochInputs:
-    """The relations that one view reads at one epoch (:class:`jobs.operators.relations.Relations`).
+    """The relations that one view reads at one epoch (:class:`.jobs.operators.relations.Relations`).
 
     Parameters
     ----------

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from jobs.catalog.state import CatalogState
-from jobs.epoch.inputs import EpochInputs
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Scan, walk
-from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.file_layout import struct_of
-from jobs.sources.key_files import (
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Scan, walk
+from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from relstate_dagster.jobs.sources.file_layout import struct_of
+from relstate_dagster.jobs.sources.key_files import (
     KeyProblem,
     are_compared_by_arrow,
     changed_keys,
@@ -27,14 +27,14 @@ from jobs.sources.key_files import (
     new_keys,
     problem_with_new,
 )
-from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
-from jobs.sources.whole_keys import keys_in_order
-from state_lib.collected import collected, frame_of
-from state_lib.constants import WEIGHT
-from state_lib.errors import SourceError
-from state_lib.lake.statistics import row_count
-from state_lib.lookup_keys import LookupKeys
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.whole_keys import keys_in_order
+from relstate_dagster.state_lib.collected import collected, frame_of
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sizing import sizing
 
 #: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
 CheckedKey: TypeAlias = tuple[str, int, int | None]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.catalog.entries import Problem, ViewEntry
-from jobs.epoch.explained import explained
-from jobs.epoch.reports import ViewReport
-from state_lib.errors import EpochError, RelstateError
+from relstate_dagster.jobs.catalog.entries import Problem, ViewEntry
+from relstate_dagster.jobs.epoch.explained import explained
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.state_lib.errors import EpochError, RelstateError
 
 #: Errors that no data, table or Spark can cause.
 _FAULTS: Final = (AssertionError, AttributeError, LookupError, NameError, TypeError)

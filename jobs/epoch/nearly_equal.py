@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.sizing import sizing
+from relstate_dagster.state_lib.sizing import sizing
 
 #: Numbers that differ by no more than this are equal.
 RELATIVE_TOLERANCE: Final = 1e-9

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jobs.catalog.entries import EpochEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.pinned_sources import PinnedSources
-from jobs.epoch.protocol import UNNUMBERED
-from jobs.epoch.publish import written_by_driver
-from jobs.epoch.shared_reads import SourceReads
-from jobs.epoch.sizes import InputSizes
-from jobs.epoch.source_lookups import SourceLookups
-from jobs.epoch.stages import Stages, stages_of
-from jobs.planner.nodes import depends_on_time
-from jobs.sources.delta_source import look_at
-from jobs.warehouse import Warehouse
-from state_lib.errors import RelstateError
-from state_lib.lake.table import OpenedTable
-from state_lib.state_files import StateFiles
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
+from relstate_dagster.jobs.epoch.publish import written_by_driver
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.sizes import InputSizes
+from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
+from relstate_dagster.jobs.epoch.stages import Stages, stages_of
+from relstate_dagster.jobs.planner.nodes import depends_on_time
+from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.state_files import StateFiles
 
 
 class NextEpoch:

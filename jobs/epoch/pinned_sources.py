@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import EpochEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.shared_reads import SourceReads
-from jobs.planner.nodes import Scan, walk
-from jobs.planner.used_columns import used_columns
-from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.file_layout import struct_of
-from jobs.sources.schema_changes import added_columns, changed_columns
-from jobs.warehouse import Warehouse
-from state_lib.columns import quoted
-from state_lib.constants import ROW_ID
-from state_lib.errors import EpochError, SourceError
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.planner.nodes import Scan, walk
+from relstate_dagster.jobs.planner.used_columns import used_columns
+from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from relstate_dagster.jobs.sources.file_layout import struct_of
+from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.errors import EpochError, SourceError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@
   same time; no view is ever in two. A view joins a new epoch together with all views that it reads, or follows to one that
   they have reached.
 * A run that was taken for dead cannot complete its epoch any more: its claim is gone. What it still commits to a table is
-  taken back by the next run (:mod:`jobs.epoch.chain`).
-* A view that cannot be computed is left behind with its :class:`~jobs.catalog.entries.Problem`. It keeps its last epoch, its
+  taken back by the next run (:mod:`.jobs.epoch.chain`).
+* A view that cannot be computed is left behind with its :class:`~.jobs.catalog.entries.Problem`. It keeps its last epoch, its
   rows and its state; the next run tries again from there. Views over it wait.
 * A view that is built again has an entry beside the one that readers see, with a generation and so a folder of its own, and
   takes its place when the epoch that built it is complete.
@@ -25,9 +25,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
-from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
-from state_lib.errors import DeclarationError, EpochError
+from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 
 #: The number of an epoch that has not begun.
 UNNUMBERED: Final = 0

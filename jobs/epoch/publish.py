@@ -16,27 +16,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from jobs import failpoints
-from jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
-from jobs.epoch.chain import Chain, EpochCommit, Fence
-from jobs.epoch.published import OP, Published, append_changes, merge_changes
-from jobs.epoch.sessions import forget_table, transaction
-from jobs.epoch.stages import Writer
-from jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
-from jobs.operators.z_sets import columns_of
-from state_lib.collected import collected
-from state_lib.columns import quoted
-from state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
-from state_lib.delta_layout import LOG_PROPERTIES
-from state_lib.errors import EpochError, StateError
-from state_lib.lake.address import table_reference
-from state_lib.lake.commit import create_plain_table, is_plain
-from state_lib.lake.folders import delete_folder, is_table
-from state_lib.lake.log import DeltaLog, rows_changed
-from state_lib.lake.table import OpenedTable
-from state_lib.literals import property_list, text_literal
-from state_lib.row_encoding import parse_type
-from state_lib.state_store import StateStore
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
+from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence
+from relstate_dagster.jobs.epoch.published import OP, Published, append_changes, merge_changes
+from relstate_dagster.jobs.epoch.sessions import forget_table, transaction
+from relstate_dagster.jobs.epoch.stages import Writer
+from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
+from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
+from relstate_dagster.state_lib.errors import EpochError, StateError
+from relstate_dagster.state_lib.lake.address import table_reference
+from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
+from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
+from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.literals import property_list, text_literal
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
@@ -128,7 +128,7 @@ def target_of(
     ----------
     table : the published table, there or not.
     before : what readers see of the view today, be it of an earlier generation; ``None`` where they see nothing.
-    fence : as of :class:`jobs.epoch.chain.Chain`.
+    fence : as of :class:`.jobs.epoch.chain.Chain`.
     first : this is the first epoch of its generation.
 
     Raises

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.epoch.stages import Writer
-from state_lib.constants import VIEW_KEY
-from state_lib.lake.commit import Check, commit_once, committing, write_deltalake
-from state_lib.lake.table import DeltaTable, OpenedTable
+from relstate_dagster.jobs.epoch.stages import Writer
+from relstate_dagster.state_lib.constants import VIEW_KEY
+from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
+from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
 OP = "_relstate_op"

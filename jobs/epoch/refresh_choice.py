@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from jobs.catalog.costs import Costs, EpochCost
-from jobs.catalog.entries import EpochEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.stages import Sizes
+from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.stages import Sizes
 
 
 def choose_refresh(

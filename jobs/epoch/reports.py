@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobs.catalog.entries import ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.planner.explain import explain_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ViewReport:
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
     source_versions : pinned version of each source.
-    stages : how the epoch was run, a line each (:mod:`jobs.epoch.stages`).
+    stages : how the epoch was run, a line each (:mod:`.jobs.epoch.stages`).
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
     problem : why the view was left behind, and did not reach the epoch.

@@ -2,7 +2,7 @@
 
 An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
 first, makes one state commit and publishes; it ends with a catalog commit that names what every view has come to
-(:mod:`jobs.epoch.protocol`). A view that cannot be computed is left behind, alone: the others complete the epoch.
+(:mod:`.jobs.epoch.protocol`). A view that cannot be computed is left behind, alone: the others complete the epoch.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
-from jobs import failpoints
-from jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
-from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
-from jobs.epoch.chain import Fence
-from jobs.epoch.claims import Claims
-from jobs.epoch.compaction import CompactReport, compact_view
-from jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
-from jobs.epoch.health import check_functions, check_tables
-from jobs.epoch.indexes import refresh_indexes
-from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.key_check import CheckedKey, check_primary_keys
-from jobs.epoch.left_behind import LeftBehind
-from jobs.epoch.protocol import (
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.epoch.chain import Fence
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
+from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
+from relstate_dagster.jobs.epoch.health import check_functions, check_tables
+from relstate_dagster.jobs.epoch.indexes import refresh_indexes
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.key_check import CheckedKey, check_primary_keys
+from relstate_dagster.jobs.epoch.left_behind import LeftBehind
+from relstate_dagster.jobs.epoch.protocol import (
     UNNUMBERED,
     Claimed,
     ClaimLost,
@@ -47,23 +47,23 @@ from jobs.epoch.protocol import (
     waiting,
     with_dependents,
 )
-from jobs.epoch.refresh_choice import choose_refresh
-from jobs.epoch.reports import VerifyReport, ViewReport, unchanged
-from jobs.epoch.sessions import Workload
-from jobs.epoch.shared_reads import SharedReads, SourceReads
-from jobs.epoch.vacuum import VacuumReport, vacuum
-from jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
-from jobs.epoch.view_run import Done, ViewRuns
-from jobs.instants import Clock, read_clock, utc_now
-from jobs.locking import maintenance_lock
-from jobs.planner.nodes import depends_on_time
-from jobs.relations import topological, with_upstream_views
-from jobs.sources.delta_source import Pin, look_at
-from jobs.view_planner import ViewPlanner
-from jobs.warehouse import Warehouse
-from state_lib.constants import RETAINED_HOURS
-from state_lib.errors import DeclarationError
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.epoch.refresh_choice import choose_refresh
+from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport, unchanged
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.shared_reads import SharedReads, SourceReads
+from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
+from relstate_dagster.jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
+from relstate_dagster.jobs.epoch.view_run import Done, ViewRuns
+from relstate_dagster.jobs.instants import Clock, read_clock, utc_now
+from relstate_dagster.jobs.locking import maintenance_lock
+from relstate_dagster.jobs.planner.nodes import depends_on_time
+from relstate_dagster.jobs.relations import topological, with_upstream_views
+from relstate_dagster.jobs.sources.delta_source import Pin, look_at
+from relstate_dagster.jobs.view_planner import ViewPlanner
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.constants import RETAINED_HOURS
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class EpochRunner:
     warehouse : where sources, views and state lie.
     parallel_views : how many views are computed at the same time.
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
-    wait_seconds : how long to wait for other runs that have some of the same views (:func:`jobs.locking.seconds_to_wait`).
+    wait_seconds : how long to wait for other runs that have some of the same views (:func:`.jobs.locking.seconds_to_wait`).
     on_wait : called with whom a run waits for; by default it is logged.
     """
 
@@ -494,7 +494,7 @@ class EpochRunner:
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS
     ) -> Iterator[VacuumReport]:
-        """Delete the files of views, state and catalog that no retained epoch needs; see :func:`jobs.epoch.vacuum.vacuum`.
+        """Delete the files of views, state and catalog that no retained epoch needs; see :func:`.jobs.epoch.vacuum.vacuum`.
 
         Raises
         ------

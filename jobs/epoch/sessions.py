@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from jobs.functions import UserFunctions
-from jobs.spark.names import keep_class_names
-from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
+from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.spark.names import keep_class_names
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested

@@ -9,19 +9,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.operators.side_by_side import Once
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Scan, walk
-from jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from jobs.sources.snapshot_files import SnapshotFiles
-from jobs.sources.source_index import SourceIndex
-from jobs.warehouse import Warehouse
-from state_lib.collected import collected, frame_of, nullable_within
-from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.lake.commit import is_plain
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.operators.side_by_side import Once
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Scan, walk
+from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
+from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
+from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
+from relstate_dagster.state_lib.lake.commit import is_plain
+from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SharedReads:
         columns: Iterable[str],
         read: Callable[[], DataFrame | None],
     ) -> DataFrame | None:
-        """The changes, as :meth:`jobs.sources.delta_source.DeltaSource.changes` gives them, with at least some columns.
+        """The changes, as :meth:`.jobs.sources.delta_source.DeltaSource.changes` gives them, with at least some columns.
 
         Parameters
         ----------
@@ -117,14 +117,14 @@ class SourceReads:
         return self._sources.setdefault(entry.name, warehouse.source(entry))
 
     def range(self, source: DeltaSource, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
-        """As :meth:`jobs.sources.delta_source.DeltaSource.check_range`, once."""
+        """As :meth:`.jobs.sources.delta_source.DeltaSource.check_range`, once."""
         place = (source.name, since, until)
         if place not in self.ranges:
             self.ranges[place] = source.check_range(since, until, append_only=append_only())
         return self.ranges[place]
 
     def index(self, warehouse: Warehouse, entry: SourceEntry, column: str) -> SourceIndex:
-        """As :meth:`jobs.warehouse.Warehouse.index`, opened once."""
+        """As :meth:`.jobs.warehouse.Warehouse.index`, opened once."""
         return self._indexes.setdefault((entry.name, column), warehouse.index(entry, column))
 
 

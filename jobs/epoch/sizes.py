@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobs.catalog.entries import ViewEntry, ViewVersions
-from jobs.epoch.pinned_sources import PinnedSources
-from jobs.epoch.shared_reads import scanned_columns
-from jobs.epoch.source_lookups import SourceLookups
-from jobs.epoch.stages import Read, Sizes
-from jobs.sources.delta_source import ChangeRange
-from state_lib.constants import EPOCH_COLUMN, ROW_ID
-from state_lib.lake.statistics import DataFile
-from state_lib.state_files import StateFiles
+from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
+from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.shared_reads import scanned_columns
+from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
+from relstate_dagster.jobs.epoch.stages import Read, Sizes
+from relstate_dagster.jobs.sources.delta_source import ChangeRange
+from relstate_dagster.state_lib.constants import EPOCH_COLUMN, ROW_ID
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.state_files import StateFiles
 
 
 @dataclass(slots=True)

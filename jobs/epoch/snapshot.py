@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jobs.catalog.state import CatalogState
-from jobs.relations import topological
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, EpochError
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.relations import topological
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.epoch.index_advice import IndexAdvice
-from jobs.epoch.pinned_sources import PinnedSources
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Join, Scan, walk
-from jobs.planner.used_columns import used_columns
-from jobs.sources.file_layout import struct_of
-from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
-from jobs.sources.source_index import SourceIndex
-from state_lib.constants import WEIGHT
-from state_lib.lake.statistics import row_count
-from state_lib.lookup_keys import LookupKeys
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.epoch.index_advice import IndexAdvice
+from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Join, Scan, walk
+from relstate_dagster.jobs.planner.used_columns import used_columns
+from relstate_dagster.jobs.sources.file_layout import struct_of
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from jobs.catalog.entries import ViewEntry
-from jobs.epoch.sessions import Workload
-from state_lib.sizing import sizing
-from state_lib.units import bytes_shown
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.units import bytes_shown
 
 
 class Writer(enum.Enum):
@@ -86,7 +86,7 @@ class Stages:
     workload : what the session is set up for.
     is_held : change sets with several readers are computed one by one and held by the driver: a job for each, and worth it,
         since plans stay small, lookups know their keys, and what turns out to be empty is not looked up at all.
-    lookup_hint : how change sets are joined with state; as of :class:`jobs.operators.frames.Frames`.
+    lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.frames.Frames`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     commit, publish : who writes; ``None``: the driver up to ``Sizing.driver_commit_rows`` rows, Spark above.
     published_bytes : of the published table; ``None`` as long as nobody has looked, since there may be nothing to publish.

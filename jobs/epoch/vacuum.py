@@ -16,13 +16,13 @@ from typing import TypeAlias
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.spark.session import SHUFFLE_PARTITIONS
-from jobs.warehouse import Warehouse
-from state_lib.constants import RETAINED_HOURS
-from state_lib.lake.address import filesystem_of, table_reference
-from state_lib.lake.table import DeltaTable, TableNotFoundError
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.constants import RETAINED_HOURS
+from relstate_dagster.state_lib.lake.address import filesystem_of, table_reference
+from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 
 _SECONDS_PER_HOUR = 3600
 #: Commits that VACUUM makes: of what it is about to do, and of what it has done.

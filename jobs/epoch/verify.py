@@ -8,22 +8,22 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.catalog.entries import ViewEntry
-from jobs.catalog.state import CatalogState
-from jobs.epoch.explained import ends_the_run, explained
-from jobs.epoch.health import check_tables
-from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.nearly_equal import unmatched
-from jobs.epoch.reports import VerifyReport
-from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.view_epoch import full_query
-from jobs.operators.z_sets import columns_of
-from jobs.planner.limits import before_limit
-from jobs.warehouse import Warehouse
-from state_lib.columns import quoted
-from state_lib.constants import VIEW_KEY
-from state_lib.errors import EpochError
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.explained import ends_the_run, explained
+from relstate_dagster.jobs.epoch.health import check_tables
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.nearly_equal import unmatched
+from relstate_dagster.jobs.epoch.reports import VerifyReport
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.view_epoch import full_query
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.limits import before_limit
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import VIEW_KEY
+from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.sizing import sizing
 
 
 def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:

@@ -11,29 +11,29 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs import failpoints
-from jobs.catalog.entries import ViewEntry, ViewVersions
-from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
-from jobs.epoch.explained import explained
-from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.stages import Stages, Writer
-from jobs.operators.context import EpochContext
-from jobs.operators.frames import Frames
-from jobs.operators.routing import compute_changes
-from jobs.operators.z_sets import columns_of
-from jobs.planner.current_time import query_at
-from jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
-from jobs.planner.serialize import plan_to_dict
-from jobs.planner.state_tables import infer_state_tables
-from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.constants import TABLE_ID, WEIGHT
-from state_lib.errors import EpochError
-from state_lib.lake.log import DeltaLog, rows_by_partition
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.state_table import StateTable
-from state_lib.table_schema import StateTableDesc
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
+from relstate_dagster.jobs.epoch.explained import explained
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.stages import Stages, Writer
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.frames import Frames
+from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.current_time import query_at
+from relstate_dagster.jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
+from relstate_dagster.jobs.planner.serialize import plan_to_dict
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
+from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
-from jobs.catalog.state import CatalogState
-from jobs.epoch.chain import EpochCommit, Fence, Since
-from jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
-from jobs.epoch.inputs import EpochInputs
-from jobs.epoch.protocol import Reached
-from jobs.epoch.publish import publish, target_of, written_by_driver
-from jobs.epoch.published import Published
-from jobs.epoch.refresh_choice import costs_after
-from jobs.epoch.reports import ViewReport
-from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.shared_reads import SourceReads
-from jobs.epoch.stages import Stages, stages_of
-from jobs.epoch.view_epoch import (
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.chain import EpochCommit, Fence, Since
+from relstate_dagster.jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.protocol import Reached
+from relstate_dagster.jobs.epoch.publish import publish, target_of, written_by_driver
+from relstate_dagster.jobs.epoch.published import Published
+from relstate_dagster.jobs.epoch.refresh_choice import costs_after
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.stages import Stages, stages_of
+from relstate_dagster.jobs.epoch.view_epoch import (
     StateCommit,
     compute_and_commit,
     found_commit,
@@ -30,14 +30,14 @@ from jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
-from jobs.planner.explain import explain_plan
-from jobs.spark.session import SHUFFLE_PARTITIONS
-from jobs.warehouse import Warehouse
-from state_lib.errors import StateError
-from state_lib.lake.folders import is_table
-from state_lib.lake.table import OpenedTable
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
+from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)

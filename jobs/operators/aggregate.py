@@ -3,14 +3,14 @@
 For every affected group g (one with a changed row), −(g, old results) if g had rows, +(g, new results) if it has rows,
 nothing if both are equal. A global aggregate (no group columns) always has its one row. With no calls this is DISTINCT.
 
-How a call is kept follows from :func:`jobs.planner.state_tables.call_strategy`, one module each:
+How a call is kept follows from :func:`.jobs.planner.state_tables.call_strategy`, one module each:
 
-* value state (:mod:`jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
-* extreme state (:mod:`jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
+* value state (:mod:`.jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
+* extreme state (:mod:`.jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
   values of a group when deletions have used up those kept.
-* distinct state (:mod:`jobs.operators.aggregate_distinct`): accumulators over the values that come to occur or cease to;
+* distinct state (:mod:`.jobs.operators.aggregate_distinct`): accumulators over the values that come to occur or cease to;
   cost |changed values|.
-* materialized input (:mod:`jobs.operators.aggregate_input`): Spark's own aggregate over the group's input rows, before
+* materialized input (:mod:`.jobs.operators.aggregate_input`): Spark's own aggregate over the group's input rows, before
   and after; cost the rows of the affected groups.
 
 Each strategy contributes frames keyed by group; one last grouping brings them together.
@@ -23,15 +23,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.operators import aggregate_distinct, aggregate_extreme, aggregate_input, aggregate_value
-from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives, tables_by_role
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.consolidated import has_comparable_results
-from jobs.planner.nodes import Aggregate
-from jobs.planner.state_tables import GROUP_ROWS, CallStrategy
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators import aggregate_distinct, aggregate_extreme, aggregate_input, aggregate_value
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives, tables_by_role
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.consolidated import has_comparable_results
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
 
 _CHANGED: Final = "_changed"
 

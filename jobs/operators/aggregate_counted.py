@@ -12,16 +12,16 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import Tables
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import AggCall, Aggregate
-from jobs.planner.state_tables import value_column
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
-from state_lib.literals import text_literal
-from state_lib.sizing import sizing
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators.aggregate_group import Tables
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.planner.state_tables import value_column
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def values_of(call: AggCall) -> list[str]:

@@ -1,7 +1,7 @@
 """Distinct state: an aggregate over the distinct values of a group, which changes where the count of a value goes 0 ↔ n.
 
 Of the values that an epoch changes, and of no others, the counts are looked up. Those that come to occur, or cease to, are a
-change of the distinct values, which is folded into accumulators as any change is (:mod:`jobs.operators.aggregate_value`).
+change of the distinct values, which is folded into accumulators as any change is (:mod:`.jobs.operators.aggregate_value`).
 Cost: the values changed.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_value
-from jobs.operators.aggregate_counted import changed_counts, never_negative, values_of
-from jobs.operators.aggregate_group import GroupFrames, Tables, only
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import AggCall, Aggregate
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators import aggregate_value
+from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, never_negative, values_of
+from relstate_dagster.jobs.operators.aggregate_group import GroupFrames, Tables, only
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def fold(

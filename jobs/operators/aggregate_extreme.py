@@ -24,16 +24,16 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
-from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import AggCall, Aggregate
-from jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
-from state_lib.columns import quoted
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.row_encoding import parse_type
-from state_lib.row_encoding.spark_codec import interval_as_integer
+from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer
 
 _RAN_OUT = "_ran_out"
 

@@ -9,12 +9,12 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Aggregate
-from jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy, counts_values
-from state_lib.lookup_keys import LookupKeys
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy, counts_values
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 @dataclass(frozen=True, slots=True)

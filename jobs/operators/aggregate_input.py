@@ -10,13 +10,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext
-from jobs.operators.materialized_input import old_and_new
-from jobs.operators.z_sets import columns_of
-from jobs.planner.consolidated import is_consolidated
-from jobs.planner.nodes import Aggregate
-from jobs.planner.state_tables import CallStrategy
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.materialized_input import old_and_new
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.consolidated import is_consolidated
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.planner.state_tables import CallStrategy
 
 _VERSION = "_version"
 _OVER_NOTHING = "_over_nothing"

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_value
-from jobs.operators.aggregate_group import lives, tables_by_role
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of, consolidate
-from jobs.planner.consolidated import has_comparable_results
-from jobs.planner.nodes import Aggregate
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
-from state_lib.shared_lookup import lookup_several
+from relstate_dagster.jobs.operators import aggregate_value
+from relstate_dagster.jobs.operators.aggregate_group import lives, tables_by_role
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.planner.consolidated import has_comparable_results
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.shared_lookup import lookup_several
 
 
 def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame:

@@ -13,8 +13,8 @@ min, max   min / max of x (append-only input: all w are > 0)   least / greatest 
 =========  ==================================================  ===============================
 
 Calls of other strategies keep their results in value state, too: DISTINCT ones these accumulators, of a change that
-:mod:`jobs.operators.aggregate_distinct` finds; extremes the first values of the group
-(:mod:`jobs.operators.aggregate_extreme`).
+:mod:`.jobs.operators.aggregate_distinct` finds; extremes the first values of the group
+(:mod:`.jobs.operators.aggregate_extreme`).
 
 The first table also keeps the number of rows of the group. Sums are kept wide and checked on output: an overflow is
 then one of the result and not of the order in which changes came.
@@ -27,18 +27,28 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_extreme
-from jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import AggCall, Aggregate
-from jobs.planner.state_tables import COMPLETE, COUNT, EXTREME, FIRST, GROUP_ROWS, SUM, CallStrategy, decimal_parts, sum_type
-from state_lib.columns import quoted
-from state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
-from state_lib.literals import text_literal
-from state_lib.shared_lookup import lookup_several
-from state_lib.sizing import sizing
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators import aggregate_extreme
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.planner.state_tables import (
+    COMPLETE,
+    COUNT,
+    EXTREME,
+    FIRST,
+    GROUP_ROWS,
+    SUM,
+    CallStrategy,
+    decimal_parts,
+    sum_type,
+)
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.shared_lookup import lookup_several
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:

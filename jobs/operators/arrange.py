@@ -19,16 +19,16 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.operators.relations import Sampled
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Arrange, Scan, walk
-from state_lib.collected import collected, frame_of, nullable_within
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.lake.commit import is_plain
-from state_lib.row_encoding import parse_type
-from state_lib.sizing import sizing
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.relations import Sampled
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Arrange, Scan, walk
+from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.lake.commit import is_plain
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFrame | None:

@@ -13,14 +13,14 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
-from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from jobs.operators.frames import Frames
-from jobs.operators.one_pass import FusedColumns
-from jobs.operators.relations import Relations
-from jobs.operators.side_by_side import SideBySide
-from jobs.planner.in_place import is_only_read
-from jobs.planner.nodes import FullQuery, PlanNode
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.operators.frames import Frames
+from relstate_dagster.jobs.operators.one_pass import FusedColumns
+from relstate_dagster.jobs.operators.relations import Relations
+from relstate_dagster.jobs.operators.side_by_side import SideBySide
+from relstate_dagster.jobs.planner.in_place import is_only_read
+from relstate_dagster.jobs.planner.nodes import FullQuery, PlanNode
+from relstate_dagster.state_lib.state_table import StateTable
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Expand
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.nodes import Expand
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Filter
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.nodes import Filter
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from jobs.operators.z_sets import sum_equal_rows
-from jobs.spark.session import SHUFFLE_PARTITIONS
-from state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
-from state_lib.lake.commit import is_plain
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.jobs.operators.z_sets import sum_equal_rows
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
+from relstate_dagster.state_lib.lake.commit import is_plain
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
 @dataclass(slots=True)

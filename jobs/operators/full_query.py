@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import consolidate
-from jobs.planner.nodes import FullQuery
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import consolidate
+from relstate_dagster.jobs.planner.nodes import FullQuery
 
 
 def change(ctx: EpochContext, node: FullQuery) -> DataFrame | None:

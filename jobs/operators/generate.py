@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Generate
-from state_lib.constants import WEIGHT
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Generate
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import PlanError
 
 _WITH_OUTER_FORM = ("explode", "posexplode", "inline", "variant_explode")
 

@@ -19,16 +19,16 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import aggregate_rows, aggregate_value, arrange
-from jobs.operators.aggregate_group import tables_by_role
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
-from state_lib.errors import PlanError
-from state_lib.lookup_keys import LookupKeys
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.operators import aggregate_rows, aggregate_value, arrange
+from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sizing import sizing
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"

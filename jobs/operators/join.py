@@ -7,7 +7,7 @@ With X₋ a side as of the last epoch and X₊ as of this one,
     ΔL ⋈ R₊ + L₊ ⋈ ΔR − ΔL ⋈ ΔR     both sides in place
     ΔL ⋈ R₊                         where, besides, L₋ ⋈ ΔR is empty by the statistics of files; likewise L₊ ⋈ ΔR
 
-State: each side that is not looked up in place (:mod:`jobs.planner.in_place`), under its join key, in one of the three
+State: each side that is not looked up in place (:mod:`.jobs.planner.in_place`), under its join key, in one of the three
 forms of join record state. The runs of a state table are joined unmerged: weights multiply and add up, so a record and
 its later tombstone cancel in the output. A change set is the broadcast side, so the other one is read where it lies and
 nothing of it is shuffled. For the same reason Spark does not consolidate the change sets first: that would cost a shuffle
@@ -24,12 +24,12 @@ from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.operators.in_place import match, match_whole, provably_absent_before
-from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Join
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before
+from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Join
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:

@@ -2,7 +2,7 @@
 
 Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
 that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
-what cannot (:mod:`jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
+what cannot (:mod:`.jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
 equal are compared. The table's runs are the view's change log: publishing and views over this view read them.
 """
 
@@ -13,12 +13,12 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of, consolidate
-from jobs.planner.consolidated import has_pairs, is_consolidated
-from jobs.planner.nodes import Materialize
-from state_lib.constants import WEIGHT
-from state_lib.literals import text_literal
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.planner.consolidated import has_pairs, is_consolidated
+from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.literals import text_literal
 
 _OLD: Final = "_old_row"
 _NEW: Final = "_new_row"

@@ -8,13 +8,13 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of, repeat_by_weight
-from jobs.planner.consolidated import is_consolidated
-from jobs.planner.nodes import PlanNode
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators.aggregate_group import Affected
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
+from relstate_dagster.jobs.planner.consolidated import is_consolidated
+from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def received(
@@ -25,7 +25,7 @@ def received(
     Parameters
     ----------
     node : the input.
-    wanted_by : as of :meth:`jobs.operators.frames.Frames.share`.
+    wanted_by : as of :meth:`.jobs.operators.frames.Frames.share`.
     """
     changed = ctx.frames.share(change_set, wanted_by, summed=not is_consolidated(node))
     if ctx.frames.is_empty(changed):

@@ -1,6 +1,6 @@
 """A total order of rows: the asked order first, then all columns, so that ties fall the same way every time.
 
-Maps have no order. Rows that have no key have the entries of their maps in columns besides (:mod:`jobs.planner.map_keys`).
+Maps have no order. Rows that have no key have the entries of their maps in columns besides (:mod:`.jobs.planner.map_keys`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from jobs.planner.nodes import Field, SortKey
-from state_lib.columns import quoted
-from state_lib.row_encoding import contains_map
+from relstate_dagster.jobs.planner.nodes import Field, SortKey
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.row_encoding import contains_map
 
 
 def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, backwards: bool = False) -> list[Column]:

@@ -26,15 +26,15 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.context import EpochContext
-from jobs.operators.in_place import match
-from jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
-from jobs.operators.z_sets import columns_of
-from jobs.planner.consolidated import is_consolidated
-from jobs.planner.nodes import Join
-from state_lib.columns import quoted
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.in_place import match
+from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.consolidated import is_consolidated
+from relstate_dagster.jobs.planner.nodes import Join
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"

@@ -7,12 +7,12 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.operators.in_place import Wanted, rows_now
-from jobs.operators.z_sets import columns_of, consolidate
-from jobs.planner.nodes import Join, PlanNode
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.in_place import Wanted, rows_now
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.planner.nodes import Join, PlanNode
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.state_table import StateTable
 
 LEFT_WEIGHT: Final = "_left_weight"
 RIGHT_WEIGHT: Final = "_right_weight"

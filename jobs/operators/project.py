@@ -9,11 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.planner.nodes import Project
-from state_lib.collected import consolidated
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.nodes import Project
+from relstate_dagster.state_lib.collected import consolidated
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:

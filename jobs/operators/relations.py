@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
 class Relations(Protocol):

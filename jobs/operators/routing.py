@@ -7,7 +7,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from jobs.operators import (
+from relstate_dagster.jobs.operators import (
     aggregate,
     arrange,
     expand,
@@ -25,11 +25,11 @@ from jobs.operators import (
     values,
     window,
 )
-from jobs.operators.context import EpochContext
-from jobs.operators.one_pass import carrier_of
-from jobs.planner import nodes
-from jobs.planner.nodes import Join, PlanNode
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.one_pass import carrier_of
+from relstate_dagster.jobs.planner import nodes
+from relstate_dagster.jobs.planner.nodes import Join, PlanNode
+from relstate_dagster.state_lib.errors import PlanError
 
 Operator = Callable[..., DataFrame | None]
 

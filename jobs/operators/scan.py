@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import Scan
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Scan
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Scan) -> DataFrame | None:

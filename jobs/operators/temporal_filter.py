@@ -20,14 +20,14 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from jobs.instants import timestamp_sql
-from jobs.operators.context import EpochContext
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import TemporalFilter, TimeBound
-from state_lib.columns import quoted
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.errors import StateError
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.instants import timestamp_sql
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import TemporalFilter, TimeBound
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.state_table import StateTable
 
 
 def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> DataFrame | None:

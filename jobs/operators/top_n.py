@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators import top_n_input
-from jobs.operators.context import EpochContext
-from jobs.operators.materialized_input import contradiction, received
-from jobs.operators.ordering import by_order_then_all, not_after
-from jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
-from jobs.planner.nodes import TopN
-from state_lib.constants import STATE_WEIGHT, WEIGHT
-from state_lib.literals import text_literal
-from state_lib.state_table import StateTable
+from relstate_dagster.jobs.operators import top_n_input
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.materialized_input import contradiction, received
+from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
+from relstate_dagster.jobs.planner.nodes import TopN
+from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.state_table import StateTable
 
 _LAST: Final = "_last_"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.aggregate_group import Affected
-from jobs.operators.context import EpochContext
-from jobs.operators.materialized_input import new_minus_old, old_and_new, received
-from jobs.operators.ordering import by_order_then_all
-from jobs.operators.z_sets import columns_of, consolidate
-from jobs.planner.nodes import Window
+from relstate_dagster.jobs.operators.aggregate_group import Affected
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
+from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.planner.nodes import Window
 
 _VERSION = "_version"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, type_ddl
-from jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
-from jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
-from jobs.planner.input_columns import InputColumns
-from jobs.planner.nodes import AggCall, Field, NamedExpr
-from jobs.planner.sessions import MergedSessions
-from jobs.planner.trees import class_name, items
-from state_lib.columns import quoted
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
+from relstate_dagster.jobs.planner.input_columns import InputColumns
+from relstate_dagster.jobs.planner.nodes import AggCall, Field, NamedExpr
+from relstate_dagster.jobs.planner.sessions import MergedSessions
+from relstate_dagster.jobs.planner.trees import class_name, items
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.errors import PlanError
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.planner.trees import Trees, class_name, items
+from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 
 #: What Spark marks expressions with that stand for others, BETWEEN among them.
 _STANDS_FOR = "RUNTIME_REPLACEABLE"

@@ -1,9 +1,9 @@
 """The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
 
-The only module that touches the JVM, with those that walk what it returns: :mod:`jobs.planner.trees`,
-:mod:`jobs.planner.expressions`, :mod:`jobs.planner.temporal`, :mod:`jobs.planner.lowering`, :mod:`jobs.planner.joins`,
-:mod:`jobs.planner.lowered`, :mod:`jobs.planner.between`, :mod:`jobs.planner.idle_casts`, :mod:`jobs.planner.current_time`,
-:mod:`jobs.planner.not_in`, :mod:`jobs.planner.semi_joins` and :mod:`jobs.planner.limits`. Relations are registered as empty
+The only module that touches the JVM, with those that walk what it returns: :mod:`.jobs.planner.trees`,
+:mod:`.jobs.planner.expressions`, :mod:`.jobs.planner.temporal`, :mod:`.jobs.planner.lowering`, :mod:`.jobs.planner.joins`,
+:mod:`.jobs.planner.lowered`, :mod:`.jobs.planner.between`, :mod:`.jobs.planner.idle_casts`, :mod:`.jobs.planner.current_time`,
+:mod:`.jobs.planner.not_in`, :mod:`.jobs.planner.semi_joins` and :mod:`.jobs.planner.limits`. Relations are registered as empty
 temporary views whose columns carry the relation's name in their metadata, so planning reads no table and a leaf of the
 analysed tree says by itself what it scans.
 """
@@ -17,15 +17,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from jobs.functions import UserFunctions
-from jobs.planner.between import with_bounds
-from jobs.planner.idle_casts import without_idle_casts
-from jobs.planner.known_functions import REFUSED
-from jobs.planner.meaning import meaning_of
-from jobs.planner.query_text import check_calls, parse_query
-from jobs.planner.relations import Relation
-from jobs.planner.trees import Trees, class_name, items
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.planner.between import with_bounds
+from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
+from relstate_dagster.jobs.planner.known_functions import REFUSED
+from relstate_dagster.jobs.planner.meaning import meaning_of
+from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.trees import Trees, class_name, items
+from relstate_dagster.state_lib.errors import PlanError
 
 _RELATION = "relstate.relation"
 _LOGICAL_PLAN = "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan"

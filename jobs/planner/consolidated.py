@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.planner.nodes import Aggregate, Filter, PlanNode, Project
-from state_lib.row_encoding import contains_map
+from relstate_dagster.jobs.planner.nodes import Aggregate, Filter, PlanNode, Project
+from relstate_dagster.state_lib.row_encoding import contains_map
 
 
 def is_consolidated(node: PlanNode) -> bool:

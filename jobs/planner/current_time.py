@@ -11,10 +11,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.instants import unix_microseconds
-from jobs.planner.catalyst import frame_of_plan
-from jobs.planner.trees import Trees, class_name
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.instants import unix_microseconds
+from relstate_dagster.jobs.planner.catalyst import frame_of_plan
+from relstate_dagster.jobs.planner.trees import Trees, class_name
+from relstate_dagster.state_lib.errors import PlanError
 
 _TYPES = "org.apache.spark.sql.types."
 _DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000

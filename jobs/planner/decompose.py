@@ -25,11 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.planner.state_tables import decimal_parts
-from state_lib.errors import PlanError
-from state_lib.row_encoding import parse_type
-from state_lib.row_encoding.layout import check_key_type
-from state_lib.slots import check_nested
+from relstate_dagster.jobs.planner.state_tables import decimal_parts
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.row_encoding.layout import check_key_type
+from relstate_dagster.state_lib.slots import check_nested
 
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10}
 #: A sum has ten digits more than what is summed, and a decimal no more than 38 in all.

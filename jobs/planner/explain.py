@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.planner.nodes import (
+from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
     Arrange,
     Expand,
@@ -23,8 +23,8 @@ from jobs.planner.nodes import (
     Window,
     walk,
 )
-from jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables
-from state_lib.table_schema import KeyPart, StateTableDesc
+from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables
+from relstate_dagster.state_lib.table_schema import KeyPart, StateTableDesc
 
 #: Cost of an epoch at a node, in the change Δ and the state it touches.
 _COSTS = {

@@ -18,12 +18,12 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from jobs.planner.catalyst import Catalyst, type_ddl
-from jobs.planner.nodes import NOW
-from jobs.planner.trees import class_name, items
-from state_lib.columns import quoted
-from state_lib.errors import PlanError
-from state_lib.literals import text_literal
+from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.nodes import NOW
+from relstate_dagster.jobs.planner.trees import class_name, items
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.literals import text_literal
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(
@@ -129,11 +129,11 @@ class ExpressionWriter:
 
     Attributes
     ----------
-    written : all texts so far, for :mod:`jobs.planner.round_trip`.
+    written : all texts so far, for :mod:`.jobs.planner.round_trip`.
 
     Parameters
     ----------
-    with_time : whether current time functions are written, with :data:`jobs.planner.nodes.NOW` for the instant; they are
+    with_time : whether current time functions are written, with :data:`.jobs.planner.nodes.NOW` for the instant; they are
         refused otherwise.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.trees import Trees, class_name
+from relstate_dagster.jobs.planner.trees import Trees, class_name
 
 
 def without_idle_casts(trees: Trees, plan: Any) -> Any:

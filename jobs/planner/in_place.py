@@ -16,11 +16,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.planner.lowered import select
-from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, NamedExpr, PlanNode, Project, Scan, UnionAll, walk
-from jobs.planner.state_tables import CallStrategy, call_strategy
-from state_lib.columns import quoted
-from state_lib.constants import ROW_ID
+from relstate_dagster.jobs.planner.lowered import select
+from relstate_dagster.jobs.planner.nodes import (
+    Aggregate,
+    Arrange,
+    Filter,
+    Join,
+    NamedExpr,
+    PlanNode,
+    Project,
+    Scan,
+    UnionAll,
+    walk,
+)
+from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import ROW_ID
 
 
 def readable_in_place(node: PlanNode) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst, type_ddl
-from jobs.planner.expressions import ExpressionWriter, expression_id
-from jobs.planner.lowered import Lowered, NameSpace
-from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
-from jobs.planner.trees import class_name, items
-from state_lib.columns import quoted
+from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
+from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
+from relstate_dagster.jobs.planner.trees import class_name, items
+from relstate_dagster.state_lib.columns import quoted
 
 
 class InputColumns:

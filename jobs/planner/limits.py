@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from jobs.planner.catalyst import frame_of_plan, inline_cte
-from jobs.planner.expressions import expression_id
-from jobs.planner.trees import class_name, items
+from relstate_dagster.jobs.planner.catalyst import frame_of_plan, inline_cte
+from relstate_dagster.jobs.planner.expressions import expression_id
+from relstate_dagster.jobs.planner.trees import class_name, items
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planner.expressions import references
-from jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
-from state_lib.columns import quoted
+from relstate_dagster.jobs.planner.expressions import references
+from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
+from relstate_dagster.state_lib.columns import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
-from jobs.planner.catalyst import Catalyst, relation_of, type_ddl
-from jobs.planner.expressions import (
+from relstate_dagster.jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
+from relstate_dagster.jobs.planner.catalyst import Catalyst, relation_of, type_ddl
+from relstate_dagster.jobs.planner.expressions import (
     ExpressionWriter,
     NotIncremental,
     conjuncts,
     expression_id,
     scalar_subqueries,
 )
-from jobs.planner.in_place import with_sides_in_place
-from jobs.planner.input_columns import InputColumns
-from jobs.planner.joins import Joins, is_one_sided, join_type_of
-from jobs.planner.lowered import Lowered, NameSpace, reads_only, select, with_columns
-from jobs.planner.map_keys import with_map_keys
-from jobs.planner.nodes import (
+from relstate_dagster.jobs.planner.in_place import with_sides_in_place
+from relstate_dagster.jobs.planner.input_columns import InputColumns
+from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
+from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, with_columns
+from relstate_dagster.jobs.planner.map_keys import with_map_keys
+from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
     Expand,
     Field,
@@ -42,18 +42,18 @@ from jobs.planner.nodes import (
     Values,
     Window,
 )
-from jobs.planner.one_row import at_most_one_row, has_one_row
-from jobs.planner.relations import Relation
-from jobs.planner.round_trip import check_round_trips, check_times
-from jobs.planner.semi_joins import pushed_below_join
-from jobs.planner.sessions import merged_sessions, session_of
-from jobs.planner.temporal import TimeComparison, split_temporal
-from jobs.planner.trees import class_name, items
-from jobs.planner.union_keys import branch_keys
-from state_lib.columns import quoted
-from state_lib.constants import HIDDEN_COLUMNS
-from state_lib.errors import PlanError
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.planner.one_row import at_most_one_row, has_one_row
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
+from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
+from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of
+from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
+from relstate_dagster.jobs.planner.trees import class_name, items
+from relstate_dagster.jobs.planner.union_keys import branch_keys
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.sizing import sizing
 
 #: Numbers that ``range`` may give: they are made up as one array.
 _MOST_OF_RANGE = 1_000_000

@@ -1,7 +1,7 @@
 """The plan: small immutable nodes that hold names, types and SQL text, and no Spark object.
 
 Every node derives its facts when it is built, bottom-up: schema, stream key, append-only or not, and (through
-:mod:`jobs.planner.state_tables`) its state tables. Column names are local to a node and follow from its children alone,
+:mod:`.jobs.planner.state_tables`) its state tables. Column names are local to a node and follow from its children alone,
 so two uses of one common table expression are equal nodes, and equal nodes are maintained once.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from state_lib.columns import quoted
-from state_lib.errors import PlanError
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True)

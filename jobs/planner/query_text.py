@@ -18,11 +18,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.declare import dependencies
-from jobs.functions import UserFunctions, not_registered
-from jobs.planner.known_functions import ALLOWED, REFUSED
-from jobs.planner.trees import Trees, class_name, items
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.declare import dependencies
+from relstate_dagster.jobs.functions import UserFunctions, not_registered
+from relstate_dagster.jobs.planner.known_functions import ALLOWED, REFUSED
+from relstate_dagster.jobs.planner.trees import Trees, class_name, items
+from relstate_dagster.state_lib.errors import PlanError
 
 #: Nodes that a query is parsed to.
 _NODES: Final = frozenset(

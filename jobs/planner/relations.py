@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.nodes import Field
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
-from jobs.planner.lowered import NameSpace, select
-from jobs.planner.nodes import Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project, UnionAll, walk
-from state_lib.columns import quoted
+from relstate_dagster.jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
+from relstate_dagster.jobs.planner.lowered import NameSpace, select
+from relstate_dagster.jobs.planner.nodes import (
+    Aggregate,
+    Field,
+    Filter,
+    Join,
+    JoinKey,
+    NamedExpr,
+    PlanNode,
+    Project,
+    UnionAll,
+    walk,
+)
+from relstate_dagster.state_lib.columns import quoted
 
 #: Joins of whose one side only the rows count that match the other side.
 _RIGHT_ONLY_MATCHES = frozenset({"inner", "left outer", "left semi", "left anti", "existence"})

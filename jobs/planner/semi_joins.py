@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.expressions import expression_id, references
-from jobs.planner.nodes import Join
-from jobs.planner.trees import class_name, items
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.expressions import expression_id, references
+from relstate_dagster.jobs.planner.nodes import Join
+from relstate_dagster.jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}
 _PAIRING = {"Inner", "Cross"}

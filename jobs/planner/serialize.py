@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jobs.planner import nodes
-from jobs.planner.nodes import PlanNode
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.planner import nodes
+from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.state_lib.errors import PlanError
 
 _CLASSES = {cls.__name__: cls for cls in vars(nodes).values() if isinstance(cls, type) and dataclasses.is_dataclass(cls)}
 

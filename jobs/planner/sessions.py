@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planner.catalyst import type_ddl
-from jobs.planner.expressions import ExpressionWriter, expression_id
-from jobs.planner.input_columns import InputColumns
-from jobs.planner.lowered import Lowered, NameSpace, with_columns
-from jobs.planner.nodes import Field, NamedExpr, SortKey, Window
-from jobs.planner.trees import class_name
-from state_lib.columns import quoted
+from relstate_dagster.jobs.planner.catalyst import type_ddl
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.input_columns import InputColumns
+from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, with_columns
+from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, SortKey, Window
+from relstate_dagster.jobs.planner.trees import class_name
+from relstate_dagster.state_lib.columns import quoted
 
 #: What Spark marks the column of a session window with.
 _MARKER = "spark.sessionWindow"

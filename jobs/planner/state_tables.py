@@ -10,11 +10,21 @@ import enum
 import re
 from dataclasses import replace
 
-from jobs.planner.nodes import AggCall, Aggregate, Arrange, Join, Materialize, PlanNode, TemporalFilter, TopN, Window
-from state_lib.constants import ROW_ID
-from state_lib.join_record_state import join_state_schema
-from state_lib.row_encoding import contains_map
-from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from relstate_dagster.jobs.planner.nodes import (
+    AggCall,
+    Aggregate,
+    Arrange,
+    Join,
+    Materialize,
+    PlanNode,
+    TemporalFilter,
+    TopN,
+    Window,
+)
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.join_record_state import join_state_schema
+from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: Columns of aggregate state, next to the group columns.
 COUNT = "_count"

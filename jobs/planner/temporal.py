@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.planner.between import written_out
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.expressions import conjuncts, reads_time, references
-from jobs.planner.trees import class_name
+from relstate_dagster.jobs.planner.between import written_out
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.expressions import conjuncts, reads_time, references
+from relstate_dagster.jobs.planner.trees import class_name
 
 #: Class of a comparison → how it is written with its left side first, and with its right side first.
 _COMPARISONS = {

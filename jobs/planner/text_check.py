@@ -11,11 +11,22 @@ from collections.abc import Iterable, Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.planner.catalyst import first_line
-from jobs.planner.explain import headline
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.nodes import Aggregate, Expand, Field, Filter, Join, PlanNode, Project, TemporalFilter, Window, walk
-from state_lib.columns import quoted
+from relstate_dagster.jobs.planner.catalyst import first_line
+from relstate_dagster.jobs.planner.explain import headline
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.nodes import (
+    Aggregate,
+    Expand,
+    Field,
+    Filter,
+    Join,
+    PlanNode,
+    Project,
+    TemporalFilter,
+    Window,
+    walk,
+)
+from relstate_dagster.state_lib.columns import quoted
 
 
 def check_texts(session: SparkSession, root: PlanNode) -> None:

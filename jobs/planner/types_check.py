@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from pyspark.sql import types as T
 
-from jobs.planner.explain import headline
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.nodes import Materialize, PlanNode, walk
-from jobs.planner.state_tables import infer_state_tables
-from state_lib.errors import PlanError
-from state_lib.row_encoding import parse_type
-from state_lib.slots import assign_slots
-from state_lib.table_catalog import TableCatalog
+from relstate_dagster.jobs.planner.explain import headline
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, walk
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.slots import assign_slots
+from relstate_dagster.state_lib.table_catalog import TableCatalog
 
 _INTERVALS = (T.DayTimeIntervalType, T.YearMonthIntervalType, T.CalendarIntervalType)
 

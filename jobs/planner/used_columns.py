@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from jobs.planner.nodes import Filter, PlanNode, Project, Scan
+from relstate_dagster.jobs.planner.nodes import Filter, PlanNode, Project, Scan
 
 #: Whatever may be a name in SQL text: what stands between backticks, and words. Those of literals are found, too.
 _NAMES: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")

@@ -1,5 +1,5 @@
 """SQL scripts over a warehouse: what ``relstate sql`` runs."""
 
-from jobs.script.session import Result, ScriptSession
+from relstate_dagster.jobs.script.session import Result, ScriptSession
 
 __all__ = ["Result", "ScriptSession"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.state import CatalogState
 
 _WORD: Final = re.compile(r"\w+", re.ASCII)
 #: Words of statements that may mean any name: they list what there is, or put names together as they run.

@@ -15,9 +15,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.catalog.entries import SourceEntry
-from jobs.catalog.state import CatalogState
-from jobs.declare import (
+from relstate_dagster.jobs.catalog.entries import SourceEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import (
     Declaration,
     DropStatement,
     ExplainCreateStatement,
@@ -33,24 +33,24 @@ from jobs.declare import (
     parse_statement,
     split_statements,
 )
-from jobs.epoch.explained import ends_the_run, explained, reason_of
-from jobs.epoch.next_epoch import next_stages
-from jobs.epoch.reports import VerifyReport, ViewReport
-from jobs.epoch.runner import EpochRunner
-from jobs.epoch.verify import published_rows
-from jobs.instants import Clock, utc_now
-from jobs.planner.explain import explain_plan
-from jobs.registry import Registry
-from jobs.script.named import named_in
-from jobs.script.strategy import explained_view, strategy_line
-from jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
-from jobs.sync import declare_source
-from jobs.view_planner import ViewPlanner
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, RelstateError, StateError
-from state_lib.lake.folders import is_table
-from state_lib.lake.table import DeltaError
-from state_lib.literals import text_literal
+from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, reason_of
+from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.verify import published_rows
+from relstate_dagster.jobs.instants import Clock, utc_now
+from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.script.named import named_in
+from relstate_dagster.jobs.script.strategy import explained_view, strategy_line
+from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
+from relstate_dagster.jobs.sync import declare_source
+from relstate_dagster.jobs.view_planner import ViewPlanner
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.lake.table import DeltaError
+from relstate_dagster.state_lib.literals import text_literal
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.catalog.entries import ViewEntry
-from jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.planner.explain import explain_plan
 
 
 def strategy_line(view: ViewEntry) -> str:

@@ -1,7 +1,7 @@
 """The data files that hold a range of commits' changes, read without Delta's own change feed.
 
 Delta plans a change feed by running Spark jobs over the table's log. The commits of a range have been read already to
-check them (:meth:`jobs.sources.delta_source.DeltaSource.check_range`), so the files are known: those a commit recorded
+check them (:meth:`.jobs.sources.delta_source.DeltaSource.check_range`), so the files are known: those a commit recorded
 as change data, else those it added and removed. A deletion that only marks rows records nothing: its rows are those at the
 places that its deletion vectors have and the version before did not. Where the files' layout does not tell their rows, and
 after many deletions of that kind, the feed is read by Delta.
@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from jobs.sources.deleted_rows import DeletedRows, rows_at
-from jobs.sources.file_layout import FileLayout
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
-from state_lib.lake.log import Action, files_of
+from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, rows_at
+from relstate_dagster.jobs.sources.file_layout import FileLayout
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lake.log import Action, files_of
 
 CHANGE_TYPE: Final = "_change_type"
 #: Change types that mean a row is there afterwards.

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.sources.file_layout import file_name
-from state_lib.collected import frame_of
-from state_lib.columns import quoted
-from state_lib.errors import SourceError
-from state_lib.lake.table import DeltaError, DeltaTable
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.file_layout import file_name
+from relstate_dagster.state_lib.collected import frame_of
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
+from relstate_dagster.state_lib.sizing import sizing
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"

@@ -17,20 +17,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
-from jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from jobs.sources.file_layout import FileLayout, file_name, struct_of
-from jobs.sources.row_counts import RowCounts
-from state_lib.columns import quoted
-from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.errors import RelstateError, SourceError
-from state_lib.lake.address import Address, full_path, is_absolute
-from state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
-from state_lib.lake.parquet import footer_rows
-from state_lib.lake.statistics import data_files
-from state_lib.lake.table import DeltaError, OpenedTable
-from state_lib.serial import next_base_ms, row_id_of_ordinal
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
+from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
+from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
+from relstate_dagster.jobs.sources.row_counts import RowCounts
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
+from relstate_dagster.state_lib.errors import RelstateError, SourceError
+from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
+from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
+from relstate_dagster.state_lib.lake.parquet import footer_rows
+from relstate_dagster.state_lib.lake.statistics import data_files
+from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
+from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
+from relstate_dagster.state_lib.sizing import sizing
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Sources that are looked at side by side.
@@ -45,7 +45,7 @@ class Pin:
     Parameters
     ----------
     serial_base_ms : the first millisecond of the Serial ids that this epoch may hand out (keyless sources).
-    fingerprint : of the commit of this version (:meth:`state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
+    fingerprint : of the commit of this version (:meth:`.state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
         name a commit: a table can be deleted and written again, or put back from a copy. Empty where it is not known.
     """
 
@@ -269,7 +269,7 @@ class DeltaSource:
         return None if before is None or after is None else (before, after)
 
     def deleted(self, version: int) -> DeletedRows | None:
-        """As :func:`jobs.sources.deleted_rows.deleted_rows` of a version, read once."""
+        """As :func:`.jobs.sources.deleted_rows.deleted_rows` of a version, read once."""
         if version not in self._deleted:
             self._deleted[version] = deleted_rows(self.table.at(version))
         return self._deleted[version]

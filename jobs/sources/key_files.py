@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
-from jobs.sources.file_layout import FileLayout
-from jobs.sources.snapshot_files import SnapshotFiles
-from state_lib.constants import WEIGHT
-from state_lib.errors import SourceError
-from state_lib.lake.address import full_path
-from state_lib.lake.parquet import FileMetaData, opened_parquet
-from state_lib.lake.statistics import DataFile
+from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
+from relstate_dagster.jobs.sources.file_layout import FileLayout
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.address import full_path
+from relstate_dagster.state_lib.lake.parquet import FileMetaData, opened_parquet
+from relstate_dagster.state_lib.lake.statistics import DataFile
 
 _COUNT: Final = f"{WEIGHT}_sum"
 _COMPARED: Final = (

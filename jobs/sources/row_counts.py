@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from jobs.sources.change_files import CHANGE_TYPE, INSERTIONS
-from state_lib.lake.address import full_path
-from state_lib.lake.log import Action, files_of, logged_rows, marked_rows
-from state_lib.lake.parquet import footer_rows, value_counts
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS
+from relstate_dagster.state_lib.lake.address import full_path
+from relstate_dagster.state_lib.lake.log import Action, files_of, logged_rows, marked_rows
+from relstate_dagster.state_lib.lake.parquet import footer_rows, value_counts
+from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pyspark.sql import types as T
 
-from jobs.sources.file_layout import physical_name, struct_of
+from relstate_dagster.jobs.sources.file_layout import physical_name, struct_of
 
 
 def changed_columns(before: str, after: str, columns: Collection[str] | None = None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 Spark plans each read of a Delta table by jobs over its log. The files of a pinned version are listed once a run instead,
 and only those are read that can hold what is looked for. What a file's layout does not tell (see
-:mod:`jobs.sources.file_layout`) Delta reads.
+:mod:`.jobs.sources.file_layout`) Delta reads.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.sources.deleted_rows import DeletedRows
-from jobs.sources.delta_source import ChangeRange, DeltaSource
-from jobs.sources.file_layout import FileLayout
-from state_lib.errors import SourceError
-from state_lib.lake.statistics import DataFile, data_files
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
+from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource
+from relstate_dagster.jobs.sources.file_layout import FileLayout
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
 @dataclass(frozen=True, slots=True)

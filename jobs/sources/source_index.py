@@ -24,19 +24,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.sources.delta_source import DeltaSource, Pin
-from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
-from state_lib.collected import collected
-from state_lib.columns import quoted
-from state_lib.constants import WEIGHT
-from state_lib.errors import SourceError
-from state_lib.lake.address import Address
-from state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain, write_deltalake
-from state_lib.lake.log import DeltaLog, commit_info
-from state_lib.lake.statistics import data_files, row_count
-from state_lib.lake.table import DeltaTable, TableNotFoundError
-from state_lib.lookup_keys import LookupKeys, rows_on_pages
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain, write_deltalake
+from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
+from relstate_dagster.state_lib.lake.statistics import data_files, row_count
+from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
+from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
+from relstate_dagster.state_lib.sizing import sizing
 
 _PAGE_ROWS_SETTING: Final = "parquet.page.row.count.limit"
 #: Commits that may follow the one that tells what the table holds.

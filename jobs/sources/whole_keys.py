@@ -19,11 +19,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
-from state_lib.lake.address import full_path
-from state_lib.lake.parquet import FileMetaData, opened_parquet
-from state_lib.lake.statistics import DataFile
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.sources.key_files import KeyProblem, null_key, plain_type, read_keys
+from relstate_dagster.state_lib.lake.address import full_path
+from relstate_dagster.state_lib.lake.parquet import FileMetaData, opened_parquet
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.sizing import sizing
 
 _READERS: Final = min(8, os.cpu_count() or 1)
 

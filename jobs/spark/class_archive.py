@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from jobs.spark.cache import cache_folder
-from jobs.spark.java import Java
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.jobs.spark.java import Java
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Set while a process is run whose JVM shall write an archive, when it ends, to the path that this names.
 _WRITE_TO: Final = "RELSTATE_WRITE_CLASS_ARCHIVE"

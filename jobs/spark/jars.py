@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jobs.spark.cache import cache_folder
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 FETCH_TIMEOUT_SECONDS: Final = 120

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jobs.spark.cache import cache_folder
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Feature releases that Spark 4.2 runs on.
 SUPPORTED_RELEASES: Final = (17, 21, 25)

@@ -11,8 +11,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.spark.cache import cache_folder
-from state_lib.lake.files import write_once
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.state_lib.lake.files import write_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jobs.spark.class_archive import archive_options
-from jobs.spark.jars import delta_jars, s3a_jars
-from jobs.spark.java import Java, find_java, spark_java_home
-from jobs.spark.log_store import CLASS_NAME, add_log_store
-from jobs.spark.logs import LogSettings
-from state_lib.errors import EnvironmentProblem
-from state_lib.lake.storage import spark_settings
+from relstate_dagster.jobs.spark.class_archive import archive_options
+from relstate_dagster.jobs.spark.jars import delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.java import Java, find_java, spark_java_home
+from relstate_dagster.jobs.spark.log_store import CLASS_NAME, add_log_store
+from relstate_dagster.jobs.spark.logs import LogSettings
+from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.lake.storage import spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from jobs.spark.logs import LEVELS
+from relstate_dagster.jobs.spark.logs import LEVELS
 from relstate_dagster.settings import Location
-from state_lib.errors import DeclarationError
-from state_lib.lake.address import Address
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.lake.address import Address
 
 
 class Interrupted(Exception):

@@ -12,7 +12,7 @@ from relstate_dagster.cli.tables import verify_table
 @app.command()
 def verify(views: ViewsArgument = None, warehouse: WarehouseOption = None) -> None:
     """Compare views with a full recompute, both ways; exit with 1 on any difference."""
-    from jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
     spark = start_spark(where)

@@ -14,8 +14,8 @@ from relstate_dagster.cli.tables import epoch_table, verify_table
 from relstate_dagster.settings import DEMO_PROJECT, Location
 
 if TYPE_CHECKING:
-    from jobs.api import EpochRunner, ViewReport
-    from jobs.declare import Project
+    from relstate_dagster.jobs.api import EpochRunner, ViewReport
+    from relstate_dagster.jobs.declare import Project
 
 
 @app.command()
@@ -25,8 +25,8 @@ def demo(
     only_load: Annotated[bool, typer.Option("--only-load", help="Load the sources and stop.")] = False,
 ) -> None:
     """Load two months of flights, build the views, play some days, and prove every view equal to its query."""
-    from jobs.declare import load_project  # noqa: PLC0415
-    from jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.declare import load_project  # noqa: PLC0415
+    from relstate_dagster.jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
     spark = start_spark(where)

@@ -15,13 +15,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from jobs.spark import SparkSettings, create_session
-from jobs.spark.cache import cache_folder
-from jobs.spark.class_archive import class_archive
-from jobs.spark.jars import DELTA_JARS, find_jar, repository_url
-from jobs.spark.java import find_java
 from relstate_dagster.cli.app import app, output
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.jobs.spark.class_archive import class_archive
+from relstate_dagster.jobs.spark.jars import DELTA_JARS, find_jar, repository_url
+from relstate_dagster.jobs.spark.java import find_java
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Versions that must be exactly these: newer ones of one do not fit the other.
 PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}

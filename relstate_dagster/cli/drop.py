@@ -17,7 +17,7 @@ def drop(
     wait: WaitOption = None,
 ) -> None:
     """Drop views (or sources) of the warehouse, with the files that it made for them."""
-    from jobs.api import Registry, Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Registry, Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse, where.functions)

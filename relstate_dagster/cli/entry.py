@@ -27,7 +27,7 @@ from relstate_dagster.cli import (  # noqa: F401
     vacuum,
 )
 from relstate_dagster.cli.app import Interrupted, app, console
-from state_lib.errors import RelstateError
+from relstate_dagster.state_lib.errors import RelstateError
 
 #: The code of a process that Ctrl-C has ended, as shells have it.
 _INTERRUPTED = 130
@@ -46,7 +46,7 @@ def main() -> None:
     except Exception as error:
         if not _is_from_outside(error):
             raise
-        from jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark, which has been by now
+        from relstate_dagster.jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark, which has been by now
 
         console.print(f"[red]{type(error).__name__}[/]: {escape(reason_of(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)

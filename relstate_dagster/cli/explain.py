@@ -9,9 +9,9 @@ from relstate_dagster.cli.tables import wrapped_plan
 @app.command()
 def explain(view: str, warehouse: WarehouseOption = None) -> None:
     """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
-    from jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
-    from jobs.script.strategy import explained_view  # noqa: PLC0415
-    from jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
+    from relstate_dagster.jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415
+    from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
 
     home = Warehouse(location(None, warehouse).warehouse)
     state = home.read()

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from relstate_dagster.cli.app import app, output
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 _FILES: Final = {
     "sources.sql": """\

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from jobs.declare import Project, load_project
 from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.tables import Shown, fitted
+from relstate_dagster.jobs.declare import Project, load_project
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from jobs.api import Outlook, Warehouse
+    from relstate_dagster.jobs.api import Outlook, Warehouse
 
 
 @app.command()
@@ -23,7 +23,7 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 
     Needs no Spark, and writes nothing.
     """
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
     found = planned(Warehouse(where.warehouse, where.functions), load_project(where.project))
@@ -34,8 +34,8 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 
 def planned(home: Warehouse, project: Project) -> list[Outlook]:
     """What the next run of a project does."""
-    from jobs.api import outlook  # noqa: PLC0415 - imports PySpark
-    from jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.api import outlook  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
 
     return outlook(home, project, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
 
@@ -47,7 +47,7 @@ def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> 
     ------
     typer.Exit : no.
     """
-    from jobs.api import Does  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Does  # noqa: PLC0415 - imports PySpark
 
     if not (sys.stdin.isatty() and console.is_terminal):
         return

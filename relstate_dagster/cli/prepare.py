@@ -11,11 +11,11 @@ from typing import Annotated, Final
 import typer
 from rich.filesize import decimal
 
-from jobs.spark.class_archive import class_archive, writing_to
-from jobs.spark.jars import delta_jars, s3a_jars
-from jobs.spark.java import find_java
 from relstate_dagster.cli.app import app, console, output
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.spark.class_archive import class_archive, writing_to
+from relstate_dagster.jobs.spark.jars import delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.java import find_java
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Uses what most runs use: backfill, an epoch of a join and an aggregate, of an extreme and a top-n, and what they publish.
 _TRAINING: Final = """

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jobs.declare import load_project
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.plan import ask_before_rebuilds
 from relstate_dagster.cli.start import declare_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
-from state_lib.errors import RelstateError
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.state_lib.errors import RelstateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import Warehouse
-    from jobs.declare import Project
+    from relstate_dagster.jobs.api import Warehouse
+    from relstate_dagster.jobs.declare import Project
 
 _ALL: Final = "--all"
 
@@ -37,7 +37,7 @@ def run(
     wait: WaitOption = None,
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
-    from jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
@@ -78,7 +78,7 @@ def run(
 
 def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:
     """Name the views of the warehouse that the project does not declare any more, or drop them."""
-    from jobs.api import Registry  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Registry  # noqa: PLC0415 - imports PySpark
 
     if not drop:
         _name_undeclared(home, project)
@@ -99,7 +99,7 @@ def _name_undeclared(home: Warehouse, project: Project) -> None:
 
 def _left(home: Warehouse, project: Project) -> list[str]:
     """Views that no file declares, each before those that it reads."""
-    from jobs.relations import topological  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.relations import topological  # noqa: PLC0415 - imports PySpark
 
     declared = {view.name for view in project.views}
     return [name for name in reversed(topological(home.read())) if name not in declared]

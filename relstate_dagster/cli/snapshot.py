@@ -20,8 +20,8 @@ def snapshot(
     warehouse: WarehouseOption = None,
 ) -> None:
     """Show which Delta version of each view belongs to an epoch, for readers of several views."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from jobs.api import snapshot as taken  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import snapshot as taken  # noqa: PLC0415 - as above
 
     found = taken(Warehouse(location(None, warehouse).warehouse), views or None, epoch)
     if as_json:

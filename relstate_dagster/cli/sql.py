@@ -18,11 +18,11 @@ from rich.table import Table
 from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import changes_in, remarks
-from state_lib.errors import DeclarationError, RelstateError
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
-    from jobs.epoch.reports import ViewReport
-    from jobs.script import Result
+    from relstate_dagster.jobs.epoch.reports import ViewReport
+    from relstate_dagster.jobs.script import Result
 
 
 class Format(str, Enum):
@@ -43,8 +43,8 @@ def sql(
     """Run a script: CREATE TABLE, INSERT, UPDATE, CREATE MATERIALIZED VIEW, REFRESH, VERIFY, SELECT and the rest."""
     if (file is None) == (text is None):
         raise DeclarationError("give a script with -f FILE or statements with -e TEXT, one of the two")
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from jobs.script import ScriptSession  # noqa: PLC0415
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.script import ScriptSession  # noqa: PLC0415
 
     script = text if text is not None else Path(str(file)).read_text(encoding="utf-8")
     where = location(None, warehouse)
@@ -90,7 +90,7 @@ def _print_error(statement: int, error: Exception, output_format: Format) -> Non
     # Behind it PySpark has the stack of the JVM.
     message = str(error).split("JVM stacktrace:", 1)[0].strip()
     if output_format is Format.table and not isinstance(error, RelstateError):
-        from jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark
 
         message = reason_of(error)
     if output_format is Format.json:

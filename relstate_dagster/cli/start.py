@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobs.declare import Project, load_project
-from jobs.spark import SparkSettings, create_session
-from jobs.spark.logs import LEVELS, LogSettings
 from relstate_dagster.cli.app import LOG_LEVEL, console
+from relstate_dagster.jobs.declare import Project, load_project
+from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.spark.logs import LEVELS, LogSettings
 from relstate_dagster.settings import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.api import EpochRunner, Warehouse
+    from relstate_dagster.jobs.api import EpochRunner, Warehouse
 
 
 def start_spark(where: Location | None = None) -> SparkSession:
@@ -31,7 +31,7 @@ def log_settings(where: Location | None) -> LogSettings:
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:
     """A project, the warehouse that it is declared in, and the warehouse's runner."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project)
     warehouse = Warehouse(where.warehouse, where.functions)
@@ -40,7 +40,7 @@ def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehou
 
 def declare_project(project: Project, warehouse: Warehouse, spark: SparkSession) -> EpochRunner:
     """Make a project known to a warehouse; the warehouse's runner."""
-    from jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
 
     with console.status("planning views"):
         sync_project(spark, warehouse, project)

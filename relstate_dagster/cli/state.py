@@ -21,7 +21,7 @@ def state(
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 20,
 ) -> None:
     """List the state tables of a view; with a table id, show its merged rows as of the last epoch."""
-    from jobs.api import Warehouse, state_rows  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, state_rows  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse)

@@ -6,20 +6,20 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jobs.declare import load_project
 from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.tables import Shown, fitted
+from relstate_dagster.jobs.declare import load_project
 
 if TYPE_CHECKING:
-    from jobs.api import Warehouse
-    from jobs.catalog.entries import SourceEntry, ViewEntry
-    from jobs.catalog.state import CatalogState
+    from relstate_dagster.jobs.api import Warehouse
+    from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
+    from relstate_dagster.jobs.catalog.state import CatalogState
 
 
 @app.command()
 def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> None:
     """List views with their epoch, strategy and versions, and sources with how far they are ahead."""
-    from jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
     home = Warehouse(where.warehouse)
@@ -70,7 +70,7 @@ def _view(state: CatalogState, view: ViewEntry, *, is_well: bool) -> list[str]:
 
 def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
     """What is not as it should be with a view."""
-    from jobs.epoch.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.epoch.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
 
     if view.last_epoch is None and view.problem is None:
         yield "not built yet: relstate run"
@@ -84,7 +84,7 @@ def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[
 
 def _under_way(home: Warehouse, state: CatalogState) -> Iterator[str]:
     """Who is at work, and what runs that have died left."""
-    from jobs.epoch.claims import Claims  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.epoch.claims import Claims  # noqa: PLC0415 - imports PySpark
 
     looking = Claims(home, "status", "looking")
     for claim in state.claims.values():
@@ -99,7 +99,7 @@ def _under_way(home: Warehouse, state: CatalogState) -> Iterator[str]:
 
 
 def _source(home: Warehouse, state: CatalogState, source: SourceEntry) -> list[str]:
-    from state_lib.errors import SourceError  # noqa: PLC0415 - as above
+    from relstate_dagster.state_lib.errors import SourceError  # noqa: PLC0415 - as above
 
     pin = state.last_pins.get(source.name)
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.markup import render
 from rich.table import Table
 
-from jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 
 _PADDING = 3
 

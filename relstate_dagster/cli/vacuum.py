@@ -10,7 +10,7 @@ from rich.table import Table
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
-from state_lib.constants import RETAINED_HOURS
+from relstate_dagster.state_lib.constants import RETAINED_HOURS
 
 
 @app.command()

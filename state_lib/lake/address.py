@@ -21,8 +21,8 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from state_lib.errors import AddressError, StateError
-from state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
+from relstate_dagster.state_lib.errors import AddressError, StateError
+from relstate_dagster.state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
 
 #: An option of Spark's readers: paths are no patterns (folders of partition values may look like some).
 AS_IT_IS: Final = ("__globPaths__", "false")

@@ -16,9 +16,9 @@ from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
 
-from state_lib.errors import EpochError
-from state_lib.lake.address import Address
-from state_lib.lake.table import DeltaTable, OpenedTable, exact_statistics
+from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable, exact_statistics
 
 __all__ = [
     "Check",

@@ -6,7 +6,7 @@ import uuid
 
 from pyarrow import fs
 
-from state_lib.lake.address import filesystem_of
+from relstate_dagster.state_lib.lake.address import filesystem_of
 
 
 def write_once(path: str, content: bytes) -> None:

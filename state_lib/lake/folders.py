@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyarrow import fs
 
-from state_lib.lake.address import filesystem_of
-from state_lib.lake.table import DeltaError, DeltaTable
+from relstate_dagster.state_lib.lake.address import filesystem_of
+from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
 
 
 def is_table(path: str) -> bool:

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from state_lib.errors import SourceError
-from state_lib.lake.address import Address, filesystem_of, full_path
-from state_lib.lake.parquet import footer_rows
-from state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.address import Address, filesystem_of, full_path
+from relstate_dagster.state_lib.lake.parquet import footer_rows
+from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
 
 Action = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import pyarrow.parquet as pq
 from pyarrow.parquet import FileMetaData
 
-from state_lib.lake.address import filesystem_of
+from relstate_dagster.state_lib.lake.address import filesystem_of
 
 __all__ = ["FileMetaData", "footer_rows", "opened_parquet", "value_counts"]
 

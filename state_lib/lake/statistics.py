@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from state_lib.lake.table import EXACT_DIGITS, DeltaTable
+from relstate_dagster.state_lib.lake.table import EXACT_DIGITS, DeltaTable
 
 _FACTS: Final = ("path", "size_bytes", "num_records")
 #: Powers of ten up to this one are doubles, so that a double of a decimal with this scale is rounded once.

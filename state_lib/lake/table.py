@@ -15,7 +15,7 @@ from deltalake import ColumnProperties, Schema, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.table import TableMerger, TableOptimizer
 
-from state_lib.lake.address import Address, filesystem_of, full_path
+from relstate_dagster.state_lib.lake.address import Address, filesystem_of, full_path
 
 __all__ = ["DeltaError", "DeltaTable", "OpenedTable", "TableNotFoundError", "exact_statistics"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import types as T
 
-from state_lib.errors import PlanError
+from relstate_dagster.state_lib.errors import PlanError
 
 _TOKEN: Final = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[\w.\-]+|[<>(),:])")
 

@@ -36,9 +36,9 @@ from typing import Final
 
 from pyspark.sql import types as T
 
-from state_lib.errors import PlanError
-from state_lib.row_encoding.ddl import parse_type
-from state_lib.table_schema import KeyPart, StateColumn
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.row_encoding.ddl import parse_type
+from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 NULL_FIRST: Final = 0x00
 VALUE: Final = 0x01

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from pyspark.sql import types as T
 
-from state_lib.errors import StateError
-from state_lib.row_encoding.layout import (
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.row_encoding.layout import (
     DOUBLE,
     FLOAT,
     MAX_LONG_DIGITS,

@@ -15,9 +15,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.columns import quoted
-from state_lib.row_encoding.ddl import parse_type, unique_struct
-from state_lib.row_encoding.layout import (
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.row_encoding.ddl import parse_type, unique_struct
+from relstate_dagster.state_lib.row_encoding.layout import (
     DOUBLE,
     FLOAT,
     HEX_DIGITS,
@@ -29,7 +29,7 @@ from state_lib.row_encoding.layout import (
     bcd_digits,
     check_key_type,
 )
-from state_lib.table_schema import KeyPart, StateColumn
+from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 _MIN_LONG: Final = -(2**63)
 _MICROS_PER_SECOND: Final = 1_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from jobs.declare import load_project
 from relstate_dagster.cli import app, main
 from relstate_dagster.cli import doctor as doctor_module
-from state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.spark.class_archive import archive_options, class_archive, writing_to
-from jobs.spark.java import Java, find_java
 from relstate_dagster.cli import app
 from relstate_dagster.cli import prepare as prepare_module
+from relstate_dagster.jobs.spark.class_archive import archive_options, class_archive, writing_to
+from relstate_dagster.jobs.spark.java import Java, find_java
 
 _MAPPED = """
 import os, pathlib, subprocess
-from jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.spark import SparkSettings, create_session
 create_session(SparkSettings(master="local[1]"))
 (pid,) = subprocess.run(["pgrep", "-P", str(os.getpid()), "java"], capture_output=True, text=True).stdout.split()
 print(sorted({line.split()[-1] for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if ".jsa" in line}))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.api import Warehouse
 from relstate_dagster.cli import app
 from relstate_dagster.cli.app import console, output
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.api import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError
 from tests.processes import heeds_interrupts
 
 _LONG = "revenue_of_each_customer_by_day_of_the_week_and_store"

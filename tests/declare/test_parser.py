@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.declare import (
+from relstate_dagster.jobs.declare import (
     DropStatement,
     ExplainCreateStatement,
     ExplainStatement,
@@ -16,7 +16,7 @@ from jobs.declare import (
     ViewDeclaration,
     parse_text,
 )
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 
 def parse(text):

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from jobs.declare import (
+from relstate_dagster.jobs.declare import (
     ViewDeclaration,
     build_project,
     column_lineage,
@@ -16,8 +16,8 @@ from jobs.declare import (
     output_columns,
     parse_text,
 )
-from jobs.declare.table_tokens import tables_by_tokens
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.declare.table_tokens import tables_by_tokens
+from relstate_dagster.state_lib.errors import DeclarationError
 
 
 @pytest.mark.parametrize(

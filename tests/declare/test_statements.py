@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.declare import split_statements
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.declare import split_statements
+from relstate_dagster.state_lib.errors import DeclarationError
 
 
 def texts(script):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import assets
-from jobs.declare import load_project
-from jobs.demo import load_flight_data
-from jobs.demo.player import FLIGHT_KEY
+from relstate_dagster import assets
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.demo import load_flight_data
+from relstate_dagster.jobs.demo.player import FLIGHT_KEY
 
 DEMO = Path(assets.__file__).parent / "demo"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import assets
-from jobs.declare import load_project
-from jobs.demo import FlightPlayer
-from state_lib.errors import SourceError
+from relstate_dagster import assets
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.demo import FlightPlayer
+from relstate_dagster.state_lib.errors import SourceError
 
 DEMO = Path(assets.__file__).parent / "demo"
 

@@ -19,10 +19,10 @@ from dagster import (
     build_sensor_context,
 )
 
-from jobs.declare import build_project, parse_text
 from relstate_dagster import sensors as sensors_module
 from relstate_dagster.definitions import build_definitions
-from relstate_dagster.jobs import refresh_job
+from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.refresh_jobs import refresh_job
 from relstate_dagster.sensors import RETRY_SECONDS, behind_sensor
 from relstate_dagster.settings import DEMO_PROJECT, Location
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dagster import AssetKey, DagsterInstance
 from typer.testing import CliRunner
 
-from jobs.api import Warehouse
 from relstate_dagster.cli import app
 from relstate_dagster.definitions import build_definitions
+from relstate_dagster.jobs.api import Warehouse
 from relstate_dagster.settings import Location
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 
 DECLARATIONS = """
 CREATE TABLE orders (id INT, customer STRING, cents BIGINT, PRIMARY KEY (id)) COMMENT 'what was bought';

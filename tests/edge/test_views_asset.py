@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from dagster import AssetCheckKey, AssetKey, AssetSelection, DagsterInstance, Definitions, materialize
 
-from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, source_specs, view_specs
-from assets.views import build_views_asset
-from jobs.declare import build_project, parse_text
-from jobs.epoch.reports import VerifyReport, ViewReport
-from state_lib.errors import DeclarationError
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, source_specs, view_specs
+from relstate_dagster.assets.views import build_views_asset
+from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.state_lib.errors import DeclarationError
 
 PROJECT = build_project(
     parse_text(

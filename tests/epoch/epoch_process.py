@@ -11,12 +11,12 @@ import sys
 import threading
 from pathlib import Path
 
-from jobs import failpoints
-from jobs.epoch.runner import EpochRunner
-from jobs.spark import SparkSettings, create_session
-from jobs.warehouse import Warehouse
 from relstate_dagster.cli.entry import leave
-from state_lib.errors import RelstateError
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
 
 
 def main() -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
-from jobs.declare import load_project
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
+from relstate_dagster.jobs.declare import load_project
 from tests.epoch.scripts import Script
 
 FILES = {

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from jobs.epoch.runner import EpochRunner
-from jobs.instants import Clock, utc_now
-from jobs.script import Result, ScriptSession
-from jobs.warehouse import Warehouse
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.instants import Clock, utc_now
+from relstate_dagster.jobs.script import Result, ScriptSession
+from relstate_dagster.jobs.warehouse import Warehouse
 
 #: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.
 _FOR_FEW_ROWS = {

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.warehouse import Warehouse
-from state_lib.errors import AddressError
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import AddressError
 from tests.epoch.scripts import Script
 
 

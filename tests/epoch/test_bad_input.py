@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Registry, SourceEntry
-from jobs.declare import ViewDeclaration
-from jobs.epoch import key_check
-from state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError, WarehouseError
+from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry
+from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.epoch import key_check
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError, WarehouseError
 from tests.epoch.scripts import Script
 
 _TABLES = "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1), (2, 1);"

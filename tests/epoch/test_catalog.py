@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.catalog.entries import EpochEntry, PlainViewEntry, SourceEntry, ViewEntry, ViewVersions
-from jobs.catalog.plans import Planned
-from jobs.catalog.state import CatalogState, ConcurrentCatalogChange
-from jobs.catalog.store import CatalogStore
-from jobs.planner.nodes import Field, Materialize, OutputColumn, Scan
-from jobs.sources.delta_source import Pin
-from state_lib.errors import WarehouseError
+from relstate_dagster.jobs.catalog.entries import EpochEntry, PlainViewEntry, SourceEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.catalog.store import CatalogStore
+from relstate_dagster.jobs.planner.nodes import Field, Materialize, OutputColumn, Scan
+from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.state_lib.errors import WarehouseError
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_two_writers_in_turn_are_read_as_one_state(
 ) -> None:
     """Entries written, changed and dropped in any order, over several levels, from two processes that read one another."""
     levels = {"_FIRST_LEVEL_ROWS": first, "_LEVEL_GROWTH": growth}
-    with TemporaryDirectory() as folder, patch.multiple("jobs.catalog.store", **levels):
+    with TemporaryDirectory() as folder, patch.multiple("relstate_dagster.jobs.catalog.store", **levels):
         stores = [CatalogStore(folder), CatalogStore(folder)]
         expected: dict[str, PlainViewEntry] = {}
         for number, (writer, name, is_there) in enumerate(steps):
@@ -145,7 +145,7 @@ def test_a_catalog_that_cannot_be_written_says_so_at_once(tmp_path: Path, monkey
         calls.append(None)
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("jobs.catalog.store.write_deltalake", full)
+    monkeypatch.setattr("relstate_dagster.jobs.catalog.store.write_deltalake", full)
     with pytest.raises(WarehouseError, match="cannot be written: No space left on device"):
         store.update(lambda state: replace(state, next_epoch=5))
     assert len(calls) == 1

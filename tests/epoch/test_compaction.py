@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch.runner import EpochRunner
-from jobs.epoch.view_epoch import app_id, epoch_txn_version
-from jobs.warehouse import Warehouse
-from state_lib.compaction import merge_small_runs, rewrite_tables
-from state_lib.constants import TABLE_ID
-from state_lib.errors import StateError
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_schema import StateKind
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.view_epoch import app_id, epoch_txn_version
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.compaction import merge_small_runs, rewrite_tables
+from relstate_dagster.state_lib.constants import TABLE_ID
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_schema import StateKind
 from tests.epoch.scripts import Script, run_ahead
 from tests.sizes import Resized
 

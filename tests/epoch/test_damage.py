@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Warehouse, sync_project
-from jobs.declare import ViewDeclaration, build_project, parse_text
-from jobs.epoch.health import problems_of_tables
-from state_lib.errors import DeclarationError, RelstateError, StateError, WarehouseError
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.declare import ViewDeclaration, build_project, parse_text
+from relstate_dagster.jobs.epoch.health import problems_of_tables
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError, WarehouseError
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import in_process
 

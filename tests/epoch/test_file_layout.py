@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.sources.deleted_rows import DeletedRows
-from jobs.sources.delta_source import DeltaSource, Pin
-from jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
-from jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
-from state_lib.errors import SourceError
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
+from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
+from relstate_dagster.jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from tests.epoch.scripts import Script
 
 _FEED = "'delta.enableChangeDataFeed' = 'true'"

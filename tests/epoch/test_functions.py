@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch.runner import EpochRunner
-from jobs.warehouse import Warehouse
-from state_lib.errors import DeclarationError, PlanError
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError
 from tests.epoch.scripts import Script
 
 _FUNCTIONS = "tests.epoch.view_functions:register"

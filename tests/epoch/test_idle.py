@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Warehouse, idle_reports
-from jobs.catalog.entries import Claim
-from jobs.declare import load_project
-from jobs.instants import utc_now
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports
+from relstate_dagster.jobs.catalog.entries import Claim
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.instants import utc_now
 from tests.epoch.home import FILES, Home
 
 

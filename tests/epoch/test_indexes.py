@@ -10,11 +10,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from assets.metadata import epoch_metadata
-from jobs.epoch.runner import EpochRunner
-from jobs.registry import Registry
-from jobs.sources.source_index import SourceIndex
-from state_lib.errors import DeclarationError
+from relstate_dagster.assets.metadata import epoch_metadata
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.sources.key_files import KeyProblem
-from jobs.sources.whole_keys import KeysInOrder, keys_in_order
-from state_lib.lake.statistics import DataFile
+from relstate_dagster.jobs.sources.key_files import KeyProblem
+from relstate_dagster.jobs.sources.whole_keys import KeysInOrder, keys_in_order
+from relstate_dagster.state_lib.lake.statistics import DataFile
 from tests.sizes import Resized
 
 Keys = Sequence[tuple[int | None, int]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.lake.log import DeltaLog, commit_info
+from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

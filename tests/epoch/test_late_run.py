@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import failpoints
-from jobs.api import EpochRunner, Warehouse
-from jobs.epoch import publish, view_epoch
-from jobs.epoch.claims import Claims
-from jobs.epoch.health import problems_of_tables
-from state_lib.errors import RelstateError
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.api import EpochRunner, Warehouse
+from relstate_dagster.jobs.epoch import publish, view_epoch
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.health import problems_of_tables
+from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 
 _SETUP = """

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Registry
-from jobs.declare import ViewDeclaration
-from jobs.epoch.freshness import views_behind
-from state_lib.errors import DeclarationError, EpochError, RelstateError
+from relstate_dagster.jobs.api import EpochRunner, Registry
+from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.state_lib.errors import DeclarationError, EpochError, RelstateError
 from tests.epoch.scripts import Script
 
 _TABLES = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner
+from relstate_dagster.jobs.api import EpochRunner
 from tests.epoch.scripts import Script
 
 _TABLES = "CREATE TABLE t (k INT, v DECIMAL(30,10), PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1.5), (2, 2.5);"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.errors import PlanError
+from relstate_dagster.state_lib.errors import PlanError
 from tests.epoch.scripts import Script
 
 # What connectors call their columns, and what operators call theirs.

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Warehouse
-from jobs.catalog.store import CatalogStore
-from jobs.epoch import publish, view_epoch
-from state_lib.errors import RelstateError
-from state_lib.lake.files import files_in
+from relstate_dagster.jobs.api import EpochRunner, Warehouse
+from relstate_dagster.jobs.catalog.store import CatalogStore
+from relstate_dagster.jobs.epoch import publish, view_epoch
+from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.lake.files import files_in
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
 from tests.sizes import Resized

@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.epoch.runner import EpochRunner
-from jobs.sources.delta_source import DeltaSource, Pin
-from state_lib.errors import SourceError
-from state_lib.lake.log import DeltaLog, rows_by_partition
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
+from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

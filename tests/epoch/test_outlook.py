@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
-from jobs.declare import load_project
-from jobs.outlook import Does
+from relstate_dagster.jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.outlook import Does
 from tests.epoch.home import FILES, Home
 
 _WHOLE = {"others": Does.NOTHING, "sums": Does.NOTHING, "over": Does.NOTHING}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
-from jobs.catalog.plans import Planned
-from jobs.catalog.state import CatalogState
-from jobs.epoch.protocol import (
+from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.protocol import (
     UNNUMBERED,
     Claimed,
     ClaimLost,
@@ -27,8 +27,8 @@ from jobs.epoch.protocol import (
     to_rebuild,
     waiting,
 )
-from jobs.sources.delta_source import Pin
-from state_lib.errors import DeclarationError
+from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.state_lib.errors import DeclarationError
 
 _READS = {"a": (), "b": (), "over_a": ("a",), "over_both": ("a", "b"), "top": ("over_both",)}
 _ORDER = list(_READS)

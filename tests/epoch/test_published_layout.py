@@ -6,11 +6,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.api import EpochRunner
-from jobs.declare import ViewDeclaration, parse_text
-from jobs.declare.model import ViewDeclaration as View
-from state_lib.errors import DeclarationError, StateError
-from state_lib.sizing import changed_sizing
+from relstate_dagster.jobs.api import EpochRunner
+from relstate_dagster.jobs.declare import ViewDeclaration, parse_text
+from relstate_dagster.jobs.declare.model import ViewDeclaration as View
+from relstate_dagster.state_lib.errors import DeclarationError, StateError
+from relstate_dagster.state_lib.sizing import changed_sizing
 from tests.epoch.scripts import Script
 
 _TABLES = """

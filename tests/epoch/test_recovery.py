@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch.claims import Claims
-from jobs.epoch.runner import EpochRunner
-from jobs.failpoints import VARIABLE
-from jobs.warehouse import Warehouse
-from state_lib.errors import EpochError
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.failpoints import VARIABLE
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script
 
 _SETUP = """

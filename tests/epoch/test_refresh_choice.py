@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.catalog.costs import Costs, EpochCost
-from jobs.declare import build_project, parse_text
-from jobs.epoch.reports import ViewReport
-from jobs.epoch.runner import EpochRunner
-from jobs.outlook import Does, outlook
+from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
+from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.outlook import Does, outlook
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import run_in_process
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.epoch.runner import EpochRunner
-from jobs.sources.delta_source import DeltaSource
-from state_lib.errors import SourceError
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.state_lib.errors import SourceError
 from tests.epoch.scripts import Script
 
 _FEED = {"delta.enableChangeDataFeed": "true"}

@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 import pytest
 
-from jobs.epoch.runner import EpochRunner
-from jobs.sources.schema_changes import added_columns, changed_columns
-from state_lib.errors import SourceError
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
+from relstate_dagster.state_lib.errors import SourceError
 from tests.epoch.scripts import Script
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 
 _TABLES = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import PlainViewEntry
-from jobs.script.named import named_in
-from jobs.script.session import ScriptSession
-from jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry
+from relstate_dagster.jobs.script.named import named_in
+from relstate_dagster.jobs.script.session import ScriptSession
+from relstate_dagster.jobs.warehouse import Warehouse
 from tests.epoch.scripts import Script
 
 _SETUP = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import failpoints
-from jobs.api import EpochRunner, Registry, Warehouse, snapshot
-from jobs.catalog.entries import SourceEntry
-from jobs.declare import ViewDeclaration
-from state_lib.errors import DeclarationError, EpochError
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.api import EpochRunner, Registry, Warehouse, snapshot
+from relstate_dagster.jobs.catalog.entries import SourceEntry
+from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import in_process
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs.sources.delta_source import DeltaSource
-from jobs.sources.snapshot_files import snapshot_files
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.snapshot_files import snapshot_files
 
 _FEED = {"delta.enableChangeDataFeed": "true"}
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.catalog.entries import ViewEntry
-from jobs.epoch.next_epoch import next_stages
-from jobs.epoch.reports import ViewReport
-from jobs.epoch.runner import EpochRunner
-from jobs.epoch.sessions import Workload
-from jobs.epoch.stages import Read, Sizes, Writer, stages_of
-from state_lib.sizing import Sizing
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.stages import Read, Sizes, Writer, stages_of
+from relstate_dagster.state_lib.sizing import Sizing
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 
@@ -148,7 +148,7 @@ def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, re
 
 
 def _backfilled_by_spark(script: Script, view: ViewEntry) -> bool:
-    from state_lib.lake.log import DeltaLog, commit_info
+    from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
 
     path = script.warehouse.state_path(view)
     return "Spark" in str(commit_info(DeltaLog(path).commit(1)).get("engineInfo"))

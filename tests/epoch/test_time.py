@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import jobs.epoch.view_run
-from jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch import view_run
+from relstate_dagster.jobs.epoch.runner import EpochRunner
 from tests.epoch.scripts import Script
 
 
@@ -111,7 +111,7 @@ def test_recovery_keeps_the_instant_of_the_epoch(timed: Script, clock: SetClock,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(jobs.epoch.view_run, "publish", publish)
+        patched.setattr(view_run, "publish", publish)
         with pytest.raises(KeyboardInterrupt):
             timed.run("REFRESH VIEW latest, groups, stamped")
     (claim,) = timed.warehouse.read().claims.values()

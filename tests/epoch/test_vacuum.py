@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.epoch.claims import Claims
-from jobs.epoch.runner import EpochRunner
-from jobs.locking import maintenance_lock
-from jobs.warehouse import Warehouse
-from state_lib.errors import EpochError
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.locking import maintenance_lock
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script, run_ahead
 
 _ONE_VIEW = """

@@ -7,13 +7,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.epoch.runner import EpochRunner
-from jobs.warehouse import Warehouse
-from state_lib.constants import TABLE_ID, VNODE
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_schema import StateTableDesc
-from state_lib.vnode import table_vnode
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.constants import TABLE_ID, VNODE
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.vnode import table_vnode
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

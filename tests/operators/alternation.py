@@ -13,9 +13,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.operators.z_sets import columns_of
-from jobs.planner.nodes import PlanNode
-from state_lib.constants import WEIGHT
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.state_lib.constants import WEIGHT
 
 
 class Alternation:

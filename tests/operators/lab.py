@@ -16,27 +16,27 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.verify import bag_difference
-from jobs.epoch.view_epoch import tables_by_node
-from jobs.operators.context import EpochContext
-from jobs.operators.frames import Frames
-from jobs.operators.routing import compute_changes
-from jobs.operators.z_sets import columns_of
-from jobs.planner.current_time import query_at
-from jobs.planner.meaning import meaning_of
-from jobs.planner.nodes import Field, walk
-from jobs.planner.planning import plan_view
-from jobs.planner.relations import Relation
-from jobs.planner.state_tables import infer_state_tables
-from state_lib.constants import ROW_ID, WEIGHT
-from state_lib.lookup_keys import LookupKeys
-from state_lib.mem_table import MemTable
-from state_lib.row_encoding import parse_type
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_catalog import TableCatalog
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.verify import bag_difference
+from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.frames import Frames
+from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.current_time import query_at
+from relstate_dagster.jobs.planner.meaning import meaning_of
+from relstate_dagster.jobs.planner.nodes import Field, walk
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.mem_table import MemTable
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_catalog import TableCatalog
 from tests.operators.alternation import Alternation
 
 Row = tuple[Any, ...]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.nodes import Aggregate, walk
-from jobs.planner.state_tables import CallStrategy, call_strategy
+from relstate_dagster.jobs.planner.nodes import Aggregate, walk
+from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy
 from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab, decimal
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.planner.nodes import Field
-from jobs.planner.relations import Relation
-from state_lib.lookup_keys import LookupKeys
-from state_lib.storage_table import StorageTable
+from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.storage_table import StorageTable
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row, decimal
 

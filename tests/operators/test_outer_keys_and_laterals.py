@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import RELATIONS, Lab, decimal
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.operators import in_place, join
-from state_lib.sizing import sizing
+from relstate_dagster.jobs.operators import in_place, join
+from relstate_dagster.state_lib.sizing import sizing
 from tests.operators.lab import Lab, Row, decimal
 from tests.sizes import Resized
 

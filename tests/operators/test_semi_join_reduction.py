@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, walk
-from jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, walk
+from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.lab import RELATIONS, Lab, Row, decimal
 
 _TWO = "(SELECT k, g FROM r WHERE w > 3) AS two"

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from jobs.operators.side_by_side import SideBySide
+from relstate_dagster.jobs.operators.side_by_side import SideBySide
 
 
 def test_calls_meet_while_they_run() -> None:

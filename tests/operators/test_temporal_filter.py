@@ -8,13 +8,13 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.explain import explain_plan
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.nodes import Field, TemporalFilter, TimeBound, walk
-from jobs.planner.planning import plan_view
-from jobs.planner.relations import Relation
-from jobs.planner.serialize import plan_from_dict, plan_to_dict
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TimeBound, walk
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
+from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import Lab, Row
 
 _RELATIONS = {

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.operators import top_n
+from relstate_dagster.jobs.operators import top_n
 from tests.operators.lab import Lab, Row, decimal
 
 _Changes = list[tuple[Row, int]]

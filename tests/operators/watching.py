@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from jobs.operators import frames, join
+from relstate_dagster.jobs.operators import frames, join
 
 
 def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:

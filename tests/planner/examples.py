@@ -11,8 +11,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.trees import class_name, items
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.trees import class_name, items
 
 
 @dataclass(frozen=True)

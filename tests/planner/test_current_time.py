@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.current_time import query_at, reads_current_time
+from relstate_dagster.jobs.planner.current_time import query_at, reads_current_time
 
 _INSTANT = datetime(2024, 3, 1, 5, 6, 7, 123456, tzinfo=timezone.utc)
 _LOCAL = "2024-02-29 21:06:07.123456"

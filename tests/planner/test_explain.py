@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.explain import explain_plan
-from jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, walk
-from jobs.planner.planning import plan_view
-from jobs.planner.relations import Relation
-from jobs.planner.serialize import plan_from_dict, plan_to_dict
-from jobs.planner.state_tables import infer_state_tables
-from state_lib.table_catalog import TableCatalog
+from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, walk
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.state_lib.table_catalog import TableCatalog
 from tests.operators.lab import RELATIONS
 from tests.operators.test_differential import QUERIES
 

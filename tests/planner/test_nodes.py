@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.planner.nodes import (
+from relstate_dagster.jobs.planner.nodes import (
     AggCall,
     Aggregate,
     Field,
@@ -18,9 +18,9 @@ from jobs.planner.nodes import (
     Scan,
     walk,
 )
-from jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables, sum_type
-from state_lib.errors import PlanError
-from state_lib.table_schema import StateKind
+from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables, sum_type
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.table_schema import StateKind
 
 
 def scan(name: str, *columns: str, key: tuple[str, ...] | None = None, append_only: bool = False) -> Scan:

@@ -7,9 +7,9 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.explain import explain_plan
-from jobs.planner.nodes import Join, walk
-from jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.histories import drawn_history, epochs_of
 from tests.operators.lab import RELATIONS, Lab
 

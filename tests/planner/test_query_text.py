@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.known_functions import ALLOWED, REFUSED
-from jobs.planner.query_text import parse_query, relations_named
-from state_lib.errors import PlanError, RelstateError
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.known_functions import ALLOWED, REFUSED
+from relstate_dagster.jobs.planner.query_text import parse_query, relations_named
+from relstate_dagster.state_lib.errors import PlanError, RelstateError
 from tests.epoch.scripts import Script
 from tests.operators.lab import RELATIONS
 from tests.planner.examples import functions

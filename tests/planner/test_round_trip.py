@@ -7,11 +7,11 @@ import os
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.expressions import ExpressionWriter, NotIncremental
-from jobs.planner.nodes import Aggregate, Project, Values, Window, walk
-from jobs.planner.planning import lowered, plan_view
-from jobs.planner.round_trip import check_round_trips
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental
+from relstate_dagster.jobs.planner.nodes import Aggregate, Project, Values, Window, walk
+from relstate_dagster.jobs.planner.planning import lowered, plan_view
+from relstate_dagster.jobs.planner.round_trip import check_round_trips
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import RELATIONS, Lab, decimal
 from tests.planner.examples import expressions, functions
@@ -181,7 +181,7 @@ def test_an_argument_that_is_an_aggregate_keeps_its_function(spark: SparkSession
 
 
 def test_a_text_that_is_another_expression_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.planner.expressions.with_null_option", lambda text, _function: text)
+    monkeypatch.setattr("relstate_dagster.jobs.planner.expressions.with_null_option", lambda text, _function: text)
     with pytest.raises(NotIncremental, match="another expression") as refused:
         plan_view(spark, "SELECT k, last_value(s) IGNORE NULLS OVER (ORDER BY k) AS x FROM t", RELATIONS)
     assert refused.value.code == "no-text"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.planner.expressions import NotIncremental
-from jobs.planner.planning import plan_view
-from state_lib.errors import PlanError
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import RELATIONS
 
 

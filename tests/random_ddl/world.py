@@ -17,11 +17,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from jobs.api import CatalogState, EpochRunner
-from jobs.declare import ViewDeclaration
-from jobs.epoch.verify import bag_difference, published_rows
-from jobs.relations import topological
-from state_lib.errors import RelstateError
+from relstate_dagster.jobs.api import CatalogState, EpochRunner
+from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.epoch.verify import bag_difference, published_rows
+from relstate_dagster.jobs.relations import topological
+from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 
 _SOURCES = {

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from jobs.planner.nodes import Field
-from jobs.planner.relations import Relation
-from state_lib.constants import ROW_ID
+from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.state_lib.constants import ROW_ID
 from tests.operators.histories import Source
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]

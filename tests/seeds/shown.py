@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.state_rows import state_rows
-from state_lib.constants import WEIGHT
-from state_lib.table_schema import StateKind, StateTableDesc
+from relstate_dagster.jobs.state_rows import state_rows
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
 from tests.epoch.scripts import Script
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.planner.nodes import Join, walk
-from state_lib.errors import RelstateError
-from state_lib.table_schema import StateKind
+from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.table_schema import StateKind
 from tests.seeds.shown import Shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state_lib.table_schema import StateKind, StateTableDesc
+from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
 from tests.seeds.shown import Shown
 
 _VIEWS = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state_lib.table_schema import StateKind
+from relstate_dagster.state_lib.table_schema import StateKind
 from tests.seeds.shown import Shown
 
 _ROWS = "(1, 10, 5), (1, 10, NULL), (1, 30, 7), (2, 5, 1)"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from state_lib.constants import ROW_ID
-from state_lib.serial import SEQUENCE_BITS, TIME_BITS, VNODE_BITS, Serial
-from state_lib.table_schema import StateKind
-from state_lib.vnode import table_vnode
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.serial import SEQUENCE_BITS, TIME_BITS, VNODE_BITS, Serial
+from relstate_dagster.state_lib.table_schema import StateKind
+from relstate_dagster.state_lib.vnode import table_vnode
 from tests.seeds.shown import Shown
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.state_table import StateTable
-from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableDesc, StateTableSchema
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableDesc, StateTableSchema
 from tests.seeds.shown import Shown
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from state_lib.row_encoding import EncodedPart, parse_type
+from relstate_dagster.state_lib.row_encoding import EncodedPart, parse_type
 
 UTC = dt.timezone.utc
 

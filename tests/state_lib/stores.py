@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_schema import (
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_schema import (
     KeyPart,
     MergeRule,
     StateColumn,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.collected import consolidated, frame_of
+from relstate_dagster.state_lib.collected import consolidated, frame_of
 from tests.sizes import Resized
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from state_lib.errors import PlanError
-from state_lib.row_encoding import parse_type, to_ddl
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.row_encoding import parse_type, to_ddl
 
 _LEAVES = st.sampled_from(
     [T.ByteType(), T.LongType(), T.DecimalType(38, 6), T.StringType(), T.TimestampNTZType(), T.BinaryType(),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.planner.nodes import JOIN_TYPES
-from state_lib.join_record_state import (
+from relstate_dagster.jobs.planner.nodes import JOIN_TYPES
+from relstate_dagster.state_lib.join_record_state import (
     EMITTED_ALONE,
     NUM_ASSOCIATIONS,
     Counted,
@@ -13,7 +13,7 @@ from state_lib.join_record_state import (
     form_of,
     join_state_schema,
 )
-from state_lib.table_schema import MergeRule, StateColumn, StateKind
+from relstate_dagster.state_lib.table_schema import MergeRule, StateColumn, StateKind
 
 COLUMNS = [StateColumn("order_id", "bigint"), StateColumn("user_id", "bigint"), StateColumn("cnt", "bigint")]
 

@@ -8,12 +8,12 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from state_lib.errors import AddressError
-from state_lib.lake.address import Address, filesystem_of, full_path
-from state_lib.lake.commit import write_deltalake
-from state_lib.lake.log import DeltaLog
-from state_lib.lake.parquet import opened_parquet
-from state_lib.lake.table import DeltaTable
+from relstate_dagster.state_lib.errors import AddressError
+from relstate_dagster.state_lib.lake.address import Address, filesystem_of, full_path
+from relstate_dagster.state_lib.lake.commit import write_deltalake
+from relstate_dagster.state_lib.lake.log import DeltaLog
+from relstate_dagster.state_lib.lake.parquet import opened_parquet
+from relstate_dagster.state_lib.lake.table import DeltaTable
 
 
 @pytest.mark.parametrize(

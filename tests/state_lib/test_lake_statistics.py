@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib.lake.commit import create_plain_table, write_deltalake
-from state_lib.lake.statistics import data_files
-from state_lib.lake.table import DeltaTable
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.lake.commit import create_plain_table, write_deltalake
+from relstate_dagster.state_lib.lake.statistics import data_files
+from relstate_dagster.state_lib.lake.table import DeltaTable
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 _NAN = float("nan")
 _UTC = dt.timezone.utc

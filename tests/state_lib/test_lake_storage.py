@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relstate_dagster import settings
-from state_lib.lake import storage
-from state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake import storage
+from relstate_dagster.state_lib.lake.address import Address
 
 _NAMES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID")
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from state_lib.lake.table import OpenedTable, TableNotFoundError
+from relstate_dagster.state_lib.lake.table import OpenedTable, TableNotFoundError
 
 
 def _make(path: Path, column: str, versions: int) -> None:

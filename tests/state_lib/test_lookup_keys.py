@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from state_lib.lake.statistics import DataFile
-from state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, LookupKeys
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE, LookupKeys
 from tests.sizes import Resized
 
 _DAY = date(2026, 1, 1)

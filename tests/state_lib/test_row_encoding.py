@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from key_values import UTC, compare_rows, parts_and_rows
 
-from state_lib.errors import PlanError, StateError
-from state_lib.row_encoding import EncodedPart, decode_row, encode_row, encoded_parts, normalise, parse_type
-from state_lib.table_schema import KeyPart, StateColumn
+from relstate_dagster.state_lib.errors import PlanError, StateError
+from relstate_dagster.state_lib.row_encoding import EncodedPart, decode_row, encode_row, encoded_parts, normalise, parse_type
+from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 GOLDEN: list[tuple[str, Any, str]] = [
     ("tinyint", -128, "01 00"),

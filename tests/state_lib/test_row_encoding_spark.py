@@ -16,10 +16,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from state_lib.errors import PlanError
-from state_lib.merge import key_order
-from state_lib.row_encoding import EncodedPart, encode_key, encode_row, encode_storage_key, parse_type
-from state_lib.table_schema import KeyPart, StateColumn
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.merge import key_order
+from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_key, encode_row, encode_storage_key, parse_type
+from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 ORDERS = [(False, False), (False, True), (True, False), (True, True)]
 

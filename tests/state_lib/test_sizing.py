@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.epoch.runner import EpochRunner
-from jobs.warehouse import Warehouse
-from state_lib import sizing as module
-from state_lib.errors import DeclarationError
-from state_lib.sizing import Sizing, changed_sizing, sizing
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib import sizing as module
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.sizing import Sizing, changed_sizing, sizing
 from tests.sizes import Resized
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from state_lib.delta_layout import indexed_columns
-from state_lib.errors import PlanError, StateError, WarehouseError
-from state_lib.lake.address import table_reference
-from state_lib.slots import Slot, assign_slots
-from state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict, descs_from_json, descs_to_json
-from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from relstate_dagster.state_lib.delta_layout import indexed_columns
+from relstate_dagster.state_lib.errors import PlanError, StateError, WarehouseError
+from relstate_dagster.state_lib.lake.address import table_reference
+from relstate_dagster.state_lib.slots import Slot, assign_slots
+from relstate_dagster.state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict, descs_from_json, descs_to_json
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 
 def table(label: str, columns: dict[str, str], key: tuple[str, ...] = ()) -> StateTableSchema:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from stores import created, table
 
-from state_lib.table_schema import MergeRule
+from relstate_dagster.state_lib.table_schema import MergeRule
 from tests.epoch.scripts import Script
 
 pytestmark = pytest.mark.spark

@@ -10,17 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stores import created, table
 
-from state_lib.constants import TABLE_ID
-from state_lib.delta_layout import TABLES_PROPERTY
-from state_lib.errors import StateError
-from state_lib.lake.log import latest_commits
-from state_lib.lookup_keys import LookupKeys
-from state_lib.merge import merge_runs
-from state_lib.row_encoding import decode_row, encoded_parts
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_catalog import descs_from_json
-from state_lib.table_schema import KeyPart, MergeRule
+from relstate_dagster.state_lib.constants import TABLE_ID
+from relstate_dagster.state_lib.delta_layout import TABLES_PROPERTY
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.lake.log import latest_commits
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.merge import merge_runs
+from relstate_dagster.state_lib.row_encoding import decode_row, encoded_parts
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_catalog import descs_from_json
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule
 from tests.sizes import Resized
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,11 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 from stores import created, table
 
-from state_lib.errors import StateError
-from state_lib.row_encoding import parse_type
-from state_lib.state_store import StateStore
-from state_lib.state_table import StateTable
-from state_lib.table_schema import KeyPart, MergeRule, StateTableDesc
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateTableDesc
 
 pytestmark = pytest.mark.spark
 

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from vnodes import row_vnode, vnode_of_bytes
 
-from state_lib.constants import ROW_ID
-from state_lib.errors import PlanError, StateError
-from state_lib.row_encoding import encode_columns
-from state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
-from state_lib.sizing import Sizing
-from state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
-from state_lib.vnode import (
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.errors import PlanError, StateError
+from relstate_dagster.state_lib.row_encoding import encode_columns
+from relstate_dagster.state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
+from relstate_dagster.state_lib.sizing import Sizing
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from relstate_dagster.state_lib.vnode import (
     check_vnode_count,
     fitting_vnode_count,
     table_vnode,

@@ -6,11 +6,11 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from state_lib.constants import ROW_ID
-from state_lib.row_encoding import EncodedPart, encode_row, parse_type
-from state_lib.serial import Serial
-from state_lib.table_schema import StateTableSchema
-from state_lib.vnode import check_vnode_count
+from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_row, parse_type
+from relstate_dagster.state_lib.serial import Serial
+from relstate_dagster.state_lib.table_schema import StateTableSchema
+from relstate_dagster.state_lib.vnode import check_vnode_count
 
 
 def vnode_of_bytes(encoded_distribution_key: bytes, vnode_count: int) -> int:

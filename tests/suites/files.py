@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jobs.planner.nodes import Field
-from jobs.planner.relations import Relation
-from state_lib.constants import WEIGHT
-from state_lib.lookup_keys import LookupKeys
+from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from tests.suites.changes import Changes, Row
 
 _TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "date": pa.date32()}

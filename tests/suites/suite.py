@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jobs.declare import dependencies
-from jobs.declare.model import rename_columns
-from jobs.planner.catalyst import Catalyst
-from jobs.planner.nodes import Field
-from jobs.planner.relations import Relation
-from jobs.planner.trees import items
-from jobs.spark.jars import Jar, fetch_jar, find_jar
+from relstate_dagster.jobs.declare import dependencies
+from relstate_dagster.jobs.declare.model import rename_columns
+from relstate_dagster.jobs.planner.catalyst import Catalyst
+from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.trees import items
+from relstate_dagster.jobs.spark.jars import Jar, fetch_jar, find_jar
 
 SPARK_TESTS = Jar(
     "org.apache.spark",

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
-from state_lib.errors import PlanError
+from relstate_dagster.state_lib.errors import PlanError
 from tests.suites.runner import SuiteRunner
 from tests.suites.suite import query_number, suite
 

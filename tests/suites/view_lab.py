@@ -12,23 +12,23 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.epoch.sessions import Workload, session_for
-from jobs.epoch.verify import difference
-from jobs.epoch.view_epoch import tables_by_node
-from jobs.operators.context import EpochContext
-from jobs.operators.frames import Frames
-from jobs.operators.routing import compute_changes
-from jobs.operators.z_sets import columns_of
-from jobs.planner.meaning import meaning_of
-from jobs.planner.nodes import Materialize, walk
-from jobs.planner.relations import Relation
-from jobs.planner.state_tables import infer_state_tables
-from state_lib.constants import TABLE_ID, WEIGHT
-from state_lib.lake.log import DeltaLog, rows_by_partition
-from state_lib.lookup_keys import LookupKeys
-from state_lib.state_files import StateFiles
-from state_lib.state_store import StateStore
-from state_lib.table_catalog import TableCatalog
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.verify import difference
+from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.frames import Frames
+from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.meaning import meaning_of
+from relstate_dagster.jobs.planner.nodes import Materialize, walk
+from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
+from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
+from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.table_catalog import TableCatalog
 from tests.suites.files import EpochFiles
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dagster import AssetCheckKey, AssetKey, AssetSelection, define_asset_job
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
-from jobs.declare import Project
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
+from relstate_dagster.jobs.declare import Project
 
 
 def refresh_job(project: Project) -> UnresolvedAssetJobDefinition:
