@@ -15,6 +15,7 @@ from relstate_dagster.jobs.planner.expressions import (
     expression_id,
     scalar_subqueries,
 )
+from relstate_dagster.jobs.planner.first_row import FirstRow
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
@@ -195,12 +196,10 @@ class Lowering:
         return Lowered(Project(child.node, tuple(outputs)), names)
 
     def _filter(self, plan: Any, need_key: bool) -> Lowered:
-        condition = plan.condition()
-        child = self._lower(plan.child(), need_key=need_key)
-        joined, parts = self._equal_to_subqueries(child, list(conjuncts(condition)))
+        conditions = list(conjuncts(plan.condition()))
+        child, conditions = self._filtered(plan.child(), conditions, need_key)
+        joined, parts = self._equal_to_subqueries(child, conditions)
         others, temporal = split_temporal(self._catalyst, parts)
-        if not temporal and joined is child:
-            others = [condition]
         extended = self._with_subqueries(joined, [*others, *(t.value for t in temporal)])
         node = extended.node
         if others:
@@ -210,6 +209,16 @@ class Lowering:
             # Above the other conditions: what they leave out need not be kept.
             node = self._temporal_filter(Lowered(node, extended.names), temporal)
         return Lowered(select(node, list(child.node.column_names)), child.names)
+
+    def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
+        """What a filter reads, and those of its conditions that are still to be asked of the rows."""
+        first = FirstRow.of(plan, conditions)
+        if first is not None:
+            read = [*items(plan.partitionSpec()), *items(plan.orderSpec())]
+            rows = first.lowered(self._write, self._with_subqueries(self._lower(plan.child(), need_key=False), read))
+            if rows is not None:
+                return rows, [c for c in conditions if c is not first.condition]
+        return self._lower(plan, need_key=need_key), conditions
 
     def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
         """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""

@@ -29,9 +29,9 @@ _NODES: Final = frozenset(
     """
     Aggregate CTERelationDef Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LocalLimit LocalRelation
     Offset OneRowRelation PipeOperator Pivot Project RebalancePartitions Repartition RepartitionByExpression Sample Sort
-    SubqueryAlias Union Unpivot UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedRelation
-    UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith Window
-    WithWindowDefinition
+    SubqueryAlias Union Unpivot UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedQualify
+    UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith
+    Window WithWindowDefinition
     """.split()  # noqa: SIM905 - one name a line would be pages
 )
 _LOGICAL_PLAN = "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan"
