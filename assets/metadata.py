@@ -50,6 +50,8 @@ def epoch_metadata(report: ViewReport) -> Metadata:
         "stages": MetadataValue.md("\n".join(f"* {line}" for line in report.stages) or "nothing to do"),
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
     }
+    if report.late_rows:
+        metadata["late rows"] = report.late_rows
     if report.view_version is not None:
         metadata["view version"] = report.view_version
     metadata["seconds"] = _rounded(sum(report.seconds.values()))

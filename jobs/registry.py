@@ -14,6 +14,7 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
@@ -184,18 +185,26 @@ class Registry:
             "plain view": state.plain_views,
             "view": state.views,
         }
-        if name not in of_kind[kind]:
+        # A table of changes and the view of what they come to are one thing to whoever declared them.
+        of_changelog = kind != "plain view" and name in state.views and is_changelog_view(state.views[name].properties)
+        if name not in of_kind[kind] and not of_changelog:
             raise DeclarationError(f"there is no {kind} named {name} in this warehouse")
         dependents = self.dependents(state, name)
         if dependents:
             raise DeclarationError(f"{name} cannot be dropped: {', '.join(dependents)} depend on it; drop those first")
+        view, source = (name if kind == "view" else None), (name if kind == "source" else None)
+        if of_changelog:
+            view, source = name, changelog_of(name)
         made: list[str] = []
-        if kind == "view":
-            made = [self._warehouse.view_path(name), self._warehouse.states_path(name)]
-        elif kind == "source" and state.sources[name].managed:
-            made = [state.sources[name].path]
+        if view is not None:
+            made += [self._warehouse.view_path(view), self._warehouse.states_path(view)]
+        if source is not None and state.sources[source].managed:
+            made.append(state.sources[source].path)
         garbage = {self._warehouse.inside(path): table_id(path) for path in made}
-        self._commit(state, replace(state.without(name), garbage={**state.garbage, **garbage}))
+        rest = state
+        for dropped in {name, view, source} - {None}:
+            rest = rest.without(str(dropped))
+        self._commit(state, replace(rest, garbage={**state.garbage, **garbage}))
         failpoints.reached("inside_drop")
         return self.swept()
 

@@ -14,7 +14,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.planner.nodes import Field
 from relstate_dagster.jobs.planner.relations import Relation
 from relstate_dagster.state_lib.columns import quoted
-from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import TableFacts
 
@@ -31,6 +31,13 @@ def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
     if unknown:
         raise DeclarationError(f"source {entry.name}: an index is declared by {unknown}, which are not columns of {entry.path}")
     append_only = entry.append_only or facts.is_append_only
+    if entry.is_changelog:
+        if any(f.name.lower() == COMMIT_VERSION for f in columns):
+            raise DeclarationError(
+                f"source {entry.name}: {entry.path} has a column {COMMIT_VERSION}, as the version of a row's commit "
+                "is called here; rename it"
+            )
+        return Relation(entry.name, (*columns, Field(COMMIT_VERSION, "bigint", False)), None, True)
     if entry.primary_key:
         # A NULL in a key is refused wherever one comes in.
         columns = tuple(replace(f, nullable=False) if f.name in entry.primary_key else f for f in columns)

@@ -66,7 +66,15 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry
     check_name(source.name, "source")
     path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
     managed = source.location is None
-    return SourceEntry(source.name, path, source.primary_key, source.append_only, managed, source.indexes)
+    return SourceEntry(
+        source.name,
+        path,
+        source.primary_key,
+        source.append_only,
+        managed,
+        source.indexes,
+        source.is_changelog,
+    )
 
 
 def create_source_table(spark: SparkSession, path: str, source: SourceDeclaration) -> None:
@@ -74,7 +82,9 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
     missing = [c for c in source.primary_key if c.lower() not in {column.name.lower() for column in source.columns}]
     if missing:
         raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
-    properties = {"delta.enableChangeDataFeed": "true", **source.properties}
+    # Of a changelog nobody updates a row: that is what appending another one means.
+    kept = {"delta.appendOnly": "true"} if source.is_changelog else {"delta.enableChangeDataFeed": "true"}
+    properties = {**kept, **source.properties}
     partitioned = f" PARTITIONED BY ({', '.join(source.partitioned_by)})" if source.partitioned_by else ""
     clustered = f" CLUSTER BY ({', '.join(source.cluster_by)})" if source.cluster_by else ""
     try:

@@ -12,10 +12,12 @@ from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.functions import UserFunctions, called_in
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.current_time import reads_current_time
 from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.first_row import with_changelog_checks
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
@@ -71,6 +73,8 @@ class ViewPlanner:
                     ) from refusal
                 reason = str(refusal)
                 plan = self._full_plan(definition, relations, others)
+        if is_changelog_view(definition.properties):
+            plan = with_changelog_checks(plan)
         schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
         tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
         known = state.views.get(definition.name)

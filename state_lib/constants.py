@@ -8,6 +8,10 @@ from typing import Final
 WEIGHT: Final = "_weight"
 #: Serial row id of a keyless append-only source.
 ROW_ID: Final = "_row_id"
+#: The version of the commit that a row of a changelog came with.
+COMMIT_VERSION: Final = "_commit_version"
+#: What sources have besides the columns of their tables.
+MADE_BY_SOURCES: Final = frozenset({ROW_ID, COMMIT_VERSION})
 #: The hidden identity column of a published view (the encoded stream key).
 VIEW_KEY: Final = "_key"
 

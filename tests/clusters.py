@@ -74,8 +74,8 @@ class Cluster:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5) as answer:
                     if json.load(answer)["aliveworkers"] == workers:
                         return
-            except OSError:
-                pass
+            except (OSError, ValueError):
+                pass  # not there yet, or still another process's at this port
             assert time.monotonic() < deadline, f"the cluster has no {workers} workers"
             time.sleep(0.3)
 

@@ -17,7 +17,11 @@ from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by."""
+    """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by.
+
+    ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
+    over it has it.
+    """
 
     name: str
     path: str
@@ -25,6 +29,7 @@ class SourceEntry:
     append_only: bool = False
     managed: bool = False
     indexes: tuple[str, ...] = ()
+    is_changelog: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ class SourceDeclaration:
         Empty for a source without a key.
     location
         None for a table managed in the warehouse.
+    is_changelog
+        Whether later rows replace earlier ones of their key.
     """
 
     name: str
@@ -124,6 +126,7 @@ class SourceDeclaration:
     if_not_exists: bool = False
     path: str | None = None
     line: int = 1
+    is_changelog: bool = False
 
     @property
     def columns_ddl(self) -> str:

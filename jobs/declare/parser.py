@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
@@ -212,7 +213,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
             f"{statement.where}: {context}: PRIMARY KEY names {', '.join(missing)}, which the table does not have; "
             f"its columns are {', '.join(column.name for column in columns)}."
         )
-    return SourceDeclaration(
+    source = SourceDeclaration(
         name=name,
         columns=tuple(columns),
         primary_key=primary_key,
@@ -225,6 +226,8 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         path=statement.path,
         line=statement.line,
     )
+    check_source_properties(source, f"{statement.where}: {context}")
+    return source
 
 
 def _refuse_replace_table(cursor: Cursor) -> Declaration:

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from relstate_dagster.jobs.declare.changelogs import expanded
 from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
 from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import parse_text
@@ -151,7 +152,7 @@ def load_project(
 def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool] | None = None) -> Project:
     """Check declarations against each other and put the views in dependency order; see `load_project`."""
     by_lower: dict[str, Declared] = {}
-    for declaration in declarations:
+    for declaration in _as_kept(declarations):
         earlier = by_lower.setdefault(declaration.name.lower(), declaration)
         if earlier is not declaration:
             raise DeclarationError(
@@ -187,6 +188,18 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
         reads=reads,
         undeclared=tuple(undeclared.values()),
     )
+
+
+def _as_kept(declarations: Iterable[Declared]) -> Iterable[Declared]:
+    """Declarations, those of tables whose rows are changes as what these are kept as."""
+    for declaration in declarations:
+        if isinstance(declaration, SourceDeclaration):
+            source, view = expanded(declaration)
+            yield source
+            if view is not None:
+                yield view
+        else:
+            yield declaration
 
 
 def _dependency_order(reads: Mapping[str, tuple[str, ...]], queries: Mapping[str, Declared]) -> list[str]:

@@ -87,5 +87,5 @@ def _refresh(
         index.build(session, source, pin, columns)
         _log.info("built the index of %s by %s in %.1f s", entry.name, index.column, time.perf_counter() - started)
         return
-    index.append(source.changes(session, contents.pin, pin, found, with_row_id=False), pin)
+    index.append(source.changes(session, contents.pin, pin, found), pin)
     index.merge_small_files()

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.relations import state_column, view_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.columns import quoted
-from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.state_store import StateStore
@@ -72,19 +72,19 @@ class EpochInputs:
     def _source_changes(self, name: str) -> DataFrame | None:
         source, until, since = self.sources.source(name), self.sources.pin(name), self.since
         columns = scanned_columns(self.view)[name]
-        with_row_id = ROW_ID in columns
+        made = self.sources.made(name)
         if since is None:
-            return self.sources.as_planned(name, source.all_rows(self.spark, until, with_row_id=with_row_id))
+            return self.sources.as_planned(name, source.all_rows(self.spark, until, made))
         before = self.sources.pin_of(since, name)
         if before.is_same(until):
             return None
         found = self.sources.range(name, before)
         changes = self.reads.shared.changes(
             self.spark,
-            ReadKey(name, before.version, until.version, with_row_id),
+            ReadKey(name, before.version, until.version, made),
             found.changed_bytes,
             columns,
-            lambda: source.changes(self.spark, before, until, found, with_row_id=with_row_id),
+            lambda: source.changes(self.spark, before, until, found, made),
         )
         return None if changes is None else self.sources.as_planned(name, changes)
 

@@ -98,7 +98,7 @@ def _problem_in_changes(
         held = inputs.lookups.files(source.name).before(changed) or snapshot_files(source, before.version)
         if held.are_rows:
             return _problem_with_new(session, new, source.key, schema, held)
-    changes = source.changes(session, before, until, changed, with_row_id=False)
+    changes = source.changes(session, before, until, changed)
     if changes is None:
         return None
     key = columns_of(source.key)
@@ -134,7 +134,7 @@ def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until
     layout = source.layout(until.version)
     if layout is not None and changed.files is not None:
         return changed_keys(layout, changed.files, source.key)
-    changes = source.changes(session, before, until, changed, with_row_id=False)
+    changes = source.changes(session, before, until, changed)
     return None if changes is None else collected(changes.select(*columns_of(source.key), WEIGHT))
 
 

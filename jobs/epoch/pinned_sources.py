@@ -9,15 +9,14 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads, made_columns
 from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
-from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.columns import quoted
-from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.constants import COMMIT_VERSION, MADE_BY_SOURCES, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError, SourceError
 
 
@@ -112,19 +111,31 @@ class PinnedSources:
 
     def reads_all_columns(self, name: str) -> bool:
         """Whether the view reads all columns that a source had when it was planned, as one with ``*`` does."""
-        return (self._planned(name) or {}).keys() - {ROW_ID} == (self._columns_read(name) or set()) - {ROW_ID}
+        return (self._planned(name) or {}).keys() - MADE_BY_SOURCES == (self._columns_read(name) or set()) - MADE_BY_SOURCES
 
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
         """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
-        rows, planned = self.source(name).snapshot(session, self.pin(name)), self._planned(name)
-        there = struct_of(self.pin(name).schema_json).names
+        made, planned = self.made(name) - {ROW_ID}, self._planned(name)
+        if made:
+            rows = self.source(name).all_rows(session, self.pin(name), made).drop(WEIGHT)
+        else:
+            rows = self.source(name).snapshot(session, self.pin(name))
+            if self.catalog.sources[name].is_changelog:
+                rows = self.as_planned(name, rows)
+        there = rows.columns
         wanted = [column for column in there if planned is None or column in planned]
         return rows if wanted == there else rows.select(*map(quoted, wanted))
+
+    def made(self, name: str) -> frozenset[str]:
+        """The columns that the view reads of a source and that the source makes."""
+        if self._planned(name) is None and self.catalog.sources[name].is_changelog:
+            return frozenset({COMMIT_VERSION})
+        return made_columns(self.view, name)
 
     def as_planned(self, name: str, rows: DataFrame) -> DataFrame:
         """Rows of a source with all columns that the view was planned with, also those that were dropped since."""
         planned = self._planned(name) or {}
-        dropped = planned.keys() - {ROW_ID, *struct_of(self.pin(name).schema_json).names}
+        dropped = planned.keys() - {ROW_ID, *rows.columns}
         if not dropped:
             return rows
         # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.

@@ -18,6 +18,7 @@ class ViewReport:
     ----------
     rows_in : for each relation read, rows inserted and deleted since the view's last epoch.
     rows_inserted, rows_deleted : rows that entered and left the published view (an update counts as both).
+    late_rows : rows of a changelog that came after a newer row of their key, and changed nothing.
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
     source_versions : pinned version of each source.
@@ -35,6 +36,7 @@ class ViewReport:
     rows_in: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     rows_inserted: int = 0
     rows_deleted: int = 0
+    late_rows: int = 0
     state_rows_written: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     source_versions: Mapping[str, int] = field(default_factory=dict)

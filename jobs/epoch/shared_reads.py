@@ -14,24 +14,25 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.operators.side_by_side import Once
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
+from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
-from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
+from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """What is read: the changes of a source between two versions, with or without Serial row ids."""
+    """What is read: the changes of a source between two versions, and which columns it makes for them."""
 
     source: str
     since: int
     until: int
-    with_row_id: bool
+    made: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class SharedReads:
                 continue
             for name, columns in scanned_columns(view).items():
                 if name in since.pins and name in epoch.pins:
-                    key = ReadKey(name, since.pins[name].version, epoch.pins[name].version, ROW_ID in columns)
+                    key = ReadKey(name, since.pins[name].version, epoch.pins[name].version, made_columns(view, name))
                     wanted.setdefault(key, []).append(columns)
         return cls({key: frozenset().union(*of_views) for key, of_views in wanted.items() if len(of_views) > 1})
 
@@ -136,6 +137,16 @@ def scanned_columns(view: ViewEntry) -> dict[str, set[str]]:
         if isinstance(node, Scan):
             found.setdefault(node.relation, set()).update(node.column_names)
     return found
+
+
+def made_columns(view: ViewEntry, name: str) -> frozenset[str]:
+    """The columns that a view reads of a source and that the source makes: they are in no file."""
+    scanned = scanned_columns(view).get(name, set()) & MADE_BY_SOURCES
+    if scanned <= {ROW_ID}:
+        return frozenset(scanned)
+    assert view.plan is not None
+    # In which commit a row came takes the whole log to say.
+    return frozenset(scanned & {ROW_ID, *used_columns(view.plan).get(name, ())})
 
 
 def _held(changes: DataFrame | None, columns: frozenset[str]) -> _Held | None:

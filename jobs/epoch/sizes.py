@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
-from relstate_dagster.jobs.epoch.shared_reads import scanned_columns
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Read, Sizes
 from relstate_dagster.jobs.sources.delta_source import ChangeRange
-from relstate_dagster.state_lib.constants import EPOCH_COLUMN, ROW_ID
+from relstate_dagster.state_lib.constants import EPOCH_COLUMN
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.state_files import StateFiles
 
@@ -55,15 +54,14 @@ class InputSizes:
         if self.is_backfill:
             return self._all_rows()
         found, view = self.check(), self.sources.view
-        columns = scanned_columns(self.sources.view)
         reads = []
         for name in self.sources.view.reads:
             if name in self.sources.catalog.views:
                 reads.append(self._view_read(name))
                 continue
-            changed, only = found[name], ROW_ID in columns.get(name, ())
+            changed = found[name]
             rows = (changed.rows_inserted, changed.rows_deleted)
-            way = self.sources.source(name).way_of_reading(changed, self.sources.pin(name), with_row_id=only)
+            way = self.sources.source(name).way_of_reading(changed, self.sources.pin(name), self.sources.made(name))
             if view.strategy == "full":
                 way = f"{way}; the query reads all rows"
             reads.append(Read(name, way, changed.changed_bytes, rows))

@@ -16,7 +16,7 @@ from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from relstate_dagster.jobs.sources.source_index import SourceIndex
-from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sizing import sizing
@@ -59,8 +59,9 @@ class SourceLookups:
         if lookup_keys is not None and isinstance(place, SourceIndex):
             return self.pinned.as_planned(name, self._indexed(spark, name, place, lookup_keys))
         own = self.files(name)
-        if not own.are_rows:
-            rows = self.pinned.source(name).all_rows(spark, self.pinned.pin(name), with_row_id=False)
+        made = self.pinned.made(name) - {ROW_ID}
+        if made or not own.are_rows:
+            rows = self.pinned.source(name).all_rows(spark, self.pinned.pin(name), made)
             return self.pinned.as_planned(name, rows)
         if lookup_keys is not None:
             self._advise(name, own, lookup_keys)
@@ -131,7 +132,7 @@ class SourceLookups:
         contents, until = index.contents, self.pinned.pin(name)
         assert contents is not None
         rows, found = index.read(spark, lookup_keys), self.pinned.range(name, contents.pin)
-        changes = self.pinned.source(name).changes(spark, contents.pin, until, found, with_row_id=False)
+        changes = self.pinned.source(name).changes(spark, contents.pin, until, found)
         if changes is not None:
             rows = rows.union(changes.select(*columns_of(contents.columns), WEIGHT))
         others = [f for f in struct_of(until.schema_json).fields if f.name not in contents.columns]

@@ -41,13 +41,14 @@ class StateCommit:
     """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
 
     ``stored`` are the rows themselves, where this process has computed them just now and holds them; ``writer`` committed them,
-    where this process did.
+    where this process did. ``late_rows`` of changelogs came after a newer row of their key.
     """
 
     version: int
     rows: dict[int, int]
     stored: pa.Table | None = None
     writer: Writer | None = None
+    late_rows: int = 0
 
 
 def app_id(view: ViewEntry) -> str:
@@ -189,7 +190,7 @@ def compute_and_commit(
         raise explained(view.name, epoch, error) from error
     failpoints.reached("after_state_commit")
     writer = Writer.SPARK if stored is None else Writer.DRIVER
-    return StateCommit(version, _rows_by_table(files, version), stored, writer)
+    return StateCommit(version, _rows_by_table(files, version), stored, writer, context.late_rows)
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:

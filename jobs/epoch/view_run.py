@@ -148,6 +148,7 @@ class ViewRuns:
             rows_in={} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows},
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
+            late_rows=commit.late_rows if commit else 0,
             state_rows_written=sum(commit.rows.values()) if commit else 0,
             seconds=seconds,
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},

@@ -23,7 +23,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.operators import aggregate_distinct, aggregate_extreme, aggregate_input, aggregate_value
+from relstate_dagster.jobs.operators import (
+    aggregate_distinct,
+    aggregate_extreme,
+    aggregate_input,
+    aggregate_newest,
+    aggregate_value,
+)
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -47,7 +53,8 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
         return None
-    groups = aggregate_extreme.with_new(ctx, node, tables, aggregate_value.versions(node, tables, affected))
+    groups = aggregate_newest.checked(node, aggregate_value.versions(node, tables, affected))
+    groups = aggregate_extreme.with_new(ctx, node, tables, groups)
     groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
     stored = aggregate_value.stored_rows(ctx, node, tables)
     if node is ctx.fused_columns.carrier:
@@ -56,6 +63,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     groups = ctx.frames.share(groups)
     if ctx.frames.is_empty(groups):
         return None
+    aggregate_newest.count_late(ctx, node, groups)
     for table, row in stored:
         table.write(groups.selectExpr(*row).where(f"{WEIGHT} != 0"))
     changes = _emit(node, tables, groups)

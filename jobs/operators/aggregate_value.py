@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators import aggregate_extreme
+from relstate_dagster.jobs.operators import aggregate_extreme, aggregate_newest
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -100,7 +100,7 @@ def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:
     for position in tables.by_call:
         if tables.strategy(position) is CallStrategy.VALUE:
             folds |= folds_of(node, node.calls[position], position, tables)
-    return folds
+    return folds | aggregate_newest.folds(node)
 
 
 def folds_of(node: Aggregate, call: AggCall, position: int, tables: Tables) -> dict[str, str]:

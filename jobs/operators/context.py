@@ -42,6 +42,7 @@ class EpochContext:
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
+    late_rows : rows of changelogs that came after a newer row of their key, and changed nothing.
     """
 
     epoch: int
@@ -57,6 +58,7 @@ class EpochContext:
     steps: SideBySide = field(default_factory=SideBySide)
     fused_columns: FusedColumns = field(default_factory=FusedColumns)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
+    late_rows: int = 0
 
     @property
     def spark(self) -> SparkSession:

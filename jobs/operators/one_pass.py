@@ -50,4 +50,5 @@ def carrier_of(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | None
     node = root.child
     while isinstance(node, Filter | Project) and uses[node] == 1:
         node = node.child
-    return node if isinstance(node, Aggregate) and uses[node] == 1 else None
+    # Rows that come late are counted in the groups, which have to be there for that.
+    return node if isinstance(node, Aggregate) and uses[node] == 1 and not node.is_of_changelog else None

@@ -11,13 +11,13 @@ Of rows that tie, ``row_number`` may take any; here it is the one with the least
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import PlanError
@@ -128,3 +128,24 @@ def _struct(node: PlanNode, names: list[str]) -> NamedExpr | None:
 def _is_the_same_where_equal(data_type: str) -> bool:
     """Whether values that are grouped together cannot be told apart: not so for zeros of two signs, and under collations."""
     return not any(word in data_type for word in ("float", "double", "collate"))
+
+
+def with_changelog_checks(plan: Materialize) -> Materialize:
+    """The plan of a view that has the newest row of each key of a changelog, which checks that there is one.
+
+    Raises
+    ------
+    PlanError : it is kept some other way, since its rows have no order.
+    """
+
+    def checked(node: PlanNode) -> PlanNode:
+        if isinstance(node, Aggregate):
+            return replace(node, is_of_changelog=True)
+        if isinstance(node, Filter | Project):
+            return replace(node, child=checked(node.child))
+        raise PlanError(
+            "rows of a changelog are compared with each other, and columns of type MAP or VARIANT cannot be: leave them out, "
+            "or declare them as STRING of JSON"
+        )
+
+    return replace(plan, child=checked(plan.child))

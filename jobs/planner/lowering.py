@@ -196,10 +196,13 @@ class Lowering:
         return Lowered(Project(child.node, tuple(outputs)), names)
 
     def _filter(self, plan: Any, need_key: bool) -> Lowered:
-        conditions = list(conjuncts(plan.condition()))
-        child, conditions = self._filtered(plan.child(), conditions, need_key)
-        joined, parts = self._equal_to_subqueries(child, conditions)
+        condition = plan.condition()
+        conditions = list(conjuncts(condition))
+        child, remaining = self._filtered(plan.child(), conditions, need_key)
+        joined, parts = self._equal_to_subqueries(child, remaining)
         others, temporal = split_temporal(self._catalyst, parts)
+        if not temporal and joined is child and len(remaining) == len(conditions):
+            others = [condition]
         extended = self._with_subqueries(joined, [*others, *(t.value for t in temporal)])
         node = extended.node
         if others:

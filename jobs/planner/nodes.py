@@ -430,11 +430,16 @@ class AggCall:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(PlanNode):
-    """Groups by columns and folds calls. With no calls it is DISTINCT; with no group columns it keeps its one row."""
+    """Groups by columns and folds calls. With no calls it is DISTINCT; with no group columns it keeps its one row.
+
+    ``is_of_changelog`` says that its one call takes the newest row of a key, as a struct whose first field says which that is:
+    two rows that it does not tell apart are an error, as is a NULL in the key, and rows that come late are counted.
+    """
 
     child: PlanNode
     group: tuple[str, ...]
     calls: tuple[AggCall, ...]
+    is_of_changelog: bool = False
 
     def __post_init__(self) -> None:
         group_fields = tuple(self.child.field_named(name) for name in self.group)

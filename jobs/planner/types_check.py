@@ -26,6 +26,8 @@ def check_published_types(plan: Materialize) -> None:
     PlanError : the view's Delta table cannot have a column, or cannot tell its rows apart by it.
     """
     for output in plan.output:
+        if "`" in output.name:
+            raise PlanError(f"the view has a column {output.name}: no MERGE of Delta's takes a backtick; give it another alias")
         data_type = plan.field_named(output.column).data_type
         try:
             problem = _problem(parse_type(data_type))

@@ -26,7 +26,9 @@ def _visit(node: PlanNode, texts: Sequence[str] | None, found: dict[str, set[str
         columns = (c for c in node.column_names if names is None or c.lower() in names)
         found.setdefault(node.relation, set()).update(columns)
     elif isinstance(node, Project):
-        _visit(node.child, [e.sql for e in node.expressions], found)
+        names = None if texts is None else _names(texts)
+        read = [e.sql for e in node.expressions if names is None or e.output.name.lower() in names]
+        _visit(node.child, read, found)
     elif isinstance(node, Filter):
         _visit(node.child, None if texts is None else [*texts, node.condition], found)
     else:

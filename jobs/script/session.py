@@ -7,7 +7,7 @@ temporary view over its published table, as of the last complete epoch and witho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from relstate_dagster.jobs.declare import (
     parse_statement,
     split_statements,
 )
+from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, reason_of
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
@@ -136,7 +137,17 @@ class ScriptSession:
             raise DeclarationError(f"there is a table or view named {source.name} already; drop it first")
         if source.location is None and not source.columns:
             raise DeclarationError(f"table {source.name} has no columns")
-        declare_source(self._spark, self._warehouse, self._registry, source)
+        table, view = expanded(source)
+        if view is not None and self._exists(state, table.name):
+            raise DeclarationError(f"there is a table or view named {table.name} already, which is what the changes are called")
+        declare_source(self._spark, self._warehouse, self._registry, table)
+        if view is not None:
+            try:
+                self._create_view(view, number)
+            except Exception:
+                if table.name in self._state().sources:
+                    self._registry.drop(table.name, "source")
+                raise
         return Result(number)
 
     def _create_view(self, view: ViewDeclaration, number: int) -> Result:
@@ -160,7 +171,7 @@ class ScriptSession:
     def _drop(self, drop: DropStatement, number: int) -> Result:
         kind = _KINDS[drop.kind]
         state = self._state()
-        there = {"source": state.sources, "plain view": state.plain_views, "view": state.views}[kind]
+        there = {"source": {*state.sources, *_changelogs(state)}, "plain view": state.plain_views, "view": state.views}[kind]
         if drop.if_exists and drop.name not in there:
             return Result(number)
         self._registry.drop(drop.name, kind)
@@ -205,9 +216,9 @@ class ScriptSession:
 
     def _other(self, other: OtherStatement, number: int) -> Result:
         state = self._state()
-        if other.keyword in _CHANGES_SOURCES:
-            self._refuse_writes_to_views(state, other)
         self._register(state, other.text)
+        if other.keyword in _CHANGES_SOURCES:
+            self._prepare_writing(state, _target(other))
         frame = self._spark.sql(other.text)
         if not other.is_query and not frame.columns:
             return Result(number)
@@ -216,12 +227,15 @@ class ScriptSession:
             return Result(number)
         return Result(number, tuple(frame.columns), rows, is_query=True)
 
-    def _refuse_writes_to_views(self, state: CatalogState, other: OtherStatement) -> None:
-        words = (word.strip("`").lower() for word in other.text.replace("(", " ").split()[1:])
-        target = next((word for word in words if word not in _BEFORE_A_TABLE), "")
+    def _prepare_writing(self, state: CatalogState, target: str) -> None:
+        """Refuse to write to a view; where it is of changes, they are what is written to under its name."""
         for name in (*state.views, *state.plain_views):
-            if name.lower() == target:
+            if name.lower() != target:
+                continue
+            if name not in _changelogs(state):
                 raise DeclarationError(f"{name} is a view: its rows follow from its query; change its sources instead")
+            self._forget(name)
+            self._register_source(replace(state.sources[changelog_of(name)], name=name))
 
     def _register(self, state: CatalogState, statement: str) -> None:
         """Make the sources and views that a statement names known to the session under their plain names.
@@ -286,6 +300,17 @@ class ScriptSession:
     def _exists(state: CatalogState, name: str) -> bool:
         taken = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
         return name.lower() in taken
+
+
+def _target(other: OtherStatement) -> str:
+    """The name, in lower case, that a statement which changes rows begins with."""
+    words = (word.strip("`").lower() for word in other.text.replace("(", " ").split()[1:])
+    return next((word for word in words if word not in _BEFORE_A_TABLE), "")
+
+
+def _changelogs(state: CatalogState) -> set[str]:
+    """The views of what changes come to, by whose names their tables are written to and dropped."""
+    return {name for name, view in state.views.items() if is_changelog_view(view.properties)}
 
 
 def _difference(report: VerifyReport) -> str:

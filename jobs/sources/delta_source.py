@@ -7,10 +7,11 @@ It is worked out from the log, so reading the same range again gives the same id
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
@@ -18,14 +19,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
+from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
 from relstate_dagster.jobs.sources.row_counts import RowCounts
 from relstate_dagster.state_lib.columns import quoted
-from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
+from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import RelstateError, SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
-from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, logged_rows, table_facts
+from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, table_facts
 from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
@@ -98,7 +100,7 @@ class ChangeRange:
     rows_inserted: int
     rows_deleted: int
     changed_bytes: int
-    appended: tuple[tuple[str, int], ...]
+    appended: tuple[AppendedFile, ...]
     only_appends: bool
     has_change_feed: bool
     files: tuple[ChangeFile, ...] | None = None
@@ -120,6 +122,7 @@ class DeltaSource:
         self.key = tuple(key)
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)
+        self._order = CommitOrder(name, self.log)
         self._deleted: dict[int, DeletedRows | None] = {}
         self._facts: dict[int, TableFacts] = {}
         self._checked: set[tuple[int, str]] = set()
@@ -167,16 +170,16 @@ class DeltaSource:
         self._checked.add((pin.version, pin.fingerprint))
 
     def _rows_at(self, version: int) -> int:
-        return sum(count for _, count in self._files_at(version))
+        return sum(file.rows for file in self._files_at(version))
 
-    def _files_at(self, version: int) -> list[tuple[str, int]]:
+    def _files_at(self, version: int) -> list[AppendedFile]:
         """Data files of a version with their row counts, in the order of their paths."""
-        return self._counted([(file.path, file.rows) for file in data_files(self.table.at(version))])
+        return self._counted([AppendedFile(file.path, file.rows) for file in data_files(self.table.at(version))])
 
-    def _counted(self, files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Files with their row counts, from their footers where the log does not have them (-1)."""
-        read = iter(footer_rows([full_path(self.path, path) for path, rows in files if rows < 0]))
-        return [(path, next(read) if rows < 0 else rows) for path, rows in files]
+    def _counted(self, files: Sequence[AppendedFile]) -> list[AppendedFile]:
+        """Files with their row counts, from their footers where the log does not have them."""
+        read = iter(footer_rows([full_path(self.path, file.path) for file in files if file.rows < 0]))
+        return [file._replace(rows=next(read)) if file.rows < 0 else file for file in files]
 
     def check_range(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
         """Check, before anything is read, that the changes between two pins can be had, and say how large they are.
@@ -196,7 +199,7 @@ class DeltaSource:
         facts = self.facts(until.version)
         counts = RowCounts(self.table.path, lambda: {f.path: f.rows for f in data_files(self.table.at(since.version))})
         inserted = deleted = changed_bytes = 0
-        appended: list[tuple[str, int]] = []
+        appended: list[AppendedFile] = []
         marking_commits = 0
         gone: list[str] = []
         only_appends = True
@@ -223,7 +226,7 @@ class DeltaSource:
                 changed_bytes += sum(f.bytes for f in of_commit)
                 marking_commits += any(f.positions is not None for f in of_commit)
             changed = None if changed is None or of_commit is None else [*changed, *of_commit]
-            appended += [(a["path"], rows if (rows := logged_rows(a)) is not None else -1) for a in adds]
+            appended += [AppendedFile.of(add, version) for add in adds]
         if gone:
             raise SourceError(
                 f"{where}: {len(gone)} files with the changes between versions {since.version} and {until.version} are "
@@ -232,7 +235,13 @@ class DeltaSource:
             )
         read_as_files = None if changed is None else tuple(changed)
         return ChangeRange(
-            inserted, deleted, changed_bytes, tuple(appended), only_appends, facts.has_change_feed, read_as_files
+            inserted,
+            deleted,
+            changed_bytes,
+            tuple(appended),
+            only_appends,
+            facts.has_change_feed,
+            read_as_files,
         )
 
     def _fill_in_sizes(self, files: list[Action]) -> list[str]:
@@ -288,31 +297,34 @@ class DeltaSource:
         self._check_is_there(pin)
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
-    def all_rows(self, spark: SparkSession, pin: Pin, *, with_row_id: bool) -> DataFrame:
-        """Every row as of a pin, as an insertion."""
+    def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
+        """Every row as of a pin, as an insertion; with some of the columns that sources make, if asked for."""
         self._check_is_there(pin)
-        if with_row_id:
-            return self._read_files(spark, pin, self._files_at(pin.version), with_row_id=True)
+        if COMMIT_VERSION in made:
+            files = self._order.files(pin.version)
+            return self._read_files(spark, pin, self._counted(files) if ROW_ID in made else files, made)
+        if ROW_ID in made:
+            return self._read_files(spark, pin, self._files_at(pin.version), made)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    def way_of_reading(self, found: ChangeRange, until: Pin, *, with_row_id: bool) -> str:
+    def way_of_reading(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
         """How :meth:`changes` reads them, in words."""
         if not found.appended and found.only_appends:
             return "nothing changed"
-        if found.only_appends and (with_row_id or not found.has_change_feed):
+        if _reads_appended(found, made):
             return f"{len(found.appended)} appended file(s)"
         if found.files is not None and self.layout(until.version) is not None:
             return f"{len(found.files)} file(s) with the changes"
         return "Delta's change feed"
 
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, *, with_row_id: bool
+        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
     ) -> DataFrame | None:
         """The change set between two pins: the columns of the table and the weight; ``None`` if there is none."""
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
-        if found.only_appends and (with_row_id or not found.has_change_feed):
-            return self._appended(spark, until, found, with_row_id=with_row_id)
+        if _reads_appended(found, made):
+            return self._appended(spark, until, found, made)
         layout = self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
@@ -334,11 +346,13 @@ class DeltaSource:
         columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
         return feed.select(*columns, weight.alias(WEIGHT))
 
-    def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, *, with_row_id: bool) -> DataFrame:
-        files = self._counted(found.appended) if with_row_id else found.appended
-        return self._read_files(spark, until, files, with_row_id=with_row_id)
+    def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, made: Collection[str]) -> DataFrame:
+        files = self._counted(found.appended) if ROW_ID in made else found.appended
+        return self._read_files(spark, until, files, made)
 
-    def _read_files(self, spark: SparkSession, pin: Pin, files: Sequence[tuple[str, int]], *, with_row_id: bool) -> DataFrame:
+    def _read_files(
+        self, spark: SparkSession, pin: Pin, files: Sequence[AppendedFile], made: Collection[str] = ()
+    ) -> DataFrame:
         """Rows of some data files as insertions, read as Parquet: only there does a row know its place in its file.
 
         Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
@@ -352,12 +366,14 @@ class DeltaSource:
                 "PRIMARY KEY"
             )
         layout = FileLayout(self.path, schema, facts.partition_columns, mapping == "name")
-        rows = layout.read(spark, [path for path, _ in files])
+        rows = layout.read(spark, [file.path for file in files])
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
-        columns = [quoted(name) for name in schema.names]
-        if not with_row_id:
-            return rows.select(*columns, weight)
-        return rows.select(*columns, _row_id(self.path, files, pin.serial_base_ms).alias(ROW_ID), weight)
+        columns: list[Column] = [F.col(quoted(name)) for name in schema.names]
+        if ROW_ID in made:
+            columns.append(_row_id(self.path, files, pin.serial_base_ms).alias(ROW_ID))
+        if COMMIT_VERSION in made:
+            columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
+        return rows.select(*columns, weight)
 
 
 def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tuple[dict[str, Pin], dict[str, Exception]]:
@@ -384,21 +400,28 @@ def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tupl
     return pins, errors
 
 
-def _row_id(table: str, files: Sequence[tuple[str, int]], base_ms: int) -> Column:
+def _reads_appended(found: ChangeRange, made: Collection[str]) -> bool:
+    """Whether changes are read as the files that were appended, which alone say where a row stands in them."""
+    return found.only_appends and (bool(made) or not found.has_change_feed)
+
+
+def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
     """The Serial id of a row: the rows of earlier files, plus its position in its own file."""
+    before = list(accumulate((file.rows for file in files[:-1]), initial=0)) if files else []
+    return row_id_of_ordinal(base_ms, _of_file(table, files, before) + F.col("_metadata.row_index"))
+
+
+def _of_file(table: str, files: Sequence[AppendedFile], values: Sequence[int]) -> Column:
+    """The value that belongs to the file of a row."""
     if not files:
         return F.lit(None).cast("bigint")
-    names = [file_name(path) for path, _ in files]
+    names = [file_name(file.path) for file in files]
     where = F.col("_metadata.file_name")
     if len(set(names)) < len(names):  # a converted table may have a file of the same name in each folder
-        names, where = [full_path(table, path) for path, _ in files], _path_of_file()
-    first: list[Column] = []
-    ordinal = 0
-    for name, (_, rows) in zip(names, files, strict=True):
-        first += [F.lit(name), F.lit(ordinal).cast("bigint")]
-        ordinal += rows
-    offset = F.element_at(F.create_map(*first), where)
-    return row_id_of_ordinal(base_ms, offset + F.col("_metadata.row_index"))
+        names, where = [full_path(table, file.path) for file in files], _path_of_file()
+    pairs = [F.lit(part) for name, value in zip(names, values, strict=True) for part in (name, value)]
+    of_file = F.create_map(*(part.cast("bigint") if n % 2 else part for n, part in enumerate(pairs)))
+    return F.element_at(of_file, where)
 
 
 def _path_of_file() -> Column:

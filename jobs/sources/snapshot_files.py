@@ -55,7 +55,7 @@ class SnapshotFiles:
 
         ``None`` where the files of today do not tell: rows were deleted or updated, or new rows are in a rewritten file.
         """
-        gained = {path for path, _ in found.appended}
+        gained = {file.path for file in found.appended}
         before = tuple(file for file in self.files if file.path not in gained)
         is_known = self.are_rows and found.only_appends and len(before) + len(gained) == len(self.files)
         return replace(self, files=before) if is_known else None

@@ -59,8 +59,9 @@ def wrapped_plan(text: str, width: int) -> str:
 
 
 def changes_in(report: ViewReport) -> str:
-    """Rows in by relation, as ``flights +10 −2``."""
-    return ", ".join(f"{name} +{plus:,} −{minus:,}" for name, (plus, minus) in report.rows_in.items() if plus or minus)
+    """Rows in by relation, as ``flights +10 −2``, and how many of them came late."""
+    rows = ", ".join(f"{name} +{plus:,} −{minus:,}" for name, (plus, minus) in report.rows_in.items() if plus or minus)
+    return f"{rows} ({report.late_rows:,} late)" if report.late_rows else rows
 
 
 def epoch_table(reports: Sequence[ViewReport], width: int, full_seconds: dict[str, float] | None = None) -> Table:

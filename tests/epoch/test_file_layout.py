@@ -61,7 +61,7 @@ def _check_changes(spark: SparkSession, path: str, since: Pin, until: Pin) -> No
     source = DeltaSource("t", path, ("k",))
     found = source.check_range(since, until, append_only=False)
     assert found.files is not None
-    changes = source.changes(spark, since, until, found, with_row_id=False)
+    changes = source.changes(spark, since, until, found)
     assert changes is not None
     rows = _rows(source.snapshot(spark, since))
     for *values, weight in changes.collect():

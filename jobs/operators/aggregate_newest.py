@@ -1,0 +1,74 @@
+"""The newest row of each key of a changelog: rows that cannot be ordered are an error, those that come late are counted.
+
+A row is late if a newer one of its key was there at the view's last epoch. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.planner.state_tables import EXTREME
+from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.row_encoding import parse_type
+
+_ARRIVALS: Final = "_d_arrivals"
+_LATE: Final = "_late_rows"
+_REMEDY: Final = "; 'source.order' names a column or an expression that tells them apart; without it, a commit has a key once"
+
+
+def folds(node: Aggregate) -> dict[str, str]:
+    """What the change of a group is folded to besides: for each of its rows, its place in the order and a digest of it."""
+    if not node.is_of_changelog:
+        return {}
+    row = quoted(node.calls[0].arguments[0])
+    return {_ARRIVALS: f"collect_list(named_struct('place', {row}.{_place(node)}, 'digest', xxhash64({row})))"}
+
+
+def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
+    """Groups with their old and new rows, checked, and how many rows came late."""
+    if not node.is_of_changelog:
+        return groups
+    place, old, new = _place(node), f"_old{EXTREME}_0", f"_new{EXTREME}_0"
+    key = columns_of(node.group)
+    ties = (
+        f"exists({_ARRIVALS}, a -> a.place <=> {new}.{place} AND a.digest != xxhash64({new})) "
+        f"OR ({old}.{place} <=> {new}.{place} AND {old} IS NOT NULL AND NOT ({old} <=> {new}))"
+    )
+    named = f"to_json(named_struct({', '.join(f'{text_literal(name)}, {quoted(name)}' for name in node.group)}))"
+    problems = (
+        (" OR ".join(f"{column} IS NULL" for column in key), "a changelog has a row with a NULL in its key: ", ""),
+        (ties, "a changelog has two different rows of one key, and neither is the newer one: ", _REMEDY),
+    )
+    cases = " ".join(
+        f"WHEN {condition} THEN CAST(raise_error(concat({text_literal(message)}, {named}, {text_literal(remedy)})) AS "
+        f"{node.calls[0].argument_types[0]})"
+        for condition, message, remedy in problems
+    )
+    late = f"IF({old} IS NULL, 0, size(filter({_ARRIVALS}, a -> a.place < {old}.{place})))"
+    others = [quoted(column) for column in groups.columns if column not in (new, _ARRIVALS)]
+    return groups.selectExpr(*others, f"CASE {cases} ELSE {new} END AS {new}", f"{late} AS {_LATE}")
+
+
+def count_late(ctx: EpochContext, node: Aggregate, groups: DataFrame) -> None:
+    """Note how many rows came late; the groups are shared."""
+    if not node.is_of_changelog or ctx.is_backfill:
+        return
+    held = ctx.frames.rows_of(groups)
+    found = groups.agg(F.sum(_LATE)).first() if held is None else (pc.sum(held[_LATE]).as_py(),)
+    ctx.late_rows += (found[0] or 0) if found else 0
+
+
+def _place(node: Aggregate) -> str:
+    """The first field of the rows: by it they are ordered."""
+    row = parse_type(node.calls[0].argument_types[0])
+    assert isinstance(row, T.StructType)
+    return quoted(row.names[0])
