@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import exp
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.sizing import sizing
@@ -47,10 +48,12 @@ class LookupKeys:
     ----------
     column : of the state table.
     values : ascending, without NULLs and duplicates. With none, no row matters.
+    key_rows : the keys in all of their columns, where they are known as well.
     """
 
     column: str
     values: tuple[Any, ...]
+    key_rows: KeyRows | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, column: str, values: pa.ChunkedArray, *, null_safe: bool) -> LookupKeys | None:
@@ -61,6 +64,11 @@ class LookupKeys:
         if not _is_ordered(values.type) or (null_safe and values.null_count):
             return None
         return cls(column, tuple(sorted(pc.unique(values.drop_null()).to_pylist())))
+
+    def renamed(self, name_of: Callable[[str], str]) -> LookupKeys:
+        """The keys of a table that calls its columns otherwise."""
+        key_rows = None if self.key_rows is None else self.key_rows.renamed(name_of)
+        return LookupKeys(name_of(self.column), self.values, key_rows)
 
     def may_be_in(self, lower: Mapping[str, Any], upper: Mapping[str, Any], slot: str) -> bool:
         """Whether a file with these statistics can have one of the values in a slot."""

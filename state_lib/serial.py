@@ -62,7 +62,7 @@ class Serial:
     @classmethod
     def from_int(cls, row_id: int) -> Serial:
         """Take a row id apart."""
-        return cls(row_id >> _TIME_SHIFT, (row_id >> SEQUENCE_BITS) & _VNODE_MASK, row_id & _SEQUENCE_MASK)
+        return cls(row_id >> _TIME_SHIFT, vnode_in(row_id), row_id & _SEQUENCE_MASK)
 
     @classmethod
     def of_ordinal(cls, base_ms: int, ordinal: int) -> Serial:
@@ -105,6 +105,11 @@ def row_id_of_ordinal(base_ms: int, ordinal: Column) -> Column:
     are one sum.
     """
     return F.lit(base_ms << _TIME_SHIFT).cast("bigint") + ordinal.cast("bigint")
+
+
+def vnode_in(row_id: int) -> int:
+    """The 10 bits of vnode in a row id."""
+    return (row_id >> SEQUENCE_BITS) & _VNODE_MASK
 
 
 def vnode_of_row_id(row_id: Column) -> Column:

@@ -85,6 +85,9 @@ class Sizing:
     unfiltered_rows: int = _int(
         500_000, "Files with up to this many rows together are read as they are: a filter on them costs more than it saves."
     )
+    vnode_keys: int = _int(
+        500, "The vnodes of up to this many distinct keys are worked out by the driver (5 µs each); of more, all are read."
+    )
     listed_keys: int = _int(32, "Up to this many keys are pushed down one by one, wherever they are.")
     listed_integers: int = _int(
         4_000, "Up to this many whole numbers are pushed down one by one where that skips pages; of more, their range is."

@@ -16,10 +16,11 @@ from relstate_dagster.state_lib.columns import jvm_of_columns, quoted
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.key_rows import KeyRow, files_with_rows
 from relstate_dagster.state_lib.lake.address import AS_IT_IS
 from relstate_dagster.state_lib.lake.commit import Check, append_rows
 from relstate_dagster.state_lib.lake.log import latest_commits
-from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
@@ -73,20 +74,23 @@ class StateStore:
         version: int | None = None,
         lookup_keys: LookupKeys | None = None,
         slot: Slot | None = None,
+        key_row: KeyRow | None = None,
     ) -> DataFrame:
         """The stored rows of some tables at a version (the newest without one); no Spark job.
 
         Parameters
         ----------
-        within, slot : the values that a slot has in the rows that matter; files, and in large ones pages, without any of
-            them are not read. Rows with other values may come along.
+        lookup_keys : the keys of the rows that matter; files without any of them are not read, by their vnode and by the
+            ranges in the log. Rows with other keys may come along.
+        slot : the slot of the column of ``lookup_keys``: in large files, pages without any of its values are skipped, too.
+        key_row : values that columns have in all of the rows that matter; files are not read as above.
 
         Returns
         -------
         DataFrame
             ``key``, ``epoch``, ``weight``, the slots, ``table_id`` and ``vnode``.
         """
-        files = self.files.of(version, frozenset(table_ids), lookup_keys, None if slot is None else slot.name)
+        files = self.files_with(table_ids, version, lookup_keys, slot, key_row)
         if not files:
             return self._no_rows()
         paths = [f"{self.path}/{file.path}" for file in files]
@@ -96,6 +100,29 @@ class StateStore:
         if lookup_keys is None or slot is None:
             return rows
         return lookup_keys.restrict(rows, slot.name, slot.data_type, files)
+
+    def files_with(
+        self,
+        table_ids: Sequence[int],
+        version: int | None = None,
+        lookup_keys: LookupKeys | None = None,
+        slot: Slot | None = None,
+        key_row: KeyRow | None = None,
+    ) -> tuple[DataFile, ...]:
+        """The files that :meth:`stored` reads."""
+        found = self.files.of(version, frozenset(table_ids), lookup_keys, None if slot is None else slot.name)
+        key_rows = None if lookup_keys is None else lookup_keys.key_rows
+        if key_rows is None and key_row is None:
+            return found
+        kept: list[DataFile] = []
+        for table_id in sorted(set(table_ids)):
+            own: Sequence[DataFile] = [file for file in found if file.partition[TABLE_ID] == table_id]
+            if key_rows is not None:
+                own = key_rows.files(*self._table(table_id), own)
+            if key_row is not None:
+                own = files_with_rows([key_row], *self._table(table_id), own)
+            kept += own
+        return tuple(kept)
 
     def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
         """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""

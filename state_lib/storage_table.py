@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.key_rows import KeyRow
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.merge import key_order, merge_runs
@@ -38,7 +39,7 @@ class StorageTable:
         self,
         desc: StateTableDesc,
         slots: TableSlots,
-        state: Callable[[Sequence[int], int | None, LookupKeys | None, Slot | None], DataFrame],
+        state: Callable[[Sequence[int], int | None, LookupKeys | None, Slot | None, KeyRow | None], DataFrame],
         row_count: Callable[[Sequence[int], int | None], int | None],
         *,
         version: int | None = None,
@@ -68,14 +69,16 @@ class StorageTable:
         """The table's rows as they are stored: vnode, key, epoch, weight and slots."""
         return self.stored_of([self.desc.table_id])
 
-    def stored_of(self, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None) -> DataFrame:
+    def stored_of(
+        self, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None, key_row: KeyRow | None = None
+    ) -> DataFrame:
         """The stored rows of several tables of the same Delta table, as of the same version and epoch.
 
-        ``lookup_keys`` names a column that all of them have in the same slot; files and pages that cannot have one of its
-        values are skipped. Rows with other values may come along.
+        ``lookup_keys`` names a column that all of them have in the same slot; files and pages that cannot have one of the
+        keys are skipped, as are files without ``key_row``. Rows with other keys may come along.
         """
         slot = None if lookup_keys is None else self.slots.of(lookup_keys.column).slot
-        rows = self._state(table_ids, self.version, lookup_keys if slot is not None else None, slot)
+        rows = self._state(table_ids, self.version, lookup_keys, slot, key_row)
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
     def runs(self, columns: Sequence[str] | None = None, lookup_keys: LookupKeys | None = None) -> DataFrame:
@@ -134,7 +137,7 @@ class StorageTable:
         return matched.select(*[F.col(quoted(name)) for name in wanted], STATE_WEIGHT, EPOCH)
 
     def prefix_runs(self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None) -> DataFrame:
-        """The unmerged rows with these values in the first columns of the key.
+        """The unmerged rows with these values in the first columns of the key; read from the files that can have them.
 
         Raises
         ------
@@ -147,7 +150,7 @@ class StorageTable:
                 f"{self.place()}: prefix columns {sorted(prefix)} are not the first of the key "
                 f"{[part.column for part in self.desc.schema.storage_key]}"
             )
-        stored = self.stored()
+        stored = self.stored_of([self.desc.table_id], key_row=prefix or None)
         encoded: bytes | None = None
         for part in key:
             column = self.slots.of(part.column)

@@ -46,7 +46,7 @@ class TableCatalog:
         for count in counts:
             check_vnode_count(count)
         numbered = enumerate(zip(schemas, counts, strict=True), start=self.next_table_id)
-        descs = tuple(StateTableDesc(table_id, schema, count) for table_id, (schema, count) in numbered)
+        descs = tuple(StateTableDesc(table_id, schema, count, count) for table_id, (schema, count) in numbered)
         return descs, TableCatalog(self.next_table_id + len(descs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def desc_from_dict(plain: Mapping[str, Any]) -> StateTableDesc:
                 merge=MergeRule(schema["merge"]),
             ),
             vnode_count=int(plain["vnode_count"]),
+            first_vnode_count=int(plain.get("first_vnode_count", 1)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise WarehouseError(f"not the description of a state table: {dict(plain)} ({error!r})") from error

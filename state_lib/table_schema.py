@@ -96,8 +96,17 @@ class StateTableSchema:
 
 @dataclass(frozen=True, slots=True)
 class StateTableDesc:
-    """A state table with its identity: the globally unique table id and its vnode count (a power of two)."""
+    """A state table with its identity.
+
+    Parameters
+    ----------
+    table_id : globally unique.
+    vnode_count : a power of two, at most 1024; rows are written to the vnode that it gives.
+    first_vnode_count : what it was when the table was empty. Rows may still lie where any count from this one up to
+        ``vnode_count`` put them.
+    """
 
     table_id: int
     schema: StateTableSchema
     vnode_count: int = 1
+    first_vnode_count: int = 1

@@ -6,7 +6,9 @@ the low bits of its vnode among *2n*, so that doubling splits each vnode into tw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -14,10 +16,10 @@ from pyspark.sql import functions as F
 from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.row_encoding import encode_columns
-from relstate_dagster.state_lib.serial import vnode_of_row_id
+from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
+from relstate_dagster.state_lib.serial import vnode_in, vnode_of_row_id
 from relstate_dagster.state_lib.sizing import sizing
-from relstate_dagster.state_lib.table_schema import StateTableSchema
+from relstate_dagster.state_lib.table_schema import StateTableDesc, StateTableSchema
 
 
 def check_vnode_count(vnode_count: int) -> None:
@@ -34,8 +36,8 @@ def check_vnode_count(vnode_count: int) -> None:
 def fitting_vnode_count(schema: StateTableSchema, vnode_count: int, stored_bytes: int) -> int:
     """The count doubled until a table's stored bytes fit its vnodes; a count never shrinks, and a singleton keeps its one.
 
-    Rows that were stored before stay in the vnode they are in until their table is rewritten. Nobody looks for a row by its
-    vnode, so readers need not know.
+    Rows that were stored before stay in the vnode they are in until their table is rewritten: :func:`vnodes_of_row` looks
+    there, too.
     """
     check_vnode_count(vnode_count)
     if not schema.distribution_key:
@@ -69,3 +71,30 @@ def table_vnode(
     if schema.distribution_key == (ROW_ID,):
         return vnode_of_row_id(column(ROW_ID)).bitwiseAND(F.lit(vnode_count - 1))
     return vnode_of(encode_columns(schema.columns, schema.distribution_key, column), vnode_count)
+
+
+def row_vnode(schema: StateTableSchema, vnode_count: int, row: Mapping[str, Any]) -> int:
+    """As :func:`table_vnode`, for one row in Python, or as much of it as the distribution key needs.
+
+    Raises
+    ------
+    StateError
+        A value does not fit its column.
+    """
+    check_vnode_count(vnode_count)
+    if vnode_count == 1 or not schema.distribution_key:
+        return 0
+    if schema.distribution_key == (ROW_ID,):
+        return vnode_in(row[ROW_ID] or 0) & (vnode_count - 1)
+    parts = [EncodedPart(parse_type(schema.column_type(name))) for name in schema.distribution_key]
+    return zlib.crc32(encode_row([row[name] for name in schema.distribution_key], parts)) & (vnode_count - 1)
+
+
+def vnodes_of_row(desc: StateTableDesc, row: Mapping[str, Any]) -> frozenset[int]:
+    """The vnodes that a stored row can lie in: that of each count which its table has had.
+
+    They are about four of 64 where it began with one.
+    """
+    newest = row_vnode(desc.schema, desc.vnode_count, row)
+    counts = (1 << n for n in range(desc.first_vnode_count.bit_length() - 1, desc.vnode_count.bit_length()))
+    return frozenset(newest & (count - 1) for count in counts)

@@ -71,7 +71,8 @@ class ViewEntry:
     """A materialized view and how far it has come.
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on. ``planned`` has
-    its plan and state tables, ``vnode_counts`` the vnodes of those that have grown, by table id. ``planned_on``
+    its plan and state tables, ``vnode_counts`` the vnodes of those that have grown, by table id, and ``first_vnode_counts``
+    what they were when this generation began, where that is not as planned. ``planned_on``
     is a digest of the relations that it was planned on: it is planned again before a backfill on others. ``inlined`` are the
     plain views that its query reads, as they were then, each after those that it reads.
     ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
@@ -92,6 +93,7 @@ class ViewEntry:
     properties: Mapping[str, str] = field(default_factory=dict)
     epochs: tuple[int, ...] = ()
     vnode_counts: Mapping[str, int] = field(default_factory=dict)
+    first_vnode_counts: Mapping[str, int] = field(default_factory=dict)
     merged_rows: Mapping[str, int] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
     costs: Costs = field(default_factory=Costs)
@@ -108,8 +110,13 @@ class ViewEntry:
     @property
     def tables(self) -> tuple[StateTableDesc, ...]:
         """Its state tables, with the vnodes that they have now."""
-        counts = self.vnode_counts
-        return tuple(replace(t, vnode_count=counts.get(str(t.table_id), t.vnode_count)) for t in self.planned.tables)
+        counts, first = self.vnode_counts, self.first_vnode_counts
+
+        def now(planned: StateTableDesc) -> StateTableDesc:
+            name, count = str(planned.table_id), planned.vnode_count
+            return replace(planned, vnode_count=counts.get(name, count), first_vnode_count=first.get(name, count))
+
+        return tuple(now(planned) for planned in self.planned.tables)
 
     @property
     def last_epoch(self) -> int | None:
@@ -131,8 +138,9 @@ class ViewEntry:
         return replace(self, epochs=(*self.epochs, epoch)[-keep:], problem=None)
 
     def restarted(self) -> ViewEntry:
-        """The entry before a backfill, in a generation of its own."""
-        return replace(self, epochs=(), generation=new_generation(), merged_rows={}, problem=None)
+        """The entry before a backfill, in a generation of its own, whose tables begin with the vnodes that they have now."""
+        first = dict(self.vnode_counts)
+        return replace(self, epochs=(), generation=new_generation(), merged_rows={}, problem=None, first_vnode_counts=first)
 
 
 @dataclass(frozen=True, slots=True)

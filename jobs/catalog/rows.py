@@ -112,6 +112,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         "properties": dict(view.properties),
         "epochs": list(view.epochs),
         **({"vnode_counts": dict(view.vnode_counts)} if view.vnode_counts else {}),
+        **({"first_vnode_counts": dict(view.first_vnode_counts)} if view.first_vnode_counts else {}),
         "merged_rows": dict(view.merged_rows),
         **({"functions": list(view.functions)} if view.functions else {}),
         **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),

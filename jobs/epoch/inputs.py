@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -142,7 +143,7 @@ class EpochInputs:
         if versions is None or versions.state_version is None:
             raise EpochError(f"view {name} has no rows at epoch {self.epoch.epoch}")
         if lookup_keys is not None:
-            lookup_keys = replace(lookup_keys, column=state_column(upstream, lookup_keys.column))
+            lookup_keys = lookup_keys.renamed(partial(state_column, upstream))
         runs = self._view_runs(upstream, versions.state_version, lookup_keys)
         return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
 

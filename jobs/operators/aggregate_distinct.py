@@ -54,7 +54,7 @@ def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: S
             null_safe,
             names,
             hint=ctx.frames.hint(changed),
-            lookup_keys=ctx.frames.lookup_keys(changed, on, null_safe=null_safe[0]),
+            lookup_keys=ctx.frames.lookup_keys(changed, on, null_safe=null_safe),
         )
         stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         summed = stored.union(counts).groupBy(*columns)

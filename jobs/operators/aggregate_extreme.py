@@ -164,10 +164,8 @@ def _run_out(ctx: EpochContext, node: Aggregate, groups: DataFrame, position: in
     if not node.group:
         return Affected(keys, None, None)
     keys = ctx.frames.of_rows(rows.select(list(node.group)), keys.schema)
-    first = node.group[:1]
-    return Affected(
-        keys, ctx.frames.lookup_keys(keys, list(zip(first, first, strict=True)), null_safe=True), ctx.frames.hint(keys)
-    )
+    on = [(name, name) for name in node.group]
+    return Affected(keys, ctx.frames.lookup_keys(keys, on, null_safe=True), ctx.frames.hint(keys))
 
 
 def _refilled(

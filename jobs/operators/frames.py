@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from relstate_dagster.jobs.operators.z_sets import sum_equal_rows
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
+from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
@@ -141,20 +142,26 @@ class Frames:
         rows = self.rows_of(df)
         return rows is not None and rows.num_rows == 0
 
-    def lookup_keys(self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool = False) -> LookupKeys | None:
+    def lookup_keys(
+        self, df: DataFrame, on: Sequence[tuple[str, str]], *, null_safe: bool | Sequence[bool] = False
+    ) -> LookupKeys | None:
         """The keys of a lookup by a shared frame, where they are known.
 
         Parameters
         ----------
         df : a frame that was shared, or derived from one.
         on : pairs of a state column and the column of the frame it equals, as the state is sorted.
-        null_safe : whether NULL equals NULL.
+        null_safe : whether NULL equals NULL, for all pairs or for each.
         """
         values = self.values_of(df)
         if values is None or not on or on[0][1] not in values.column_names:
             return None
-        ours, theirs = on[0]
-        return LookupKeys.of(ours, values[theirs], null_safe=null_safe)
+        (ours, theirs), safe = on[0], [null_safe] * len(on) if isinstance(null_safe, bool) else list(null_safe)
+        found = LookupKeys.of(ours, values[theirs], null_safe=safe[0])
+        if found is None:
+            return None
+        matching_nulls = [name for (name, _), nulls_match in zip(on, safe, strict=True) if nulls_match]
+        return replace(found, key_rows=KeyRows.of(values, on, matching_nulls))
 
     def hint(self, df: DataFrame) -> str | None:
         """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""

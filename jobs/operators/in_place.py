@@ -107,7 +107,9 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
 
 def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[LookupKeys]:
     """The values that each wanted column is known to have in the rows that are asked for."""
-    found = (ctx.frames.lookup_keys(wanted_by, [(w.ours, w.theirs)]) for w in wanted if not w.null_safe)
+    pairs = [(w.ours, w.theirs) for w in wanted if not w.null_safe]
+    # Each column first once: by its values pages are skipped, by all of them vnodes.
+    found = (ctx.frames.lookup_keys(wanted_by, [pair, *(p for p in pairs if p[0] != pair[0])]) for pair in pairs)
     return [keys for keys in found if keys is not None]
 
 

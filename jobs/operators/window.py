@@ -25,11 +25,10 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
     if child is None:
         return None
     (table,) = ctx.tables[node]
-    first = node.partition[:1]
-    changed = received(ctx, table, node.child, child, first)
+    changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
         return None
-    lookup_keys = ctx.frames.lookup_keys(changed, list(zip(first, first, strict=True)), null_safe=True)
+    lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in node.partition], null_safe=True)
     partition = columns_of(node.partition)
     affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
     versions = ctx.frames.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))

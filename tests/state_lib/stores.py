@@ -27,6 +27,7 @@ def table(
     *,
     label: str = "t",
     vnode_count: int = 1,
+    first_vnode_count: int | None = None,
 ) -> StateTableDesc:
     """A table of ``name type; name type`` columns, distributed by the first column of its key."""
     parsed = tuple(StateColumn(*column.strip().split(" ", 1)) for column in columns.split(";"))
@@ -34,7 +35,7 @@ def table(
     schema = StateTableSchema(
         label, StateKind.VALUE_STATE, parsed, parts, min(1, len(parts)), tuple(p.column for p in parts[:1]), merge
     )
-    return StateTableDesc(table_id, schema, vnode_count)
+    return StateTableDesc(table_id, schema, vnode_count, first_vnode_count or vnode_count)
 
 
 def created(spark: SparkSession, path: Path, *descs: StateTableDesc) -> StateStore:

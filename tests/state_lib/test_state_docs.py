@@ -1,14 +1,19 @@
-"""The examples of docs/state.md, run: each query gives the table printed below it, and the Python shows a view's state."""
+"""The examples of docs/state.md, run: each query gives the table printed below it, Python and commands show the state of a view."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from stores import created, table
+from typer.testing import CliRunner
 
+from relstate_dagster.cli import app
+from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.table_schema import MergeRule
 from tests.epoch.scripts import Script
 
@@ -49,10 +54,45 @@ CREATE MATERIALIZED VIEW trips_by_city AS SELECT city, sum(n) AS total FROM trip
 """
 
 
-def test_the_python_example(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Script(spark, tmp_path / "w").run(_VIEW)
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("w")
+    Script(spark, folder).run(_VIEW)
+    return folder
+
+
+def test_the_python_example(spark: SparkSession, warehouse: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    exec(block.replace("my_warehouse", str(tmp_path / "w")), {"spark": spark})
+    exec(block.replace("my_warehouse", str(warehouse)), {"spark": spark})
     shown = capsys.readouterr().out
     assert "sum(n) value state" in shown
     assert re.search(r"\|Bergen *\| *5\|", shown), shown
+    # The last rows shown are the one of the key.
+    assert "Bergen" not in shown[shown.rindex("|city") :]
+    assert "Oslo" in shown[shown.rindex("|city") :]
+
+
+def _relstate(warehouse: Path, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--warehouse", str(warehouse)])
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+def test_the_shell_examples(spark: SparkSession, warehouse: Path) -> None:
+    (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    by_key, by_prefix = (_relstate(warehouse, *shlex.split(line)[1:]) for line in block.splitlines())
+    assert "Oslo" in by_key
+    assert "Bergen" not in by_key
+    assert [json.loads(line) for line in by_prefix.splitlines() if line.startswith("{")] == [{"_sum": 12}]
+    listed = [json.loads(line) for line in _relstate(warehouse, "state", "trips_by_city", "--format", "json").splitlines()]
+    assert listed[0]["storage primary key"] == "city"
+
+
+def test_the_command_line_says_what_is_wrong(spark: SparkSession, warehouse: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"rows are of one state table: .* trips_by_city has 1, 2"):
+        _relstate(warehouse, "state", "trips_by_city", "--key", '["Oslo"]')
+    with pytest.raises(DeclarationError, match=r"key column city of sum\(n\) is of type STRING, not 5"):
+        _relstate(warehouse, "state", "trips_by_city", "1", "--key", "[5]")
+    with pytest.raises(DeclarationError, match="has no column a,b"):
+        _relstate(warehouse, "state", "trips_by_city", "1", "--columns", "city,`a,b`")

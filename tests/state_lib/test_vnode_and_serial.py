@@ -1,25 +1,27 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from vnodes import row_vnode, vnode_of_bytes
 
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.errors import PlanError, StateError
 from relstate_dagster.state_lib.row_encoding import encode_columns
 from relstate_dagster.state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
 from relstate_dagster.state_lib.sizing import Sizing
-from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableDesc, StateTableSchema
 from relstate_dagster.state_lib.vnode import (
     check_vnode_count,
     fitting_vnode_count,
+    row_vnode,
     table_vnode,
     vnode_of,
+    vnodes_of_row,
 )
 
 COUNTS = st.sampled_from([1 << n for n in range(11)])
@@ -41,14 +43,23 @@ def table(columns: dict[str, str], distribution: tuple[str, ...]) -> StateTableS
 
 def test_a_vnode_is_crc32_of_the_encoded_distribution_key() -> None:
     encoded = bytes.fromhex("0180000001")
-    assert vnode_of_bytes(encoded, 1024) == zlib.crc32(encoded) % 1024
     assert row_vnode(table({"a": "int"}, ("a",)), 1024, {"a": 1}) == zlib.crc32(encoded) % 1024
 
 
 @given(st.binary(), COUNTS)
-def test_doubling_splits_each_vnode_into_two(encoded: bytes, count: int) -> None:
+def test_doubling_splits_each_vnode_into_two(key: bytes, count: int) -> None:
+    of_bytes, row = table({"a": "binary"}, ("a",)), {"a": key}
     if count < 1024:
-        assert vnode_of_bytes(encoded, 2 * count) in (vnode_of_bytes(encoded, count) + k * count for k in (0, 1))
+        assert row_vnode(of_bytes, 2 * count, row) in (row_vnode(of_bytes, count, row) + k * count for k in (0, 1))
+
+
+@given(st.binary(), COUNTS, COUNTS)
+def test_a_row_lies_where_one_of_the_counts_so_far_puts_it(key: bytes, first: int, count: int) -> None:
+    first, count = sorted((first, count))
+    desc = StateTableDesc(1, table({"a": "binary"}, ("a",)), count, first)
+    had = [1 << n for n in range(11) if first <= 1 << n <= count]
+    assert vnodes_of_row(desc, {"a": key}) == {row_vnode(desc.schema, c, {"a": key}) for c in had}
+    assert len(vnodes_of_row(replace(desc, first_vnode_count=count), {"a": key})) == 1
 
 
 @pytest.mark.parametrize("count", [0, 3, -4, 2048])
