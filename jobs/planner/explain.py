@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relstate_dagster.jobs.planner.distribution import Distribution, distribution, exchanges
 from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
     Arrange,
@@ -53,7 +54,7 @@ _CALL_COSTS = {
 
 
 def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
-    """The plan from its root down, then every state table; table ids where they are allocated."""
+    """The plan from its root down, with its exchanges, then every state table; table ids where they are allocated."""
     lines: list[str] = []
     _describe(root, 0, lines, set())
     described = _table_lines(root, tables)
@@ -73,14 +74,17 @@ def _cost(node: PlanNode) -> str:
 
 def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode]) -> None:
     key = "none" if node.stream_key is None else f"({', '.join(node.stream_key)})"
-    facts = [f"stream key {key}", *(["append-only"] if node.append_only else []), f"cost {_cost(node)}"]
+    facts = [f"stream key {key}", *(["append-only"] if node.append_only else [])]
+    facts += [f"distribution {distribution(node).text}", f"cost {_cost(node)}"]
     again = " (as above, maintained once)" if node in seen and node.children else ""
     lines.append(f"{'  ' * depth}{headline(node)}  [{'; '.join(facts)}]{again}")
     if again:
         return
     seen.add(node)
-    for child in node.children:
-        _describe(child, depth + 1, lines, seen)
+    for child, exchange in zip(node.children, exchanges(node), strict=True):
+        if exchange is not None:
+            lines.append(f"{'  ' * (depth + 1)}Exchange {exchange.text}")
+        _describe(child, depth + (1 if exchange is None else 2), lines, seen)
 
 
 def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a node kind
@@ -141,7 +145,7 @@ def _table_lines(root: PlanNode, tables: Sequence[StateTableDesc]) -> list[str]:
             split = f" prefix {schema.prefix_length}" if schema.prefix_length else ""
             lines.append(
                 f"  {number}: {type(node).__name__} {schema.label}: {schema.kind.value}, key {key}{split}, "
-                f"{schema.merge.value}{vnodes}"
+                f"distribution {Distribution(schema.distribution_key).text}, {schema.merge.value}{vnodes}"
             )
     return lines
 

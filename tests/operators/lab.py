@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -54,6 +54,9 @@ RELATIONS = {
     "e": Relation("e", (Field("g", "int"), Field("s", "string")), (ROW_ID,), True, (Field(ROW_ID, "bigint", False),)),
 }
 
+
+#: What the vnodes of state tables come to, in the third epoch.
+_MOST_VNODES = 4
 
 #: Checks run here, beside the epoch that follows.
 _POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="check")
@@ -124,7 +127,8 @@ class Lab:
         schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
         self.descs, _ = TableCatalog(1).allocate(schemas)
         self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
-        self._store = StateStore(self._session, StateFiles(f"{self._folder.name}/state"), self.descs)
+        self._files = StateFiles(f"{self._folder.name}/state")
+        self._store = StateStore(self._session, self._files, self.descs)
         self._store.create()
         self._version = 0
         self.bags = {name: {} for name in self.relations}
@@ -151,7 +155,11 @@ class Lab:
         self.epoch += 1
         last_instant, self.instant = self.instant, instant or self.instant
         first = self.epoch == 1
-        descs = tables_by_node(self.plan, self.descs)
+        # Vnodes double, as they do where tables grow: what earlier epochs have written lies where fewer of them put it.
+        count = min(1 << (self.epoch - 1), _MOST_VNODES)
+        grown = tuple(replace(d, vnode_count=count) if d.schema.distribution_key else d for d in self.descs)
+        self._store = StateStore(self._session, self._files, grown)
+        descs = tables_by_node(self.plan, grown)
         tables = {
             node: [self._store.state_table(d.table_id, epoch=self.epoch, version=self._version) for d in of_node]
             for node, of_node in descs.items()

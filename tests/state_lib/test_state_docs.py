@@ -1,4 +1,4 @@
-"""The examples of docs/state.md, run: each query gives the table printed below it, Python and commands show the state of a view."""
+"""The examples of docs/state.md, run: queries give the tables printed below them, Python and commands show a view's state."""
 
 from __future__ import annotations
 
