@@ -9,12 +9,18 @@ sign, 1 bit   time, 41 bits           vnode,      sequence,
 ============  ======================  ==========  ==========
 
 The vnode is read out of the id, not hashed, so a source's rows need no exchange: a hash of ``_row_id`` would have to be
-computed and shuffled by, whereas the generator can hand out ids of the vnode it wants. A dense row ordinal *n* fills a
-vnode's sequence first, then the next vnode, then the next millisecond; one millisecond holds 4 Mi rows.
+computed and shuffled by, whereas the generator can hand out ids of the vnode it wants.
+
+The ids of a batch are dense, from a first one on: a run of 4,096 rows is in one vnode, the next run in the next, and after
+the last vnode comes the next millisecond. Which vnode a batch begins in is a hash of its time, so that batches are spread over
+all of them, small ones too. Rows are not dealt to vnodes one by one: each vnode that a batch meets is a file of its epoch, and
+a file costs 12 to 25 ms, as much as thousands of rows. Ids grow with the rows of a batch and from batch to batch, so they
+do in each vnode.
 """
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,7 +73,13 @@ class Serial:
     @classmethod
     def of_ordinal(cls, base_ms: int, ordinal: int) -> Serial:
         """The id of the *ordinal*-th row (from 0) of a batch whose first millisecond is ``base_ms``."""
-        return cls.from_int((base_ms << _TIME_SHIFT) + ordinal)
+        return cls.from_int(first_row_id(base_ms) + ordinal)
+
+
+def first_row_id(base_ms: int) -> int:
+    """The id of the first row of a batch whose first millisecond is ``base_ms``; those of the others follow without gaps."""
+    vnode = zlib.crc32(base_ms.to_bytes(8, "big")) & _VNODE_MASK
+    return (base_ms << _TIME_SHIFT) | (vnode << SEQUENCE_BITS)
 
 
 def next_base_ms(now_ms: int, last_base_ms: int | None, last_row_count: int) -> int:
@@ -92,19 +104,16 @@ def next_base_ms(now_ms: int, last_base_ms: int | None, last_row_count: int) -> 
     base_ms = max(0, now_ms - SERIAL_EPOCH_MS)
     if last_base_ms is not None:
         # A clock set back, or a batch of more rows than its milliseconds hold, must not repeat an id.
-        base_ms = max(base_ms, last_base_ms + 1 + (max(last_row_count, 1) - 1 >> _TIME_SHIFT))
+        last_id = first_row_id(last_base_ms) + max(last_row_count, 1) - 1
+        base_ms = max(base_ms, (last_id >> _TIME_SHIFT) + 1)
     if base_ms > _MAX_TIME:
         raise StateError(f"row ids have run out: {base_ms} ms since 2024 exceed {TIME_BITS} bits; check the clock")
     return base_ms
 
 
 def row_id_of_ordinal(base_ms: int, ordinal: Column) -> Column:
-    """The row id of each row of a batch, from its dense BIGINT ordinal (from 0).
-
-    ``sequence = n & 0xFFF``, ``vnode = (n >> 12) & 0x3FF``, ``ms = base + (n >> 22)``: side by side in the id, these
-    are one sum.
-    """
-    return F.lit(base_ms << _TIME_SHIFT).cast("bigint") + ordinal.cast("bigint")
+    """The row id of each row of a batch, from its dense BIGINT ordinal (from 0): sequence, vnode and time are one sum."""
+    return F.lit(first_row_id(base_ms)).cast("bigint") + ordinal.cast("bigint")
 
 
 def vnode_in(row_id: int) -> int:

@@ -155,6 +155,7 @@ class StateStore:
         user_metadata: str,
         partitions: int = 1,
         spread: bool = False,
+        exchange: bool = True,
         computed: DataFrame | None = None,
     ) -> int:
         """Commit the operations of an epoch: one write, one Delta commit, all tables or none.
@@ -169,6 +170,8 @@ class StateStore:
         partitions : tasks that write. Each (table, vnode) is one file, written by one of them.
         spread : divide the rows of a (table, vnode) among the tasks as well, by their keys: a file each. A table of many
             rows would otherwise be sorted and written by one task while the others have ended.
+        exchange : without it rows are written by the tasks that have them, up to ``partitions``: where their vnodes come with
+            them, nothing is gained by bringing those of a vnode together.
 
         Returns
         -------
@@ -181,10 +184,8 @@ class StateStore:
             Delta skipped the write, and no commit has this metadata: this txn version holds other data.
         """
         rows = self._union(mem_tables) if computed is None else computed
-        union = rows.withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint"))
-        # In key order: sorted files, one of each task for each (table, vnode) that it has rows of.
-        divided_by = [TABLE_ID, VNODE, KEY] if spread else [TABLE_ID, VNODE]
-        arranged = union.repartition(partitions, *divided_by).sortWithinPartitions(TABLE_ID, VNODE, KEY)
+        divided_by = None if not exchange else [TABLE_ID, VNODE, KEY] if spread else [TABLE_ID, VNODE]
+        arranged = _arranged(rows.withColumn(EPOCH_COLUMN, F.lit(epoch).cast("bigint")), partitions, divided_by)
         # As write options: left set in the session they would silently drop later writes.
         writer = arranged.write.format("delta").mode("append").option("txnAppId", txn_app_id)
         writer.option("txnVersion", txn_version).option("userMetadata", user_metadata).save(self.path)
@@ -288,6 +289,12 @@ class StateStore:
         if table_id not in self._by_id:
             raise StateError(f"{self.path} has no table_id {table_id}; it has {sorted(self._by_id)}")
         return self._by_id[table_id]
+
+
+def _arranged(rows: DataFrame, partitions: int, divided_by: Sequence[str] | None) -> DataFrame:
+    """Rows in key order, for sorted files, one of each task for each (table, vnode) that it has rows of."""
+    divided = rows.coalesce(partitions) if divided_by is None else rows.repartition(partitions, *divided_by)
+    return divided.sortWithinPartitions(TABLE_ID, VNODE, KEY)
 
 
 def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:

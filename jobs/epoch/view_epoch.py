@@ -23,6 +23,7 @@ from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
+from relstate_dagster.jobs.planner.distribution import has_exchanges
 from relstate_dagster.jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from relstate_dagster.jobs.planner.serialize import plan_to_dict
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
@@ -179,6 +180,7 @@ def compute_and_commit(
                 user_metadata=metadata,
                 partitions=tasks,
                 spread=not stages.is_small,
+                exchange=has_exchanges(plan),
                 computed=computed,
             )
             # Spark's blind appends do not conflict: what came in between is seen only now.

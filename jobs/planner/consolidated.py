@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relstate_dagster.jobs.planner.nodes import Aggregate, Filter, PlanNode, Project
+from relstate_dagster.jobs.planner.nodes import Aggregate, Filter, PlanNode, Project, Scan
+from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.row_encoding import contains_map
 
 
@@ -10,9 +11,12 @@ def is_consolidated(node: PlanNode) -> bool:
     """Whether a node's operator makes change sets with one −1 row and one +1 row at most for each key, never equal ones.
 
     An aggregate does: it sees each group once, and gives its old and its new row only where these differ. A filter keeps
-    that, and a projection that renames or reorders all columns; one that drops or computes columns may make the two equal.
+    that, and a projection that renames or reorders all columns; one that drops or computes columns may make the two equal,
+    unless there is none but the new one. So it is with the rows of a scan that are given ids as they come in.
     """
     match node:
+        case Scan():
+            return node.append_only and node.key == (ROW_ID,)
         case Aggregate():
             return has_comparable_results(node)
         case Filter():
@@ -20,7 +24,8 @@ def is_consolidated(node: PlanNode) -> bool:
         case Project():
             passed_on = node.passed_on
             renames = len(passed_on) == len(node.expressions) and set(passed_on.values()) == set(node.child.column_names)
-            return renames and is_consolidated(node.child)
+            only_inserts = node.append_only and node.stream_key is not None
+            return (renames or only_inserts) and is_consolidated(node.child)
     return False
 
 

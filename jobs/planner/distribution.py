@@ -40,6 +40,7 @@ from relstate_dagster.jobs.planner.nodes import (
     UnionAll,
     Values,
     Window,
+    walk,
 )
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.constants import ROW_ID
@@ -100,6 +101,11 @@ def exchanges(node: PlanNode) -> tuple[Distribution | None, ...]:
     """For each input of a node how it is spread anew; ``None`` where it is spread as the node wants it."""
     pairs = zip(wanted_distributions(node), node.children, strict=True)
     return tuple(None if wanted in (ANY, distribution(child)) else wanted for wanted, child in pairs)
+
+
+def has_exchanges(root: PlanNode) -> bool:
+    """Whether some rows of a plan go to other vnodes than they came in."""
+    return any(exchange is not None for node in walk(root) for exchange in exchanges(node))
 
 
 def _projected(node: Project) -> Distribution:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -89,8 +90,43 @@ def test_a_row_id_taken_apart_and_put_together_is_the_same(time_ms: int, vnode: 
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**30))
-def test_an_ordinal_fills_sequence_then_vnode_then_milliseconds(base_ms: int, n: int) -> None:
-    assert Serial.of_ordinal(base_ms, n) == Serial(base_ms + (n >> 22), (n >> 12) & 0x3FF, n & 0xFFF)
+def test_a_run_of_ids_is_in_one_vnode_and_the_next_run_in_the_next(base_ms: int, n: int) -> None:
+    first, found = Serial.of_ordinal(base_ms, 0), Serial.of_ordinal(base_ms, n)
+    assert (first.time_ms, first.sequence) == (base_ms, 0)
+    passed = first.vnode + (n >> 12)
+    assert found == Serial(base_ms + (passed >> 10), passed & 0x3FF, n & 0xFFF)
+
+
+@pytest.mark.parametrize("count", [1, 2, 64, 1024])
+def test_small_batches_are_spread_over_the_vnodes_of_a_table(count: int) -> None:
+    """Epochs of a schedule, each minute, and of a loop, each few milliseconds."""
+    batches = 64 * count
+    for step_ms in (60_000, 3):
+        times = [77_000_000_000 + n * step_ms for n in range(batches)]
+        met = Counter(Serial.of_ordinal(base_ms, 5).vnode % count for base_ms in times)
+        assert len(met) == count
+        assert max(met.values()) < 2 * batches / count, "none has much more than the others"
+
+
+def test_a_large_batch_has_as_many_rows_in_each_vnode() -> None:
+    # Five million rows: more than a millisecond holds.
+    runs = Counter(Serial.of_ordinal(77, n).vnode % 64 for n in range(0, 5_000_000, 4096))
+    assert max(runs.values()) - min(runs.values()) <= 1
+    assert Serial.of_ordinal(77, 5_000_000).time_ms > 77
+
+
+@given(st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(0, 2**24)), min_size=2, max_size=12))
+def test_ids_grow_in_each_vnode_whatever_the_clock_does(batches: list[tuple[int, int]]) -> None:
+    """Restarts and clocks that are set back: the time of a batch is any, its ids are after all before."""
+    newest: dict[int, int] = {}
+    last: tuple[int | None, int] = (None, 0)
+    for clock_ms, rows in batches:
+        base_ms = next_base_ms(SERIAL_EPOCH_MS + 10**9 + clock_ms, *last)
+        for n in sorted({0, rows // 2, max(rows - 1, 0)}):
+            found = Serial.of_ordinal(base_ms, n)
+            assert int(found) > newest.get(found.vnode, -1)
+            newest[found.vnode] = int(found)
+        last = base_ms, rows
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**30))
