@@ -16,7 +16,9 @@ from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
 from relstate_dagster.state_lib.constants import TABLE_ID, VNODE, WEIGHT
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.state_files import StateFiles, partition_of
+from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
@@ -133,7 +135,9 @@ REFRESH;
 """
 
 
-def test_a_row_of_64_vnodes_is_looked_up_in_one(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+def test_a_row_of_64_vnodes_is_looked_up_in_one(
+    spark: SparkSession, tmp_path: Path, resized: Resized, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # As if the tables had come to some gigabytes.
     resized(vnode_bytes=700)
     looked = Looked(spark, tmp_path / "warehouse")
@@ -152,7 +156,23 @@ def test_a_row_of_64_vnodes_is_looked_up_in_one(spark: SparkSession, tmp_path: P
     for n in (0, 150, 499):
         assert len(_vnodes_read(looked, desc, f"g{n}")) == 1
         assert len(looked.frame("tops", desc.table_id, prefix=[f"g{n}"]).inputFiles()) == 1
-    script.run("UPDATE t SET v = v + 1 WHERE g = 'g100'; REFRESH")
+    # So does an epoch, in each state table that it looks the one group up in.
+    resized(vnode_bytes=700, whole_state_rows=0)
+    opened: list[list[tuple[int, int]]] = []
+    files_with = StateStore.files_with
+
+    def noted(self: StateStore, *given: Any) -> tuple[DataFile, ...]:
+        found = files_with(self, *given)
+        opened.append([partition_of(file) for file in found])
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StateStore, "files_with", noted)
+        script.run("UPDATE t SET v = v + 1 WHERE g = 'g100'; REFRESH")
+    tables = {t.table_id for t in warehouse.read().views["tops"].tables[:-1]}
+    assert {table_id for lookup in opened for table_id, _ in lookup} >= {desc.table_id}
+    for lookup in opened:
+        assert len({part for part in lookup if part[0] in tables}) <= len({table_id for table_id, _ in lookup}), lookup
     assert len(looked.frame("tops", desc.table_id, prefix=["g100"]).inputFiles()) == 2, "a file of each of its two epochs"
     assert looked.rows("tops", desc.table_id, prefix=["g100"])
     assert looked.rows("tops", desc.table_id, prefix=["g"]) == []
