@@ -26,13 +26,9 @@ def source_metadata(source: SourceDeclaration) -> Metadata:
     }
 
 
-def view_metadata(project: Project, view: ViewDeclaration) -> Metadata:
-    """Return what a declaration says of a view: its SQL, its refresh policy and its column lineage."""
-    metadata: Metadata = {"query": sql_block(view.query), "refresh policy": view.refresh_policy}
-    lineage = column_lineage(project, view.name)
-    if lineage is not None:
-        metadata["dagster/column_lineage"] = lineage
-    return metadata
+def view_metadata(view: ViewDeclaration) -> Metadata:
+    """Return what a declaration says of a view: its SQL and its refresh policy."""
+    return {"query": sql_block(view.query), "refresh policy": view.refresh_policy}
 
 
 def epoch_metadata(report: ViewReport) -> Metadata:
@@ -96,13 +92,19 @@ def published_schema(path: str) -> TableSchema | None:
     )
 
 
-def column_lineage(project: Project, name: str) -> TableColumnLineage | None:
-    """Return which columns of its direct inputs each column of a view is computed from; None if it is not known."""
+def column_lineage(project: Project, name: str, keys: Mapping[str, AssetKey]) -> TableColumnLineage | None:
+    """Return which columns of its direct inputs each column of a view is computed from; None if it is not known.
+
+    ``keys`` are the asset keys of views and sources by their names.
+    """
     found: Mapping[str, tuple[tuple[str, str], ...]] = project.lineage(name)
     if not found:
         return None
     return TableColumnLineage(
-        {column: [TableColumnDep(AssetKey(table), origin) for table, origin in origins] for column, origins in found.items()}
+        {
+            column: [TableColumnDep(keys[table], origin) for table, origin in origins if table in keys]
+            for column, origins in found.items()
+        }
     )
 
 

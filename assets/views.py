@@ -1,7 +1,7 @@
 """All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dagster import (
     AssetCheckKey,
@@ -12,19 +12,26 @@ from dagster import (
     AssetsDefinition,
     DataVersion,
     MaterializeResult,
+    Output,
+    RetryPolicy,
     multi_asset,
 )
+from dagster._core.definitions.data_version import CODE_VERSION_TAG, DATA_VERSION_TAG
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, view_specs
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, ProjectAssets, check_specs
 from relstate_dagster.jobs.declare import Project
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.api import EpochRunner, ViewReport
 
+VIEWS_OP = "materialized_views"
+WAREHOUSE_KEY = "warehouse"
+
 
 class WarehouseAccess(Protocol):
-    """What a run needs of its resource ``warehouse``."""
+    """What a run needs of its warehouse resource."""
 
     def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> "EpochRunner":
         """Start Spark, make the project known to the warehouse, and return its epoch runner."""
@@ -36,43 +43,79 @@ class WarehouseAccess(Protocol):
         """Return where a view is published."""
 
 
-Event = MaterializeResult[object] | AssetCheckResult
+Event: TypeAlias = "MaterializeResult[object] | AssetCheckResult | Output[None]"
+#: What the body of the multi-asset does; see :func:`run_views`.
+Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess], Iterator[Event]]
 
 
-def build_views_asset(project: Project) -> AssetsDefinition:
+def build_views_asset(
+    assets: ProjectAssets,
+    *,
+    name: str = VIEWS_OP,
+    resource_key: str = WAREHOUSE_KEY,
+    execute: Execute | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+    pool: str | None = None,
+    retry_policy: RetryPolicy | None = None,
+) -> AssetsDefinition:
     """Return the multi-asset over every view of a project.
 
     One run is one epoch over the selected views. Each view is reported as it is published; checks run after the
     epoch is complete, in the same process, and may be run alone. Where nothing has changed, neither is started.
+
+    Parameters
+    ----------
+    name
+        Of its op.
+    resource_key
+        Of the warehouse.
+    execute
+        What a run does; by default :func:`run_views`.
+    op_tags, pool, retry_policy
+        As in Dagster, of the one step that all views are.
     """
 
     @multi_asset(
-        name="materialized_views",
-        specs=view_specs(project),
-        check_specs=check_specs(project),
+        name=name,
+        specs=list(assets.views.values()),
+        check_specs=check_specs(assets),
         can_subset=True,
-        required_resource_keys={"warehouse"},
+        required_resource_keys={resource_key},
+        op_tags=op_tags,
+        pool=pool,
+        retry_policy=retry_policy,
     )
     def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
-        warehouse: WarehouseAccess = context.resources.warehouse
-        names = [view.name for view in project.views if AssetKey(view.name) in context.selected_asset_keys]
-        idle = warehouse.idle_reports(project, names) if names else None
-        if idle is not None:
-            # What was checked is as it was: checks alone can still be run.
-            context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
-            yield from _run(context, project, warehouse, idle)
-            return
-        runner = warehouse.runner(project, context.log.info)
-        if names:
-            yield from _run(context, project, warehouse, runner.run(names, run_id=context.run.run_id))
-        yield from _check(runner, context.selected_asset_check_keys)
+        warehouse: WarehouseAccess = getattr(context.resources, resource_key)
+        if execute is not None:
+            yield from execute(context, warehouse)
+        else:
+            yield from run_views(context, warehouse, assets)
 
     return materialized_views
 
 
+def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
+    """Bring the selected views up to date, then run the selected checks; yields what Dagster is to know of each.
+
+    A view that holds what Dagster has last been told of gives no materialization.
+    """
+    project, names = assets.project, assets.names_of(context.selected_asset_keys)
+    idle = warehouse.idle_reports(project, names) if names else None
+    if idle is not None:
+        # What was checked is as it was: checks alone can still be run.
+        context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
+        yield from _run(context, assets, warehouse, idle)
+        return
+    runner = warehouse.runner(project, context.log.info)
+    if names:
+        yield from _run(context, assets, warehouse, runner.run(names, run_id=context.run.run_id))
+    yield from _check(runner, context.selected_asset_check_keys, assets)
+
+
 def _run(
-    context: AssetExecutionContext, project: Project, warehouse: WarehouseAccess, reports: Iterable["ViewReport"]
-) -> Iterator[MaterializeResult[object]]:
+    context: AssetExecutionContext, assets: ProjectAssets, warehouse: WarehouseAccess, reports: Iterable["ViewReport"]
+) -> Iterator[MaterializeResult[object] | Output[None]]:
     """Turn the reports of a run into results.
 
     A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
@@ -80,13 +123,12 @@ def _run(
     behind have none; their error is raised once all others are done.
     """
     pending = set(context.selected_asset_keys)
+    told = _told(context, pending)
     for report in reports:
-        key = AssetKey(report.view)
         if report.problem is not None:
             # No result: the run fails once all others are done, and this asset is not materialized by it.
             context.log.error("%s was left behind at epoch %d: %s", report.view, report.epoch, report.problem)
             continue
-        metadata = epoch_metadata(report) | _columns(project, warehouse, report.view)
         context.log.info(
             "%s: epoch %d, +%d −%d rows, %.2f s",
             report.view,
@@ -95,30 +137,61 @@ def _run(
             report.rows_deleted,
             sum(report.seconds.values()),
         )
-        if key in pending:
-            pending.remove(key)
-            yield MaterializeResult(asset_key=key, metadata=metadata, data_version=DataVersion(str(report.view_version)))
+        spec = assets.views.get(report.view)
+        if spec is None:
+            continue  # of a project that shares the warehouse
+        is_due = spec.key in pending
+        pending.discard(spec.key)
+        is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)
+        # A warehouse that was made again counts its versions from the start.
+        if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
+            yield _nothing_new(context, spec.key)
+            continue
+        metadata = epoch_metadata(report) | _columns(assets, warehouse, report.view)
+        if is_due:
+            yield MaterializeResult(asset_key=spec.key, metadata=metadata, data_version=DataVersion(str(report.view_version)))
         else:
-            context.log_event(AssetMaterialization(asset_key=key, metadata=metadata))
+            context.log_event(AssetMaterialization(asset_key=spec.key, metadata=metadata))
 
 
-def _columns(project: Project, warehouse: WarehouseAccess, name: str) -> Metadata:
+def _told(context: AssetExecutionContext, keys: Collection[AssetKey]) -> dict[AssetKey, tuple[str | None, str | None]]:
+    """Return the versions of data and code with which assets were last materialized, as far as Dagster knows."""
+    found: dict[AssetKey, tuple[str | None, str | None]] = {}
+    for record in context.instance.get_asset_records(list(keys)):
+        last = record.asset_entry.last_materialization
+        tags = (last.asset_materialization.tags if last is not None and last.asset_materialization else None) or {}
+        found[record.asset_entry.asset_key] = (tags.get(DATA_VERSION_TAG), tags.get(CODE_VERSION_TAG))
+    return found
+
+
+def _nothing_new(context: AssetExecutionContext, key: AssetKey) -> Output[None]:
+    """Return an output of which Dagster makes no event of the asset.
+
+    Without any output, an asset further down in the same run would be skipped, also one that reads another view, which has
+    changed, and nothing would ask for it again.
+    """
+    output_name = context.assets_def.get_output_name_for_asset_key(key)
+    return Output(None, output_name=output_name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+
+def _columns(assets: ProjectAssets, warehouse: WarehouseAccess, name: str) -> Metadata:
     found: Metadata = {}
     schema = published_schema(warehouse.view_path(name))
     if schema is not None:
         found["dagster/column_schema"] = schema
-    lineage = column_lineage(project, name)
+    lineage = column_lineage(assets.project, name, assets.keys)
     if lineage is not None:
         found["dagster/column_lineage"] = lineage
     return found
 
 
-def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey]) -> Iterator[AssetCheckResult]:
+def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets) -> Iterator[AssetCheckResult]:
+    names = {spec.key: name for name, spec in assets.views.items()}
     by_name: dict[str, list[AssetKey]] = {MATCHES_FULL_RECOMPUTE: [], STREAM_KEY_UNIQUE: []}
     for check in sorted(keys, key=lambda check: check.asset_key.to_user_string()):
         by_name[check.name].append(check.asset_key)
     for key in by_name[STREAM_KEY_UNIQUE]:
-        duplicated_keys = runner.stream_key_unique(key.to_user_string())
+        duplicated_keys = runner.stream_key_unique(names[key])
         yield AssetCheckResult(
             asset_key=key,
             check_name=STREAM_KEY_UNIQUE,
@@ -126,7 +199,7 @@ def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey]) -> Iterator[Ass
             metadata={"duplicated keys": duplicated_keys},
         )
     for key in by_name[MATCHES_FULL_RECOMPUTE]:
-        for report in runner.verify([key.to_user_string()]):
+        for report in runner.verify([names[key]]):
             yield AssetCheckResult(
                 asset_key=key,
                 check_name=MATCHES_FULL_RECOMPUTE,

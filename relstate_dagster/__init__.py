@@ -1,1 +1,34 @@
-"""Incrementally maintained materialized views for Spark, Delta Lake and Dagster."""
+"""Incrementally maintained materialized views for Spark, Delta Lake and Dagster.
+
+What a Dagster project uses is here; it is imported when it is first asked for, since parts of this package do without Dagster.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from relstate_dagster.assets.translator import RelstateTranslator
+    from relstate_dagster.code_location import build_definitions
+    from relstate_dagster.resources import SparkResource, WarehouseResource
+
+__all__ = ["RelstateTranslator", "SparkResource", "WarehouseResource", "build_definitions"]
+
+_MODULES: Final = {
+    "RelstateTranslator": "relstate_dagster.assets.translator",
+    "SparkResource": "relstate_dagster.resources",
+    "WarehouseResource": "relstate_dagster.resources",
+    "build_definitions": "relstate_dagster.code_location",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from dagster import AssetCheckKey, AssetKey, AssetSelection, define_asset_job
+from typing import Final
+
+from dagster import AssetSelection, ExecutorDefinition, define_asset_job, in_process_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
-from relstate_dagster.jobs.declare import Project
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, ProjectAssets
+
+REFRESH_JOB: Final = "refresh_views"
+VERIFY_JOB: Final = "verify_views"
 
 
-def refresh_job(project: Project) -> UnresolvedAssetJobDefinition:
+def refresh_job(
+    assets: ProjectAssets, name: str = REFRESH_JOB, executor: ExecutorDefinition | None = None
+) -> UnresolvedAssetJobDefinition:
     """Return the job of schedule and sensor: every view, and the cheap one of its checks."""
+    views = AssetSelection.assets(*assets.view_keys()).without_checks()
     return define_asset_job(
-        "refresh_views",
-        selection=_views(project).without_checks() | _checks(project, STREAM_KEY_UNIQUE),
+        name,
+        selection=views | AssetSelection.checks(*assets.check_keys(STREAM_KEY_UNIQUE)),
         description="One epoch over all views: reads what changed in the sources and applies it.",
+        executor_def=executor or in_process_executor,
     )
 
 
-def verify_job(project: Project) -> UnresolvedAssetJobDefinition:
+def verify_job(
+    assets: ProjectAssets, name: str = VERIFY_JOB, executor: ExecutorDefinition | None = None
+) -> UnresolvedAssetJobDefinition:
     """Return the job that runs every query in full and compares; it materializes nothing."""
     return define_asset_job(
-        "verify_views",
-        selection=_checks(project, MATCHES_FULL_RECOMPUTE),
+        name,
+        selection=AssetSelection.checks(*assets.check_keys(MATCHES_FULL_RECOMPUTE)),
         description="Compares every view with its query run in full, both ways.",
+        executor_def=executor or in_process_executor,
     )
-
-
-def _views(project: Project) -> AssetSelection:
-    return AssetSelection.assets(*[AssetKey(view.name) for view in project.views])
-
-
-def _checks(project: Project, name: str) -> AssetSelection:
-    return AssetSelection.checks(*[AssetCheckKey(AssetKey(view.name), name) for view in project.views])

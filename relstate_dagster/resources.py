@@ -42,7 +42,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     """The folder that holds sources, views, state and the catalog."""
 
     path: str = Field(description="a folder, or the address of an object store")
-    spark: SparkResource
+    spark: SparkResource = Field(default_factory=SparkResource)
     functions: str = Field(
         default="", description="callable that registers what views call besides Spark's functions: package.module:callable"
     )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dagster import DefaultScheduleStatus, JobDefinition, ScheduleDefinition
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+QUARTER_HOURLY: Final = "every_quarter_hour"
+WEEKLY: Final = "every_sunday_night"
 
-def quarter_hourly(job: UnresolvedAssetJobDefinition) -> ScheduleDefinition:
+
+def quarter_hourly(job: UnresolvedAssetJobDefinition, name: str = QUARTER_HOURLY) -> ScheduleDefinition:
     """Return a schedule that runs an epoch every 15 minutes; it is off until someone turns it on."""
-    return _stopped("every_quarter_hour", "*/15 * * * *", job)
+    return _stopped(name, "*/15 * * * *", job)
 
 
-def weekly(job: JobDefinition) -> ScheduleDefinition:
+def weekly(job: JobDefinition, name: str = WEEKLY) -> ScheduleDefinition:
     """Return a schedule that maintains state on Sunday nights; it is off until someone turns it on."""
-    return _stopped("every_sunday_night", "0 3 * * 0", job)
+    return _stopped(name, "0 3 * * 0", job)
 
 
 def _stopped(name: str, cron_schedule: str, job: JobDefinition | UnresolvedAssetJobDefinition) -> ScheduleDefinition:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from dagster import (
     DagsterRunStatus,
@@ -20,9 +21,11 @@ from dagster import (
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from relstate_dagster.assets.views import WAREHOUSE_KEY
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
 
+SENSOR: Final = "delta_versions"
 MINIMUM_INTERVAL_SECONDS = 30
 #: A run that did not bring the views up to date is not asked for again at once, while nothing else has happened.
 RETRY_SECONDS = 600
@@ -38,31 +41,42 @@ _UNDER_WAY = (
 
 
 def delta_versions_sensor(
-    project: Project, warehouse: WarehouseResource, job: UnresolvedAssetJobDefinition
+    project: Project, job: UnresolvedAssetJobDefinition, *, name: str = SENSOR, resource_key: str = WAREHOUSE_KEY
 ) -> SensorDefinition:
     """Return a sensor that asks for a run when a view is behind its sources.
 
     It keeps no cursor: whether a view is behind follows from what is published, so a run that failed or was cancelled is asked
     for again. While a run of the job is under way it waits.
     """
-    return behind_sensor(lambda: _views_behind(project, warehouse), job)
+
+    def behind(context: SensorEvaluationContext) -> Mapping[str, str]:
+        return _views_behind(project, getattr(context.resources, resource_key))
+
+    return behind_sensor(behind, job, name=name, resource_keys={resource_key})
 
 
-def behind_sensor(behind: Callable[[], Mapping[str, str]], job: UnresolvedAssetJobDefinition) -> SensorDefinition:
+def behind_sensor(
+    behind: Callable[[SensorEvaluationContext], Mapping[str, str]],
+    job: UnresolvedAssetJobDefinition,
+    *,
+    name: str = SENSOR,
+    resource_keys: Collection[str] = (),
+) -> SensorDefinition:
     """As :func:`delta_versions_sensor`; ``behind`` gives the views that are behind, each with the reason."""
 
     @sensor(
-        name="delta_versions",
+        name=name,
         job=job,
         minimum_interval_seconds=MINIMUM_INTERVAL_SECONDS,
         default_status=DefaultSensorStatus.STOPPED,
         description="Runs an epoch when a view is behind the Delta versions of its sources.",
+        required_resource_keys=set(resource_keys),
     )
     def delta_versions(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         under_way = context.instance.get_runs(RunsFilter(job_name=job.name, statuses=list(_UNDER_WAY)), limit=1)
         if under_way:
             return SkipReason(f"run {under_way[0].run_id} is under way")
-        found = dict(behind())
+        found = dict(behind(context))
         if not found:
             return SkipReason("every view is up to date with its sources")
         state = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]

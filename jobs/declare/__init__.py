@@ -18,7 +18,7 @@ from relstate_dagster.jobs.declare.names import check_name
 from relstate_dagster.jobs.declare.parser import parse_statement, parse_text
 from relstate_dagster.jobs.declare.project import Project, build_project, load_project
 from relstate_dagster.jobs.declare.python_views import materialized_view
-from relstate_dagster.jobs.declare.statements import Statement, split_statements
+from relstate_dagster.jobs.declare.statements import Statement, normalized_sql, split_statements
 
 __all__ = [
     "Declaration",
@@ -40,6 +40,7 @@ __all__ = [
     "dependencies",
     "load_project",
     "materialized_view",
+    "normalized_sql",
     "output_columns",
     "parse_statement",
     "parse_text",

@@ -22,6 +22,9 @@ VIEW_PROPERTIES: Final = (
     "dagster.group",
     "dagster.owners",
     "dagster.tags",
+    "dagster.kinds",
+    "dagster.automation",
+    "dagster.freshness",
 )
 
 

@@ -68,6 +68,15 @@ class Project:
             found |= dict.fromkeys(self.upstream(read) if read in plain else (read,))
         return tuple(found)
 
+    def inlined(self, name: str) -> dict[str, str]:
+        """Return the plain views that a query reads, directly or through others, each with its text."""
+        plain = {view.name: view.sql for view in self.plain_views}
+        found: dict[str, str] = {}
+        for read in self.reads.get(name, ()):
+            if read in plain:
+                found |= {read: plain[read], **self.inlined(read)}
+        return found
+
     @cached_property
     def columns(self) -> Mapping[str, Mapping[str, str]]:
         """Columns and their types, as far as they are known without a JVM; a view's types are not (``?``)."""

@@ -75,6 +75,24 @@ def split_statements(text: str, path: str | None = None) -> list[Statement]:
     return statements
 
 
+def normalized_sql(text: str) -> str:
+    """Return a text of SQL without comments, with one space where there was white space, and none beside ``( ) ,``.
+
+    Two texts of one normal form are the same query. Case stays: it shows in the names of columns.
+    """
+    made, end, before = "", 0, ""
+    for token in _Tokenizer(dialect=Spark()).tokenize(text):
+        if token.start < end:
+            continue  # of a number with a suffix, 1.5BD, the suffix is a token that lies in it
+        word = text[token.start : token.end + 1]
+        if token.token_type not in _LITERALS | {TokenType.IDENTIFIER}:
+            word = " ".join(word.split())  # GROUP BY is one token
+        has_gap = token.start > end and not {word, before} & {"(", ")", ","}
+        made += f" {word}" if has_gap and made else word
+        end, before = token.end + 1, word
+    return made
+
+
 def _statement(script: str, tokens: tuple[Token, ...], path: str | None) -> Statement:
     start = tokens[0].start
     line = script.count("\n", 0, start) + 1

@@ -20,7 +20,8 @@ from dagster import (
 )
 
 from relstate_dagster import sensors as sensors_module
-from relstate_dagster.definitions import build_definitions
+from relstate_dagster.assets.specs import project_assets
+from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.refresh_jobs import refresh_job
 from relstate_dagster.sensors import RETRY_SECONDS, behind_sensor
@@ -67,7 +68,7 @@ def test_location_comes_from_the_environment(monkeypatch, tmp_path):
 
 
 def test_jobs_sensor_and_schedule(tmp_path):
-    repository = build_definitions(Location(DEMO_PROJECT, str(tmp_path))).get_repository_def()
+    repository = build_definitions(DEMO_PROJECT, warehouse=tmp_path).get_repository_def()
     refresh, verify = repository.get_job("refresh_views"), repository.get_job("verify_views")
     assert len(refresh.asset_layer.selected_asset_keys) == 10
     checks = [{key.name for key in job.asset_layer.asset_graph.asset_check_keys} for job in (refresh, verify)]
@@ -80,7 +81,7 @@ def test_jobs_sensor_and_schedule(tmp_path):
 def test_sensor_asks_again_after_a_run_that_failed_and_not_while_one_is_under_way():
     project = build_project(parse_text("CREATE MATERIALIZED VIEW v AS SELECT a.x FROM a JOIN b USING (x)"))
     behind = {"v": "has not read a 1"}
-    sensor = behind_sensor(lambda: behind, refresh_job(project))
+    sensor = behind_sensor(lambda _: behind, refresh_job(project_assets(project)))
     with DagsterInstance.ephemeral() as instance, freeze_sensor_time() as clock:
 
         def evaluate():

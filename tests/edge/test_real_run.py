@@ -6,9 +6,9 @@ from dagster import AssetKey, DagsterInstance
 from typer.testing import CliRunner
 
 from relstate_dagster.cli import app
-from relstate_dagster.definitions import build_definitions
+from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.settings import Location
+from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.state_lib.errors import DeclarationError
 
 DECLARATIONS = """
@@ -37,7 +37,7 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
     project, warehouse = tmp_path / "project", tmp_path / "warehouse"
     project.mkdir()
     (project / "views.sql").write_text(DECLARATIONS)
-    repository = build_definitions(Location(project, str(warehouse))).get_repository_def()
+    repository = build_definitions(project, warehouse=warehouse).get_repository_def()
     orders = f"delta.`{warehouse}/sources/orders`"
 
     with DagsterInstance.ephemeral() as instance:
@@ -91,7 +91,7 @@ def test_a_view_that_is_left_behind_fails_its_asset_and_not_the_others(spark, tm
     project.mkdir()
     others = "CREATE MATERIALIZED VIEW counts AS SELECT count(*) AS n FROM orders;"
     (project / "views.sql").write_text(DECLARATIONS + others)
-    repository = build_definitions(Location(project, str(warehouse))).get_repository_def()
+    repository = build_definitions(project, warehouse=warehouse).get_repository_def()
     orders = f"delta.`{warehouse}/sources/orders`"
     with DagsterInstance.ephemeral() as instance:
 
@@ -117,8 +117,8 @@ def test_a_project_with_functions_of_its_own(spark, tmp_path, monkeypatch):
     # In the working directory of a person, where no worker of Spark looks.
     (tmp_path / "shop_functions.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(tmp_path)
-    location = Location(project, str(warehouse), "shop_functions:register")
-    repository = build_definitions(location).get_repository_def()
+    resource = WarehouseResource(path=str(warehouse), functions="shop_functions:register")
+    repository = build_definitions(project, warehouse=resource).get_repository_def()
     with DagsterInstance.ephemeral() as instance:
         for change in ("INSERT INTO {} VALUES (1, 'ann', 900), (2, 'bob', 200)", "UPDATE {} SET customer = 'al' WHERE id = 2"):
             assert repository.get_job("refresh_views").execute_in_process(instance=instance).success

@@ -5,27 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dagster import AssetCheckKey, AssetKey, AssetSelection, DagsterInstance, Definitions, materialize
+from dagster import (
+    AssetCheckKey,
+    AssetKey,
+    AssetSelection,
+    AutomationCondition,
+    DagsterInstance,
+    Definitions,
+    asset,
+    evaluate_automation_conditions,
+    materialize,
+)
 
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, source_specs, view_specs
+from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, project_assets
 from relstate_dagster.assets.views import build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError
 
-PROJECT = build_project(
-    parse_text(
-        """
-        CREATE TABLE flights (id INT, carrier STRING COMMENT 'code', PRIMARY KEY (id)) COMMENT 'what flew';
-        CREATE MATERIALIZED VIEW per_carrier COMMENT 'Counts.'
-          TBLPROPERTIES ('dagster.group' = 'air', 'dagster.owners' = 'ops@example.com', 'dagster.tags' = 'tier=gold')
-          AS SELECT carrier, count(*) AS flights FROM flights GROUP BY carrier;
-        CREATE VIEW big AS SELECT * FROM per_carrier WHERE flights > 10;
-        CREATE MATERIALIZED VIEW biggest AS SELECT max(flights) AS most FROM big JOIN airlines USING (carrier);
-        """,
-        "p.sql",
-    )
-)
+SQL = """
+CREATE TABLE flights (id INT, carrier STRING COMMENT 'code', PRIMARY KEY (id)) COMMENT 'what flew';
+CREATE MATERIALIZED VIEW per_carrier COMMENT 'Counts.'
+  TBLPROPERTIES ('dagster.group' = 'air', 'dagster.owners' = 'ops@example.com', 'dagster.tags' = 'tier=gold')
+  AS SELECT carrier, count(*) AS flights FROM flights GROUP BY carrier;
+CREATE VIEW big AS SELECT * FROM per_carrier WHERE flights > 10;
+CREATE MATERIALIZED VIEW biggest AS SELECT max(flights) AS most FROM big JOIN airlines USING (carrier);
+"""
+PROJECT = build_project(parse_text(SQL, "p.sql"))
+ASSETS = project_assets(PROJECT)
 
 
 def report(view: str, epoch: int = 7) -> ViewReport:
@@ -78,7 +85,7 @@ class StubWarehouse:
 def run(runner, idle=None, **kwargs):
     with DagsterInstance.ephemeral() as instance:
         return materialize(
-            [build_views_asset(PROJECT), *source_specs(PROJECT)],
+            [build_views_asset(ASSETS), *ASSETS.sources],
             resources={"warehouse": StubWarehouse(runner, idle)},
             instance=instance,
             **kwargs,
@@ -91,18 +98,18 @@ def metadata_of(result, view):
 
 
 def test_specs_carry_what_was_declared():
-    per_carrier, biggest = view_specs(PROJECT)
+    per_carrier, biggest = ASSETS.views.values()
     assert per_carrier.group_name == "air"
     assert list(per_carrier.owners) == ["ops@example.com"]
     assert per_carrier.tags["tier"] == "gold"
     assert per_carrier.description == "Counts."
     assert {dep.asset_key.to_user_string() for dep in biggest.deps} == {"per_carrier", "airlines"}
-    assert {spec.key.to_user_string() for spec in source_specs(PROJECT)} == {"flights", "airlines"}
+    assert {spec.key.to_user_string() for spec in ASSETS.sources} == {"flights", "airlines"}
     lineage = per_carrier.metadata["dagster/column_lineage"].deps_by_column
     assert [(dep.asset_key.to_user_string(), dep.column_name) for dep in lineage["carrier"]] == [("flights", "carrier")]
-    (flights, _) = source_specs(PROJECT)
+    (flights, _) = ASSETS.sources
     assert [column.description for column in flights.metadata["dagster/column_schema"].columns] == [None, "code"]
-    assert len(check_specs(PROJECT)) == 4
+    assert len(check_specs(ASSETS)) == 4
 
 
 def test_wrong_tags_are_refused():
@@ -110,7 +117,7 @@ def test_wrong_tags_are_refused():
         parse_text("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('dagster.tags' = 'gold') AS SELECT 1 AS a", "p.sql")
     )
     with pytest.raises(DeclarationError, match=r"'dagster.tags' holds 'gold'"):
-        view_specs(project)
+        project_assets(project)
 
 
 def test_a_run_is_one_epoch_over_all_views_with_its_numbers():
@@ -174,4 +181,96 @@ def test_checks_run_alone_and_fail_on_a_difference():
 
 
 def test_definitions_of_the_project_are_valid():
-    Definitions.validate_loadable(Definitions(assets=[build_views_asset(PROJECT)], resources={"warehouse": object()}))
+    Definitions.validate_loadable(Definitions(assets=[build_views_asset(ASSETS)], resources={"warehouse": object()}))
+
+
+# ------------------------------------------------------------------------------------------- views in which nothing changed
+
+
+def unchanged(view: str) -> ViewReport:
+    return replace(report(view), skipped=True, rows_in={}, rows_inserted=0, rows_deleted=0)
+
+
+@asset(deps=["per_carrier"], automation_condition=AutomationCondition.eager())
+def of_the_team():
+    """Asked for by Dagster whenever the view below it is materialized."""
+
+
+@asset(deps=["per_carrier", "biggest"])
+def of_both():
+    """Reads two views."""
+
+
+class Location:
+    """A code location and its instance: runs of the views, and what Dagster then asks for by itself."""
+
+    def __init__(self, instance):
+        self.instance, self.cursor = instance, None
+
+    def run(self, *reports, selection="per_carrier", idle=False):
+        warehouse = StubWarehouse(StubRunner(reports), reports if idle else None)
+        done = materialize(
+            [build_views_asset(ASSETS), *ASSETS.sources, of_the_team, of_both],
+            selection=AssetSelection.assets(*selection.split()).without_checks(),
+            resources={"warehouse": warehouse},
+            instance=self.instance,
+        )
+        assert done.success
+        return {event.asset_key.to_user_string() for event in done.get_asset_materialization_events()}
+
+    def asked_for(self):
+        definitions = Definitions(assets=[build_views_asset(ASSETS), of_the_team], resources={"warehouse": object()})
+        evaluated = evaluate_automation_conditions(
+            definitions, asset_selection=AssetSelection.all(), instance=self.instance, cursor=self.cursor
+        )
+        self.cursor = evaluated.cursor
+        return evaluated.total_requested
+
+
+@pytest.fixture
+def location():
+    with DagsterInstance.ephemeral() as instance:
+        yield Location(instance)
+
+
+@pytest.mark.parametrize("idle", [False, True], ids=["spark was started", "spark was not started"])
+def test_a_view_in_which_nothing_changed_is_not_materialized_and_wakes_nothing_up(location, idle):
+    location.asked_for()
+    assert location.run(report("per_carrier")) == {"per_carrier"}
+    assert location.run(selection="of_the_team") == {"of_the_team"}
+    location.asked_for()
+    version = location.instance.get_latest_data_version_record(AssetKey("per_carrier")).storage_id
+    assert location.run(unchanged("per_carrier"), idle=idle) == set()
+    assert location.asked_for() == 0
+    assert location.instance.get_latest_data_version_record(AssetKey("per_carrier")).storage_id == version
+    assert location.run(replace(report("per_carrier"), view_version=3)) == {"per_carrier"}
+    assert location.asked_for() == 1, "what is tested above would be told by Dagster"
+
+
+def test_dagster_is_told_of_what_it_has_not_heard(location):
+    assert location.run(unchanged("per_carrier"), idle=True) == {"per_carrier"}, "the command line had built it"
+    assert location.run(unchanged("per_carrier"), idle=True) == set()
+    moved = replace(unchanged("per_carrier"), view_version=9)
+    assert location.run(moved, idle=True) == {"per_carrier"}, "the command line had brought it up to date"
+    assert location.run(moved, idle=True) == set()
+    again = replace(report("per_carrier"), view_version=9)
+    assert location.run(again) == {"per_carrier"}, "a warehouse that was made again has come to the same number"
+
+
+def test_an_asset_over_a_view_that_changed_and_one_that_did_not_is_computed_in_the_same_run(location):
+    both = "per_carrier biggest of_both"
+    assert location.run(report("per_carrier"), report("biggest"), selection=both) == set(both.split())
+    moved = replace(report("per_carrier"), view_version=3)
+    assert location.run(moved, unchanged("biggest"), selection=both) == {"per_carrier", "of_both"}
+
+
+def test_a_view_whose_code_is_another_is_told_of_although_its_rows_are_the_same(location):
+    assert location.run(report("per_carrier")) == {"per_carrier"}
+    edited = project_assets(build_project(parse_text(SQL.replace("count(*)", "count(1)"), "p.sql")))
+    done = materialize(
+        [build_views_asset(edited), *edited.sources],
+        selection=AssetSelection.assets("per_carrier").without_checks(),
+        resources={"warehouse": StubWarehouse(StubRunner([unchanged("per_carrier")]))},
+        instance=location.instance,
+    )
+    assert len(done.get_asset_materialization_events()) == 1
