@@ -44,55 +44,8 @@ class WarehouseAccess(Protocol):
 
 
 Event: TypeAlias = "MaterializeResult[object] | AssetCheckResult | Output[None]"
-#: What the body of the multi-asset does; see :func:`run_views`.
-Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess], Iterator[Event]]
-
-
-def build_views_asset(
-    assets: ProjectAssets,
-    *,
-    name: str = VIEWS_OP,
-    resource_key: str = WAREHOUSE_KEY,
-    execute: Execute | None = None,
-    op_tags: Mapping[str, Any] | None = None,
-    pool: str | None = None,
-    retry_policy: RetryPolicy | None = None,
-) -> AssetsDefinition:
-    """Return the multi-asset over every view of a project.
-
-    One run is one epoch over the selected views. Each view is reported as it is published; checks run after the
-    epoch is complete, in the same process, and may be run alone. Where nothing has changed, neither is started.
-
-    Parameters
-    ----------
-    name
-        Of its op.
-    resource_key
-        Of the warehouse.
-    execute
-        What a run does; by default :func:`run_views`.
-    op_tags, pool, retry_policy
-        As in Dagster, of the one step that all views are.
-    """
-
-    @multi_asset(
-        name=name,
-        specs=list(assets.views.values()),
-        check_specs=check_specs(assets),
-        can_subset=True,
-        required_resource_keys={resource_key},
-        op_tags=op_tags,
-        pool=pool,
-        retry_policy=retry_policy,
-    )
-    def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
-        warehouse: WarehouseAccess = getattr(context.resources, resource_key)
-        if execute is not None:
-            yield from execute(context, warehouse)
-        else:
-            yield from run_views(context, warehouse, assets)
-
-    return materialized_views
+#: What a run does; :func:`run_views` is one.
+Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess, ProjectAssets], Iterator[Event]]
 
 
 def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
@@ -111,6 +64,50 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
     if names:
         yield from _run(context, assets, warehouse, runner.run(names, run_id=context.run.run_id))
     yield from _check(runner, context.selected_asset_check_keys, assets)
+
+
+def build_views_asset(
+    assets: ProjectAssets,
+    *,
+    name: str = VIEWS_OP,
+    resource_key: str = WAREHOUSE_KEY,
+    execute: Execute = run_views,
+    op_tags: Mapping[str, Any] | None = None,
+    pool: str | None = None,
+    retry_policy: RetryPolicy | None = None,
+) -> AssetsDefinition:
+    """Return the multi-asset over every view of a project.
+
+    One run is one epoch over the selected views. Each view is reported as it is published; checks run after the
+    epoch is complete, in the same process, and may be run alone. Where nothing has changed, neither is started.
+
+    Parameters
+    ----------
+    name
+        Of its op.
+    resource_key
+        Of the warehouse.
+    execute
+        What a run does.
+    op_tags, pool, retry_policy
+        As in Dagster, of the one step that all views are.
+    """
+
+    @multi_asset(
+        name=name,
+        specs=list(assets.views.values()),
+        check_specs=check_specs(assets),
+        can_subset=True,
+        required_resource_keys={resource_key},
+        op_tags=op_tags,
+        pool=pool,
+        retry_policy=retry_policy,
+    )
+    def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
+        warehouse: WarehouseAccess = getattr(context.resources, resource_key)
+        yield from execute(context, warehouse, assets)
+
+    return materialized_views
 
 
 def _run(

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from relstate_dagster.assets.translator import RelstateTranslator
     from relstate_dagster.code_location import build_definitions
+    from relstate_dagster.component import MaterializedViewsComponent
     from relstate_dagster.resources import SparkResource, WarehouseResource
 
-__all__ = ["RelstateTranslator", "SparkResource", "WarehouseResource", "build_definitions"]
+__all__ = ["MaterializedViewsComponent", "RelstateTranslator", "SparkResource", "WarehouseResource", "build_definitions"]
 
 _MODULES: Final = {
+    "MaterializedViewsComponent": "relstate_dagster.component",
     "RelstateTranslator": "relstate_dagster.assets.translator",
     "SparkResource": "relstate_dagster.resources",
     "WarehouseResource": "relstate_dagster.resources",

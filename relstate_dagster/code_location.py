@@ -11,7 +11,7 @@ from dagster import Definitions, ExecutorDefinition, RetryPolicy
 
 from relstate_dagster.assets.specs import AssetOf, project_assets
 from relstate_dagster.assets.translator import RelstateTranslator
-from relstate_dagster.assets.views import VIEWS_OP, WAREHOUSE_KEY, Execute, build_views_asset
+from relstate_dagster.assets.views import VIEWS_OP, WAREHOUSE_KEY, Execute, build_views_asset, run_views
 from relstate_dagster.jobs.declare import Project, load_project
 from relstate_dagster.maintenance import maintenance_job
 from relstate_dagster.refresh_jobs import REFRESH_JOB, VERIFY_JOB, refresh_job, verify_job
@@ -34,7 +34,7 @@ def build_definitions(
     sources: Mapping[str, AssetOf] | None = None,
     define_sources: bool = True,
     executor: ExecutorDefinition | None = None,
-    execute: Execute | None = None,
+    execute: Execute = run_views,
     op_tags: Mapping[str, Any] | None = None,
     pool: str | None = None,
     retry_policy: RetryPolicy | None = None,
@@ -67,7 +67,7 @@ def build_definitions(
         Of this project's jobs and, set in the definitions, of the code location. Without one the jobs run in the process of
         their run, since all views are one step, and the code location keeps its own executor.
     execute
-        What a run does instead of :func:`.assets.views.run_views`.
+        What a run does; what it wants to do besides, it does around :func:`.assets.views.run_views`.
     op_tags, pool, retry_policy
         As in Dagster, of the one step that all views are.
 

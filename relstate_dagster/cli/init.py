@@ -9,28 +9,11 @@ from typing import Annotated, Final
 import typer
 
 from relstate_dagster.cli.app import app, output
+from relstate_dagster.starter import STARTER
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _FILES: Final = {
-    "sources.sql": """\
--- An existing Delta table needs no declaration if it lies in the warehouse. For one that lies elsewhere give its folder,
--- and its key if it has one; its change data feed must be on unless it is only appended to.
-CREATE TABLE IF NOT EXISTS orders (
-  order_id BIGINT NOT NULL,
-  customer STRING,
-  price DECIMAL(12, 2),
-  PRIMARY KEY (order_id)
-) COMMENT 'Orders, managed in the warehouse; add LOCATION ''/data/orders'' to read one of your own';
-""",
-    "views/sales_by_customer.sql": """\
-CREATE MATERIALIZED VIEW sales_by_customer
-COMMENT 'What each customer bought'
-TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = 'sales')
-AS
-SELECT customer, count(*) AS orders, sum(price) AS sales
-FROM orders
-GROUP BY customer;
-""",
+    **STARTER,
     ".gitignore": "warehouse/\ndagster_home/*\n!dagster_home/dagster.yaml\n",
     "workspace.yaml": """\
 # RELSTATE_PROJECT=. RELSTATE_WAREHOUSE=warehouse DAGSTER_HOME=$PWD/dagster_home dagster dev

@@ -1,0 +1,28 @@
+"""The files of a project to start from: one source and one view."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The text of each file, by its path in the project.
+STARTER: Final = {
+    "sources.sql": """\
+-- An existing Delta table needs no declaration if it lies in the warehouse. For one that lies elsewhere give its folder,
+-- and its key if it has one; its change data feed must be on unless it is only appended to.
+CREATE TABLE IF NOT EXISTS orders (
+  order_id BIGINT NOT NULL,
+  customer STRING,
+  price DECIMAL(12, 2),
+  PRIMARY KEY (order_id)
+) COMMENT 'Orders, managed in the warehouse; add LOCATION ''/data/orders'' to read one of your own';
+""",
+    "views/sales_by_customer.sql": """\
+CREATE MATERIALIZED VIEW sales_by_customer
+COMMENT 'What each customer bought'
+TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = 'sales')
+AS
+SELECT customer, count(*) AS orders, sum(price) AS sales
+FROM orders
+GROUP BY customer;
+""",
+}
