@@ -22,6 +22,9 @@ from relstate_dagster.state_lib.errors import DeclarationError, first_line
 MATCHES_FULL_RECOMPUTE: Final = "matches_full_recompute"
 STREAM_KEY_UNIQUE: Final = "stream_key_unique"
 
+#: Metadata: the name of the view in its warehouse, whatever its key is.
+VIEW: Final = "relstate/view"
+
 #: What names an asset of the code location: its key, or its definition.
 AssetOf: TypeAlias = AssetKey | str | Sequence[str] | AssetsDefinition | AssetSpec | SourceAsset
 _KEY_PART: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
@@ -141,7 +144,7 @@ def _wired(project: Project, view: ViewDeclaration, spec: AssetSpec, keys: Mappi
     for name in project.upstream(view.name):
         deps.setdefault(keys[name], keys[name])  # type: ignore[arg-type] # a key stands for a dependency on it
     lineage = column_lineage(project, view.name, keys)
-    spec = spec.replace_attributes(key=keys[view.name], deps=list(deps.values()))
+    spec = spec.replace_attributes(key=keys[view.name], deps=list(deps.values())).merge_attributes(metadata={VIEW: view.name})
     return spec if lineage is None else spec.merge_attributes(metadata={"dagster/column_lineage": lineage})
 
 

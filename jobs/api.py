@@ -13,6 +13,7 @@ from relstate_dagster.jobs.outlook import Does, Outlook, outlook
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
 from relstate_dagster.jobs.sync import sync_project
+from relstate_dagster.jobs.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
 from relstate_dagster.jobs.warehouse import Warehouse
 
 __all__ = [
@@ -30,10 +31,14 @@ __all__ = [
     "ViewReport",
     "ViewSnapshot",
     "Warehouse",
+    "arrow_rows",
+    "epoch_of_run",
     "idle_reports",
+    "newest_epoch",
     "next_stages",
     "outlook",
     "snapshot",
+    "spark_rows",
     "state_rows",
     "sync_project",
 ]

@@ -13,13 +13,22 @@ if TYPE_CHECKING:
     from relstate_dagster.code_location import build_definitions
     from relstate_dagster.component import MaterializedViewsComponent
     from relstate_dagster.resources import SparkResource, WarehouseResource
+    from relstate_dagster.view_io import ViewIOManager
 
-__all__ = ["MaterializedViewsComponent", "RelstateTranslator", "SparkResource", "WarehouseResource", "build_definitions"]
+__all__ = [
+    "MaterializedViewsComponent",
+    "RelstateTranslator",
+    "SparkResource",
+    "ViewIOManager",
+    "WarehouseResource",
+    "build_definitions",
+]
 
 _MODULES: Final = {
     "MaterializedViewsComponent": "relstate_dagster.component",
     "RelstateTranslator": "relstate_dagster.assets.translator",
     "SparkResource": "relstate_dagster.resources",
+    "ViewIOManager": "relstate_dagster.view_io",
     "WarehouseResource": "relstate_dagster.resources",
     "build_definitions": "relstate_dagster.code_location",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from dagster import ConfigurableResource
 from pydantic import Field
@@ -17,9 +17,14 @@ from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.storage import use_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
+
+#: What the rows of a view are read as.
+RowsAs: TypeAlias = Literal["spark", "arrow", "pandas"]
 
 
 class SparkResource(ConfigurableResource["SparkSession"]):
@@ -80,6 +85,57 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
         use_options(self.storage)
         return Warehouse(self.path, self.functions or None)
+
+    @overload
+    def read(self, view: str, as_: Literal["spark"] = ..., *, epoch: int | None = ...) -> DataFrame: ...
+    @overload
+    def read(self, view: str, as_: Literal["arrow"], *, epoch: int | None = ...) -> pa.Table: ...
+    @overload
+    def read(self, view: str, as_: Literal["pandas"], *, epoch: int | None = ...) -> pd.DataFrame: ...
+    def read(self, view: str, as_: RowsAs = "spark", *, epoch: int | None = None) -> DataFrame | pa.Table | pd.DataFrame:
+        """Return the rows of a view as of an epoch, without hidden columns.
+
+        Views that belong together are read at one epoch: :meth:`epoch_for` gives that of a run.
+
+        Parameters
+        ----------
+        view
+            Its name in the warehouse.
+        as_
+            ``spark`` starts Spark; ``arrow`` and ``pandas`` hold all rows in memory, and do without it where columns have
+            names that Parquet takes.
+        epoch
+            The newest without one.
+
+        Raises
+        ------
+        DeclarationError
+            There is no such view.
+        EpochError
+            It has not been built by then, or the epoch is no longer remembered.
+        """
+        from relstate_dagster.jobs.api import arrow_rows, spark_rows  # noqa: PLC0415 - imports PySpark
+
+        warehouse = self.opened()
+        rows = None if as_ == "spark" else arrow_rows(warehouse, view, epoch)
+        if rows is None:
+            frame = spark_rows(self.spark.session(self._logs(), with_s3=needs_s3(self.path)), warehouse, view, epoch)
+            if as_ == "spark":
+                return frame
+            rows = frame.toArrow()
+        return rows.to_pandas() if as_ == "pandas" else rows
+
+    def epoch_for(self, run_id: str) -> int | None:
+        """Return the epoch to which a run has brought views; None where it has brought none to one."""
+        from relstate_dagster.jobs.api import epoch_of_run  # noqa: PLC0415 - imports PySpark
+
+        return epoch_of_run(self.opened().read(), run_id)
+
+    def newest_epoch(self) -> int | None:
+        """Return the newest epoch of the warehouse; None before the first."""
+        from relstate_dagster.jobs.api import newest_epoch  # noqa: PLC0415 - imports PySpark
+
+        return newest_epoch(self.opened().read())
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

@@ -7,7 +7,18 @@ import sys
 from datetime import timedelta
 
 import pytest
-from dagster import AssetKey, AssetSpec, AutomationCondition, Definitions, asset, in_process_executor, multiprocess_executor
+from dagster import (
+    AssetKey,
+    AssetSpec,
+    AutomationCondition,
+    DagsterInstance,
+    Definitions,
+    EnvVar,
+    asset,
+    build_sensor_context,
+    in_process_executor,
+    multiprocess_executor,
+)
 
 import relstate_dagster
 from relstate_dagster import RelstateTranslator, WarehouseResource, build_definitions
@@ -86,6 +97,20 @@ def test_the_warehouse_may_be_a_resource_of_the_location(tmp_path):
     assert not bare.resources
     with_resource = Definitions(resources={"warehouse": WarehouseResource(path=str(tmp_path))})
     Definitions.validate_loadable(Definitions.merge(bare, with_resource))
+
+
+def test_the_sensor_asks_the_resource_for_its_warehouse(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_WAREHOUSE", str(tmp_path))
+    home = WarehouseResource(path=EnvVar("SHOP_WAREHOUSE"))
+    repository = build_definitions(declared(SQL), warehouse=home, resource_key="lake", key_prefix="shop").get_repository_def()
+    with (
+        DagsterInstance.ephemeral() as instance,
+        build_sensor_context(
+            instance=instance, repository_def=repository, resources=repository.get_top_level_resources()
+        ) as context,
+    ):
+        (request,) = repository.get_sensor_def("shop_delta_versions").evaluate_tick(context).run_requests
+    assert request.tags["relstate/behind"] == "sales,top"
 
 
 def test_an_asset_of_the_team_is_the_source():
