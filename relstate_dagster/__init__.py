@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from relstate_dagster.assets.automation import when_views_change
     from relstate_dagster.assets.translator import RelstateTranslator
     from relstate_dagster.code_location import build_definitions
     from relstate_dagster.component import MaterializedViewsComponent
@@ -22,6 +23,7 @@ __all__ = [
     "ViewIOManager",
     "WarehouseResource",
     "build_definitions",
+    "when_views_change",
 ]
 
 _MODULES: Final = {
@@ -31,6 +33,7 @@ _MODULES: Final = {
     "ViewIOManager": "relstate_dagster.view_io",
     "WarehouseResource": "relstate_dagster.resources",
     "build_definitions": "relstate_dagster.code_location",
+    "when_views_change": "relstate_dagster.assets.automation",
 }
 
 

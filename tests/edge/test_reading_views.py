@@ -43,12 +43,11 @@ class Home:
         self.orders = f"delta.`{folder}/warehouse/sources/orders`"
 
     def definitions(self, *assets):
+        computed = [one.key for one in assets if not isinstance(one, AssetSpec)]
         below = Definitions(
             assets=assets,
             resources={"views": ViewIOManager(warehouse=self.warehouse)},
-            jobs=[define_asset_job("below", selection=[one.key for one in assets if not isinstance(one, AssetSpec)])]
-            if assets
-            else [],
+            jobs=[define_asset_job("below", selection=computed)] if computed else [],
         )
         return Definitions.merge(build_definitions(self.folder / "project", warehouse=self.warehouse, key_prefix="shop"), below)
 

@@ -17,6 +17,7 @@ from dagster import (
     materialize,
 )
 
+from relstate_dagster import when_views_change
 from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, project_assets
 from relstate_dagster.assets.views import build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
@@ -274,3 +275,50 @@ def test_a_view_whose_code_is_another_is_told_of_although_its_rows_are_the_same(
         instance=location.instance,
     )
     assert len(done.get_asset_materialization_events()) == 1
+
+
+def test_below_an_eager_view_an_asset_can_wait_for_a_change(location):
+    eager = SQL.replace("'dagster.group'", "'dagster.automation' = 'eager', 'dagster.group'")
+    ours = project_assets(build_project(parse_text(eager, "p.sql")), sources={"flights": "flights"})
+
+    @asset
+    def flights():
+        """The source, written by the team."""
+
+    @asset(deps=["per_carrier"], automation_condition=AutomationCondition.eager())
+    def at_once():
+        """Asked for together with the view."""
+
+    @asset(deps=["per_carrier"], automation_condition=when_views_change())
+    def on_change():
+        """Asked for when the view has changed."""
+
+    assets = [build_views_asset(ours), *ours.sources, flights, at_once, on_change]
+    cursor = None
+
+    def asked_for():
+        nonlocal cursor
+        evaluated = evaluate_automation_conditions(
+            Definitions(assets=assets, resources={"warehouse": object()}),
+            asset_selection=AssetSelection.all(),
+            instance=location.instance,
+            cursor=cursor,
+        )
+        cursor = evaluated.cursor
+        return {result.key.to_user_string() for result in evaluated.results if result.true_subset.size}
+
+    def run(selection, *reports):
+        resources = {"warehouse": StubWarehouse(StubRunner(reports))}
+        selected = AssetSelection.assets(*selection.split()).without_checks()
+        assert materialize(assets, selection=selected, resources=resources, instance=location.instance).success
+
+    run("flights per_carrier at_once on_change", report("per_carrier"))
+    asked_for()
+    run("flights")
+    assert asked_for() == {"per_carrier", "at_once"}
+    run("per_carrier at_once", unchanged("per_carrier"))
+    assert asked_for() == set()
+    run("flights")
+    assert asked_for() == {"per_carrier", "at_once"}
+    run("per_carrier at_once", replace(report("per_carrier"), view_version=3))
+    assert asked_for() == {"on_change"}
