@@ -13,10 +13,10 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.planner.nodes import Field
 from relstate_dagster.jobs.planner.relations import Relation
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import TableFacts
+from relstate_dagster.state_lib.sql_text import quoted
 
 _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 

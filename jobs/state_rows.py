@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.key_text import check_values, key_of, parse_key
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import MergeRule, StateTableDesc, StateTableSchema

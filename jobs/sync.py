@@ -15,7 +15,7 @@ from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.log import table_facts
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.literals import property_list
+from relstate_dagster.state_lib.sql_text import property_list
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:

@@ -1,4 +1,4 @@
-"""Column names in SQL; and column expressions that are built once, since each costs several calls into the JVM."""
+"""Column expressions that are built once, since each costs several calls into the JVM."""
 
 from __future__ import annotations
 
@@ -8,8 +8,3 @@ from pyspark import SparkContext
 def jvm_of_columns() -> int:
     """Names the JVM that Spark's columns live in; part of the key under which expressions are kept."""
     return id(getattr(SparkContext, "_gateway", None))
-
-
-def quoted(name: str) -> str:
-    """A column name in backticks, so that dots and other signs in it are part of the name."""
-    return "`" + name.replace("`", "``") + "`"

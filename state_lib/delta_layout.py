@@ -11,9 +11,9 @@ from pyspark.sql import types as T
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT_COLUMN
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
-from relstate_dagster.state_lib.literals import property_list
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.slots import SlotLayout
+from relstate_dagster.state_lib.sql_text import property_list
 from relstate_dagster.state_lib.table_catalog import descs_to_json
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 

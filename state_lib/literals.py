@@ -1,9 +1,8 @@
-"""Python values as Spark literals of an exact type, so that a filter on them reaches the files' statistics; texts in SQL."""
+"""Python values as Spark literals of an exact type, so that a filter on them reaches the files' statistics."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column
@@ -38,14 +37,3 @@ def literal(value: Any, ddl: str) -> Column | None:
     if isinstance(data_type, T.YearMonthIntervalType):
         return (F.expr("INTERVAL '1' MONTH") * F.lit(value)).cast(ddl)
     return F.lit(bytes(value) if isinstance(data_type, T.BinaryType) else value).cast(ddl)
-
-
-def property_list(properties: Mapping[str, str]) -> str:
-    """Table properties as they are written in SQL, between the parentheses."""
-    return ", ".join(f"{text_literal(name)} = {text_literal(value)}" for name, value in properties.items())
-
-
-def text_literal(value: str) -> str:
-    """A text as it is written in SQL."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

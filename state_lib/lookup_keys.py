@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
 #: between the least and the greatest. It is what sessions set for ``PUSHED_ONE_BY_ONE``.

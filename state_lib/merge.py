@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateTableSchema
 
 _RANK = "_rank"

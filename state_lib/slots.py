@@ -18,11 +18,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type, to_ddl, with_unique_fields
 from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateTableSchema
 
 #: Names that reads and change sets add to a table's own columns.

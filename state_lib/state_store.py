@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.collected import collected
-from relstate_dagster.state_lib.columns import jvm_of_columns, quoted
+from relstate_dagster.state_lib.columns import jvm_of_columns
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
@@ -27,6 +27,7 @@ from relstate_dagster.state_lib.mem_table import MemTable
 from relstate_dagster.state_lib.row_encoding import encode_storage_key
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.slots import Slot, TableSlots, assign_slots
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.storage_table import StorageTable

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.mem_table import MemTable
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.storage_table import StorageTable, merged_in_order
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 

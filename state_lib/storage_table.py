@@ -8,7 +8,6 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.key_rows import KeyRow
@@ -17,6 +16,7 @@ from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.merge import key_order, merge_runs
 from relstate_dagster.state_lib.row_encoding import encode_row, encoded_parts
 from relstate_dagster.state_lib.slots import Slot, TableSlots
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import MergeRule, StateTableDesc
 
 _LOOKUP = "_lookup_"

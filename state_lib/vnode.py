@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
 from relstate_dagster.state_lib.serial import vnode_in, vnode_of_row_id
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateTableDesc, StateTableSchema
 
 

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from relstate_dagster.jobs.declare.model import SourceColumn, SourceDeclaration, ViewDeclaration
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.jobs.declare.model import VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 #: What a source is, and the values of that.
 KIND: Final = "source.kind"
@@ -32,6 +31,8 @@ ORDER: Final = "source.order"
 ENVELOPE: Final = "source.envelope"
 #: The properties of sources that are ours.
 SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, "index.columns")
+#: Properties that the view of a changelog has from its declaration.
+_OF_THE_VIEW: Final = tuple(key for key in VIEW_PROPERTIES if key.startswith(("dagster.", "publish.")))
 
 _SUFFIX: Final = "_changelog"
 _PLACE: Final = "__place"
@@ -58,15 +59,16 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
         One is unknown, has no such value, or says nothing beside the others.
     """
     found = source.properties
+    known = (*SOURCE_PROPERTIES, *_OF_THE_VIEW)
     for key in found:
-        if key.startswith(("source.", "index.", "state.", "refresh.", "publish.", "dagster.")) and key not in SOURCE_PROPERTIES:
-            raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(SOURCE_PROPERTIES)}.")
+        if key.startswith(("source.", "index.", "state.", "refresh.", "publish.", "dagster.")) and key not in known:
+            raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(known)}.")
     kind = found.get(KIND, "table")
     if kind not in KINDS:
         raise DeclarationError(f"{where}: '{KIND}' = {kind!r} is unknown; it is one of {', '.join(KINDS)}.")
     allowed = {"table": ("index.columns",), "upsert": (DELETED, ORDER), "debezium": (ORDER, ENVELOPE)}[kind]
-    for key in SOURCE_PROPERTIES:
-        if key in found and key != KIND and key not in allowed:
+    for key in found:
+        if key != KIND and key in known and key not in allowed and not (is_changelog_view(found) and key in _OF_THE_VIEW):
             raise DeclarationError(f"{where}: '{key}' says nothing of a source of '{KIND}' = '{kind}'; leave it out.")
     if kind == "table":
         return
@@ -84,8 +86,8 @@ def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclarat
     kind = source.properties.get(KIND, "table")
     if kind == "table":
         return source, None
-    own = {key: value for key, value in source.properties.items() if key in SOURCE_PROPERTIES}
-    others = {key: value for key, value in source.properties.items() if key not in SOURCE_PROPERTIES}
+    own = {key: value for key, value in source.properties.items() if key in (*SOURCE_PROPERTIES, *_OF_THE_VIEW)}
+    others = {key: value for key, value in source.properties.items() if key not in own}
     log = replace(
         source,
         name=changelog_of(source.name),

@@ -18,10 +18,10 @@ from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.relations import state_column, view_columns
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
 
 

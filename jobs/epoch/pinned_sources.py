@@ -15,9 +15,9 @@ from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
 from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, MADE_BY_SOURCES, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError, SourceError
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

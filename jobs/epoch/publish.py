@@ -25,7 +25,6 @@ from relstate_dagster.jobs.epoch.stages import Writer
 from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.state_lib.collected import collected
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
 from relstate_dagster.state_lib.errors import EpochError, StateError
@@ -34,8 +33,8 @@ from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.literals import property_list, text_literal
 from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sql_text import property_list, quoted, text_literal
 from relstate_dagster.state_lib.state_store import StateStore
 
 _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")

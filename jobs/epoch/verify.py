@@ -20,10 +20,10 @@ from relstate_dagster.jobs.epoch.view_epoch import full_query
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.limits import before_limit
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:

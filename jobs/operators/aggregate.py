@@ -36,8 +36,8 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.consolidated import has_comparable_results
 from relstate_dagster.jobs.planner.nodes import Aggregate
 from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 
 _CHANGED: Final = "_changed"
 

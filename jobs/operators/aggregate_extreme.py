@@ -30,10 +30,10 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
 from relstate_dagster.jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer
+from relstate_dagster.state_lib.sql_text import quoted
 
 _RAN_OUT = "_ran_out"
 

@@ -16,9 +16,8 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Aggregate
 from relstate_dagster.jobs.planner.state_tables import EXTREME
-from relstate_dagster.state_lib.columns import quoted
-from relstate_dagster.state_lib.literals import text_literal
 from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 _ARRIVALS: Final = "_d_arrivals"
 _LATE: Final = "_late_rows"

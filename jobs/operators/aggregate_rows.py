@@ -16,9 +16,9 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.consolidated import has_comparable_results
 from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.shared_lookup import lookup_several
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame:

@@ -43,11 +43,10 @@ from relstate_dagster.jobs.planner.state_tables import (
     decimal_parts,
     sum_type,
 )
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.literals import text_literal
 from relstate_dagster.state_lib.shared_lookup import lookup_several
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 
 

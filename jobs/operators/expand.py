@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.planner.nodes import Expand
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:

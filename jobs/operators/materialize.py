@@ -18,7 +18,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sql_text import text_literal
 
 _OLD: Final = "_old_row"
 _NEW: Final = "_new_row"

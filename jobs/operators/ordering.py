@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.planner.nodes import Field, SortKey
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, backwards: bool = False) -> list[Column]:

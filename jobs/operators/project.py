@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.planner.nodes import Project
 from relstate_dagster.state_lib.collected import consolidated
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:

@@ -24,9 +24,9 @@ from relstate_dagster.jobs.instants import timestamp_sql
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import TemporalFilter, TimeBound
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
 
 

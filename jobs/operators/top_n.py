@@ -25,7 +25,7 @@ from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_afte
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
 from relstate_dagster.jobs.planner.nodes import TopN
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sql_text import text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 
 _LAST: Final = "_last_"

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.planner.nodes import Values
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(ctx: EpochContext, node: Values) -> DataFrame | None:

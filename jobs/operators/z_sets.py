@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def columns_of(names: Sequence[str]) -> list[str]:

@@ -11,8 +11,8 @@ from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.nodes import AggCall, Field, NamedExpr
 from relstate_dagster.jobs.planner.sessions import MergedSessions
 from relstate_dagster.jobs.planner.trees import class_name, items
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.sql_text import quoted
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 _NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})

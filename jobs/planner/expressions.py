@@ -21,9 +21,8 @@ from pyspark.errors import PySparkException
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.nodes import NOW
 from relstate_dagster.jobs.planner.trees import class_name, items
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(

@@ -19,12 +19,11 @@ from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name, items
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.literals import text_literal
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.layout import check_key_type
 from relstate_dagster.state_lib.slots import check_nested
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 _ROW: Final = "_row"
 #: Comparisons that only 1 passes, of a number that begins at 1: with the number on their left, and on their right.

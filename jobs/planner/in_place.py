@@ -30,8 +30,8 @@ from relstate_dagster.jobs.planner.nodes import (
     walk,
 )
 from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import ROW_ID
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def readable_in_place(node: PlanNode) -> bool:

@@ -9,7 +9,7 @@ from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expressi
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
 from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name, items
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 class InputColumns:

@@ -8,7 +8,7 @@ from typing import Any
 
 from relstate_dagster.jobs.planner.expressions import references
 from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,10 @@ from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of
 from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.jobs.planner.union_keys import branch_keys
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: Numbers that ``range`` may give: they are made up as one array.
 _MOST_OF_RANGE = 1_000_000

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 _IS_NULL = Field("_is_null", "boolean", False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
 _TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"

@@ -28,7 +28,7 @@ from relstate_dagster.jobs.planner.nodes import (
     UnionAll,
     walk,
 )
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: Joins of whose one side only the rows count that match the other side.
 _RIGHT_ONLY_MATCHES = frozenset({"inner", "left outer", "left semi", "left anti", "existence"})

@@ -21,7 +21,7 @@ from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, with_columns
 from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, SortKey, Window
 from relstate_dagster.jobs.planner.trees import class_name
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: What Spark marks the column of a session window with.
 _MARKER = "spark.sessionWindow"

@@ -26,7 +26,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Window,
     walk,
 )
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def check_texts(session: SparkSession, root: PlanNode) -> None:

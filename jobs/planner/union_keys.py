@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relstate_dagster.jobs.planner.lowered import NameSpace
 from relstate_dagster.jobs.planner.nodes import Field, PlanNode
-from relstate_dagster.state_lib.columns import quoted
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 def branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:

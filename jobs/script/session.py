@@ -51,7 +51,7 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.table import DeltaError
-from relstate_dagster.state_lib.literals import text_literal
+from relstate_dagster.state_lib.sql_text import text_literal
 
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.

@@ -24,9 +24,9 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, rows_at
 from relstate_dagster.jobs.sources.file_layout import FileLayout
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.log import Action, files_of
+from relstate_dagster.state_lib.sql_text import quoted
 
 CHANGE_TYPE: Final = "_change_type"
 #: Change types that mean a row is there afterwards.

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.file_layout import file_name
 from relstate_dagster.state_lib.collected import frame_of
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"

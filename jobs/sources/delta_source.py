@@ -23,7 +23,6 @@ from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
 from relstate_dagster.jobs.sources.row_counts import RowCounts
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import RelstateError, SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
@@ -33,6 +32,7 @@ from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Sources that are looked at side by side.
@@ -407,8 +407,10 @@ def _reads_appended(found: ChangeRange, made: Collection[str]) -> bool:
 
 def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
     """The Serial id of a row: the rows of earlier files, plus its position in its own file."""
-    before = list(accumulate((file.rows for file in files[:-1]), initial=0)) if files else []
-    return row_id_of_ordinal(base_ms, _of_file(table, files, before) + F.col("_metadata.row_index"))
+    if not files:
+        return F.lit(None).cast("bigint")
+    before = accumulate((file.rows for file in files[:-1]), initial=0)
+    return row_id_of_ordinal(base_ms, _of_file(table, files, list(before)) + F.col("_metadata.row_index"))
 
 
 def _of_file(table: str, files: Sequence[AppendedFile], values: Sequence[int]) -> Column:

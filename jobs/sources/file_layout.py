@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.lake.address import AS_IT_IS, full_path, is_absolute
 from relstate_dagster.state_lib.lake.log import TableFacts
+from relstate_dagster.state_lib.sql_text import quoted
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -27,7 +27,6 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
 from relstate_dagster.state_lib.collected import collected
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address
@@ -37,6 +36,7 @@ from relstate_dagster.state_lib.lake.statistics import data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 
 _PAGE_ROWS_SETTING: Final = "parquet.page.row.count.limit"
 #: Commits that may follow the one that tells what the table holds.

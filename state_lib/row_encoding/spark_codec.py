@@ -15,7 +15,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.state_lib.columns import quoted
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type, unique_struct
 from relstate_dagster.state_lib.row_encoding.layout import (
     DOUBLE,
@@ -29,6 +28,7 @@ from relstate_dagster.state_lib.row_encoding.layout import (
     bcd_digits,
     check_key_type,
 )
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 _MIN_LONG: Final = -(2**63)
