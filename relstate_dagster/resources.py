@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
@@ -60,18 +61,22 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         description="how long a run waits for others that have the same views; below 0: RELSTATE_LOCK_WAIT_SECONDS, else 600 s",
     )
 
-    def runner(self, project: Project, on_wait: Callable[[str], None] | None = None) -> EpochRunner:
+    def runner(self, project: Project, tell: Callable[[str], None] = lambda _said: None) -> EpochRunner:
         """Start Spark, make the project known to the warehouse, and return its epoch runner.
 
-        ``on_wait`` is called with other runs that this one waits for.
+        ``tell`` is called with what takes its time: Spark, planning, other runs that are waited for, and each view that begins.
         """
         from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
+        started = time.perf_counter()
         session = self.spark.session(self._logs(), with_s3=needs_s3(self.path))
+        tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")
+        started = time.perf_counter()
         sync_project(session, warehouse, project)
+        tell(f"{len(project.views)} views are planned after {time.perf_counter() - started:.1f} s")
         wait = self.wait_seconds if self.wait_seconds >= 0 else None
-        return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=on_wait)
+        return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=tell, on_start=tell)
 
     def idle_reports(self, project: Project, names: Collection[str]) -> list[ViewReport] | None:
         """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""

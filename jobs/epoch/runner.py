@@ -84,6 +84,7 @@ class EpochRunner:
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
     wait_seconds : how long to wait for other runs that have some of the same views (:func:`.jobs.locking.seconds_to_wait`).
     on_wait : called with whom a run waits for; by default it is logged.
+    on_start : called with what begins: a view, and which epoch it is brought to.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class EpochRunner:
         clock: Clock = utc_now,
         wait_seconds: float | None = None,
         on_wait: Callable[[str], None] | None = None,
+        on_start: Callable[[str], None] = lambda _said: None,
     ) -> None:
         sizing()  # what the environment says of it, before anything is written
         self._spark = spark
@@ -108,6 +110,7 @@ class EpochRunner:
         self._left = LeftBehind()
         self._wait_seconds = wait_seconds
         self._on_wait = on_wait or _log.warning
+        self._on_start = on_start
 
     def run(
         self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
@@ -447,6 +450,7 @@ class EpochRunner:
                         reads = SourceReads() if tries[name] else self._reads
                         inputs = self._runs.inputs(working, view, epoch, reads, dict(versions))
                         seen = state.versions_at(name)
+                        self._on_start(f"{name}: {'built' if view.last_epoch is None else 'brought'} to epoch {epoch.epoch}")
                         running[pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence)] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:

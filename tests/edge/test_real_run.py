@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dagster import AssetKey, DagsterInstance
 from typer.testing import CliRunner
 
@@ -40,11 +42,13 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
     repository = build_definitions(project, warehouse=warehouse).get_repository_def()
     orders = f"delta.`{warehouse}/sources/orders`"
 
+    said: list[str] = []
     with DagsterInstance.ephemeral() as instance:
 
         def run(job):
             result = repository.get_job(job).execute_in_process(instance=instance)
             assert result.success
+            said[:] = [entry.user_message for entry in instance.all_logs(result.run_id)]
             return {
                 event.asset_key.to_user_string(): {name: value.value for name, value in event.materialization.metadata.items()}
                 for event in result.get_asset_materialization_events()
@@ -53,6 +57,8 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
         first = run("refresh_views")
         assert set(first) == {"per_customer", "big_customers"}
         assert first["per_customer"]["rows out +"] == 0
+        wanted = (r"Spark \S+ is there after", "2 views are planned after", "per_customer: built to epoch 1")
+        assert all(any(re.match(pattern, line) for line in said) for pattern in wanted), said
 
         spark.sql(f"INSERT INTO {orders} VALUES (1, 'ann', 900), (2, 'ann', 200), (3, 'bob', 50)")
         second = run("refresh_views")

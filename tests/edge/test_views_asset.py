@@ -19,7 +19,7 @@ from dagster import (
 
 from relstate_dagster import when_views_change
 from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, project_assets
-from relstate_dagster.assets.views import build_views_asset
+from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -75,7 +75,7 @@ class StubWarehouse:
     def idle_reports(self, project, names):
         return self._idle
 
-    def runner(self, project, on_wait=None):
+    def runner(self, project, tell=None):
         assert self._idle is None, "Spark is not started for nothing"
         return self._runner
 
@@ -138,7 +138,25 @@ def test_a_run_is_one_epoch_over_all_views_with_its_numbers():
     (inputs,) = [record.data for record in numbers["inputs"].records]
     assert inputs == {"input": "flights", "version": "4", "rows +": 5, "rows −": 2}
     assert "scan flights" in numbers["plan"]
-    assert len(result.get_asset_check_evaluations()) == 4
+    assert {check.check_name for check in result.get_asset_check_evaluations()} == {STREAM_KEY_UNIQUE}
+
+
+@pytest.mark.parametrize(
+    ("selection", "tags", "compared"),
+    [
+        (None, {}, set()),
+        (None, {VERIFY_TAG: "false"}, set()),
+        (None, {VERIFY_TAG: "true"}, {"per_carrier", "biggest"}),
+        (AssetSelection.assets("biggest"), {VERIFY_TAG: "true"}, {"biggest"}),
+        (AssetSelection.assets("biggest"), {}, set()),
+        (AssetSelection.checks(AssetCheckKey(AssetKey("biggest"), MATCHES_FULL_RECOMPUTE)), {}, {"biggest"}),
+    ],
+)
+def test_queries_are_run_in_full_where_a_run_asks_for_it(selection, tags, compared):
+    result = run(StubRunner(), selection=selection, tags=tags)
+    assert result.success
+    checks = [c for c in result.get_asset_check_evaluations() if c.check_name == MATCHES_FULL_RECOMPUTE]
+    assert {check.asset_key.to_user_string() for check in checks} == compared
 
 
 def test_where_nothing_has_changed_spark_is_not_started():
