@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.reports import ViewReport, unchanged
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 from relstate_dagster.jobs.registry import declares
-from relstate_dagster.jobs.relations import topological
 from relstate_dagster.jobs.sync import source_entry
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError

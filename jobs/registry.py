@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
+from relstate_dagster.jobs.catalog_relations import source_relation, topological
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
-from relstate_dagster.jobs.relations import source_relation, topological
 from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog_relations import source_relation, view_relation
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.functions import UserFunctions, called_in
@@ -23,11 +24,10 @@ from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_text import relations_named
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
-from relstate_dagster.jobs.relations import source_relation, view_relation
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table

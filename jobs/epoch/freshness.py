@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.relations import topological
+from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.sources.delta_source import look_at
 from relstate_dagster.jobs.warehouse import Warehouse
 

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog_relations import state_column, view_columns
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.shared_reads import ReadKey, SourceReads, scanned_columns
 from relstate_dagster.jobs.epoch.sizes import InputSizes
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.operators.z_sets import consolidate
-from relstate_dagster.jobs.relations import state_column, view_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError

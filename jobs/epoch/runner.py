@@ -22,6 +22,7 @@ from pyspark.util import inheritable_thread_target
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
 from relstate_dagster.jobs.epoch.chain import Fence
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
@@ -57,7 +58,6 @@ from relstate_dagster.jobs.epoch.view_run import Done, ViewRuns
 from relstate_dagster.jobs.instants import Clock, read_clock, utc_now
 from relstate_dagster.jobs.locking import maintenance_lock
 from relstate_dagster.jobs.planner.nodes import depends_on_time
-from relstate_dagster.jobs.relations import topological, with_upstream_views
 from relstate_dagster.jobs.sources.delta_source import Pin, look_at
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.jobs.warehouse import Warehouse

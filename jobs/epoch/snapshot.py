@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.relations import topological
+from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs import failpoints
-from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
 from relstate_dagster.jobs.epoch.explained import explained
@@ -210,10 +210,8 @@ def _digest(inputs: EpochInputs, base: str) -> str:
 def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions | None) -> DataFrame | None:
     view = inputs.view
     since = inputs.since
-    if since is not None and not node.always:
-        moved = [n for n in node.reads if n in inputs.catalog.views or since.pins[n] != inputs.epoch.pins[n]]
-        if not moved:
-            return None
+    if since is not None and not node.always and not any(_has_moved(inputs, since, name) for name in node.reads):
+        return None
     result = full_query(inputs, inputs.spark).toDF(*node.column_names).withColumn(WEIGHT, F.lit(1).cast("bigint"))
     if before is None or before.view_version is None:
         return result
@@ -221,6 +219,14 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
     held = reader.load(inputs.warehouse.view_path(view.name)).select(*columns_of([o.name for o in view.plan.output]))
     held = held.toDF(*node.column_names).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
     return result.union(held)
+
+
+def _has_moved(inputs: EpochInputs, since: EpochEntry, name: str) -> bool:
+    """Whether a relation may have other rows than at the view's last epoch."""
+    if name not in inputs.catalog.views:
+        return not since.pins[name].is_same(inputs.epoch.pins[name])
+    versions = inputs.versions.get(name)
+    return versions is None or not inputs.sizes.is_unchanged(name, versions)
 
 
 def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:

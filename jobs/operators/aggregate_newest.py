@@ -19,17 +19,28 @@ from relstate_dagster.jobs.planner.state_tables import EXTREME
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
-_ARRIVALS: Final = "_d_arrivals"
+_PLACES: Final = "_d_places"
+_GREATEST: Final = "_d_greatest_digest"
+_LEAST: Final = "_d_least_digest"
 _LATE: Final = "_late_rows"
 _REMEDY: Final = "; 'source.order' names a column or an expression that tells them apart; without it, a commit has a key once"
 
 
-def folds(node: Aggregate) -> dict[str, str]:
-    """What the change of a group is folded to besides: for each of its rows, its place in the order and a digest of it."""
+def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
+    """What the change of a group is folded to besides.
+
+    Of the rows at the last place in the order, the greatest and the least digest; and the places of all rows, where there may
+    be older ones that these come after.
+    """
     if not node.is_of_changelog:
         return {}
     row = quoted(node.calls[0].arguments[0])
-    return {_ARRIVALS: f"collect_list(named_struct('place', {row}.{_place(node)}, 'digest', xxhash64({row})))"}
+    place, digest = f"{row}.{_place(node)}", f"xxhash64({row})"
+    found = {
+        _GREATEST: f"max(named_struct('place', {place}, 'digest', {digest})).digest",
+        _LEAST: f"~(max(named_struct('place', {place}, 'digest', ~{digest})).digest)",
+    }
+    return found if is_backfill else {**found, _PLACES: f"collect_list(struct({place}))"}
 
 
 def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
@@ -38,9 +49,10 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
         return groups
     place, old, new = _place(node), f"_old{EXTREME}_0", f"_new{EXTREME}_0"
     key = columns_of(node.group)
+    changed = f"_d{EXTREME}_0"
     ties = (
-        f"exists({_ARRIVALS}, a -> a.place <=> {new}.{place} AND a.digest != xxhash64({new})) "
-        f"OR ({old}.{place} <=> {new}.{place} AND {old} IS NOT NULL AND NOT ({old} <=> {new}))"
+        f"({changed}.{place} <=> {new}.{place} AND {_GREATEST} != {_LEAST}) "
+        f"OR ({old}.{place} <=> {changed}.{place} AND {old} IS NOT NULL AND NOT ({old} <=> {changed}))"
     )
     named = f"to_json(named_struct({', '.join(f'{text_literal(name)}, {quoted(name)}' for name in node.group)}))"
     problems = (
@@ -52,8 +64,11 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
         f"{node.calls[0].argument_types[0]})"
         for condition, message, remedy in problems
     )
-    late = f"IF({old} IS NULL, 0, size(filter({_ARRIVALS}, a -> a.place < {old}.{place})))"
-    others = [quoted(column) for column in groups.columns if column not in (new, _ARRIVALS)]
+    columns = groups.columns
+    late = "0"
+    if _PLACES in columns:
+        late = f"IF({old} IS NULL, 0, size(filter({_PLACES}, at -> at < struct({old}.{place}))))"
+    others = [quoted(column) for column in columns if column not in (new, _PLACES, _GREATEST, _LEAST)]
     return groups.selectExpr(*others, f"CASE {cases} ELSE {new} END AS {new}", f"{late} AS {_LATE}")
 
 

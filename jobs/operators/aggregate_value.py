@@ -52,7 +52,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
     """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
-    folds = _folds(node, tables)
+    folds = _folds(node, tables, is_backfill=ctx.is_backfill)
     folded = _folded(node, delta, folds)
     if ctx.is_backfill:
         nothing = {_old_state(position): _no_state(node, table) for position, table in tables.value_tables.items()}
@@ -87,18 +87,18 @@ def few_rows(tables: Tables) -> int | None:
 
 def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> None:
     """Fold the change per group, add the frames of change and all of the old state: no step to find the groups first."""
-    folds = _folds(node, tables)
+    folds = _folds(node, tables, is_backfill=False)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
     frames.add(lookup_several(stored, None, node.group), newest(tables))
 
 
-def _folds(node: Aggregate, tables: Tables) -> dict[str, str]:
+def _folds(node: Aggregate, tables: Tables, *, is_backfill: bool) -> dict[str, str]:
     folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
     for position in tables.by_call:
         if tables.strategy(position) is CallStrategy.VALUE:
             folds |= folds_of(node, node.calls[position], position, tables)
-    return folds | aggregate_newest.folds(node)
+    return folds | aggregate_newest.folds(node, is_backfill=is_backfill)
 
 
 def folds_of(node: Aggregate, call: AggCall, position: int, tables: Tables) -> dict[str, str]:

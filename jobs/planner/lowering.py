@@ -44,7 +44,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Window,
 )
 from relstate_dagster.jobs.planner.one_row import at_most_one_row, has_one_row
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
 from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of

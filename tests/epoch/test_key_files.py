@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def test_any_files(tmp_path: Path, seed: int) -> None:
         (lambda n: f"k{n}" * 40, pa.large_string()),
         (lambda n: bytes([n]), pa.binary()),
         (lambda n: date(2026, 1, 1) + timedelta(n), pa.date32()),
-        (lambda n: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(n), _TIMES),
+        (lambda n: datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(n), _TIMES),
         (lambda n: datetime(2026, 1, 1) + timedelta(n), pa.timestamp("us")),
         (lambda n: Decimal(n).scaleb(-2), pa.decimal128(12, 2)),
         (lambda n: n > 5, pa.bool_()),
@@ -108,7 +108,7 @@ def test_keys_of_any_type(tmp_path: Path, make: Any, data_type: pa.DataType) -> 
 
 
 def test_times_as_spark_writes_them_have_no_statistics_and_are_held(tmp_path: Path) -> None:
-    day = pa.array([datetime(2026, 1, n, tzinfo=UTC) for n in (1, 2, 3, 2)], _TIMES)
+    day = pa.array([datetime(2026, 1, n, tzinfo=timezone.utc) for n in (1, 2, 3, 2)], _TIMES)
     pq.write_table(pa.table({"d": day}), tmp_path / "0.parquet", use_deprecated_int96_timestamps=True, row_group_size=1)
     order = keys_in_order(str(tmp_path), [DataFile("0.parquet", 1, 4, {}, {}, {})], ("d",))
     found = _problem(order)

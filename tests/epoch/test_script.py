@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 
@@ -77,6 +78,23 @@ def test_full_refresh_where_the_policy_asks_for_it(script: Script) -> None:
     assert script.rows("SELECT * FROM over_f") == [(1, 3)]
     ((text,),) = script.rows("EXPLAIN MATERIALIZED VIEW f")
     assert text.startswith("view f: full, because the view's refresh.policy is full")
+    script.verify()
+
+
+def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(script: Script) -> None:
+    script.run(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW groups AS SELECT DISTINCT g FROM t")
+    script.run("CREATE MATERIALIZED VIEW f TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT max(g) AS m FROM groups")
+    runner = EpochRunner(script.session._spark, script.warehouse)
+    for change, changed in (
+        ("UPDATE t SET v = v + 1", False),
+        ("INSERT INTO t VALUES (9, 9, 9)", True),
+        ("UPDATE t SET v = 0", False),
+    ):
+        script.run(change)
+        reports = {report.view: report for report in list(runner.run())}
+        assert (not reports["f"].skipped) is changed
+    assert script.rows("SELECT * FROM f") == [(9,)]
     script.verify()
 
 

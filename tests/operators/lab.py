@@ -28,7 +28,7 @@ from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, walk
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.state_lib.key_rows import KeyRow
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.storage_table import StorageTable
 from tests.operators.histories import seeds_of
@@ -165,9 +166,11 @@ def _tables_read(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     found: set[int] = set()
     stored_of = StorageTable.stored_of
 
-    def noted(self: StorageTable, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None) -> DataFrame:
+    def noted(
+        self: StorageTable, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None, key_row: KeyRow | None = None
+    ) -> DataFrame:
         found.update(table_ids)
-        return stored_of(self, table_ids, lookup_keys)
+        return stored_of(self, table_ids, lookup_keys, key_row)
 
     monkeypatch.setattr(StorageTable, "stored_of", noted)
     return found

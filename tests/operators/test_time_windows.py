@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from tests.operators.histories import Changes, Source
 from tests.operators.lab import Lab
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, walk
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.table_catalog import TableCatalog

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.state_lib.constants import ROW_ID
 from tests.operators.histories import Source
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from tests.suites.changes import Changes, Row

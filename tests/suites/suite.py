@@ -16,7 +16,7 @@ from relstate_dagster.jobs.declare import dependencies
 from relstate_dagster.jobs.declare.model import rename_columns
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.spark.jars import Jar, fetch_jar, find_jar
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relations import Relation
+from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import TableFacts
