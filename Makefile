@@ -45,7 +45,7 @@ bench: .venv/.bench
 	$(BIN)/python -m benchmarks report
 
 clean:
-	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache src/*.egg-info build
 
 # A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
 .venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python

@@ -75,7 +75,7 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[
             found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(upstream[view.name])))
         elif why is not None:
             rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
-            # An edited query may read other tables than the plan that is there.
+            # An edited query may read other tables than the stored plan does.
             there = tuple(n for n in upstream[view.name] if n in state.sources or n in state.views)
             found.append(_rebuild(following, replace(known.restarted(), reads=there), why))
         else:

@@ -74,6 +74,8 @@ class ViewPlanner:
                 reason = str(refusal)
                 plan = self._full_plan(definition, relations, others)
         if is_changelog_view(definition.properties):
+            if reason is not None:
+                raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
             plan = with_changelog_checks(plan)
         schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
         tables, _ = TableCatalog(state.next_table_id).allocate(schemas)

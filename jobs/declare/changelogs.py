@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from relstate_dagster.jobs.declare.model import VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.model import OURS, VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -61,7 +61,7 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     found = source.properties
     known = (*SOURCE_PROPERTIES, *_OF_THE_VIEW)
     for key in found:
-        if key.startswith(("source.", "index.", "state.", "refresh.", "publish.", "dagster.")) and key not in known:
+        if key.startswith(OURS) and key not in known:
             raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(known)}.")
     kind = found.get(KIND, "table")
     if kind not in KINDS:

@@ -13,7 +13,9 @@ REFRESH_POLICIES: Final = ("auto", "incremental", "full")
 #: What a run does where somebody else has changed the rows of a view's published table, and its values.
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
-#: Properties of ours that a view may set; any other key that begins as one of them is taken for a typing error.
+#: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
+OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "index.")
+#: Those that a view may set.
 VIEW_PROPERTIES: Final = (
     "refresh.policy",
     PUBLISH_ON_CHANGE,

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
+    OURS,
     PUBLISH_ON_CHANGE,
     REFRESH_POLICIES,
     VIEW_PROPERTIES,
@@ -140,7 +141,7 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
     for rows in (EXTREME_ROWS, SPARE_ROWS):
         rows.of(properties, where)
     for key in properties:
-        if key.startswith(("refresh.", "publish.", "dagster.", "state.", "source.", "index.")) and key not in VIEW_PROPERTIES:
+        if key.startswith(OURS) and key not in VIEW_PROPERTIES:
             raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}.")
 
 

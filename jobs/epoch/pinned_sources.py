@@ -115,13 +115,11 @@ class PinnedSources:
 
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
         """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
-        made, planned = self.made(name) - {ROW_ID}, self._planned(name)
-        if made:
-            rows = self.source(name).all_rows(session, self.pin(name), made).drop(WEIGHT)
+        source, pin, planned = self.source(name), self.pin(name), self._planned(name)
+        if self.catalog.sources[name].is_changelog:
+            rows = self.as_planned(name, source.all_rows(session, pin, self.made(name)).drop(WEIGHT))
         else:
-            rows = self.source(name).snapshot(session, self.pin(name))
-            if self.catalog.sources[name].is_changelog:
-                rows = self.as_planned(name, rows)
+            rows = source.snapshot(session, pin)
         there = rows.columns
         wanted = [column for column in there if planned is None or column in planned]
         return rows if wanted == there else rows.select(*map(quoted, wanted))

@@ -98,7 +98,7 @@ def wanted_distributions(node: PlanNode) -> tuple[Distribution, ...]:
 
 
 def exchanges(node: PlanNode) -> tuple[Distribution | None, ...]:
-    """For each input of a node how it is spread anew; ``None`` where it is spread as the node wants it."""
+    """The exchange that each input of a node needs; ``None`` where it has the wanted distribution already."""
     pairs = zip(wanted_distributions(node), node.children, strict=True)
     return tuple(None if wanted in (ANY, distribution(child)) else wanted for wanted, child in pairs)
 

@@ -6,6 +6,7 @@ themselves added: one that OPTIMIZE has made holds rows of several commits, and 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from relstate_dagster.state_lib.errors import SourceError
@@ -45,8 +46,12 @@ class CommitOrder:
         self._files: list[AppendedFile] = []
         self._until = -1
 
-    def files(self, version: int) -> list[AppendedFile]:
+    def files(self, version: int, live: Collection[str]) -> list[AppendedFile]:
         """The files with all rows as of a version.
+
+        Parameters
+        ----------
+        live : files of that version, which are there.
 
         Raises
         ------
@@ -62,8 +67,8 @@ class CommitOrder:
             self._files += [AppendedFile.of(add, number) for add in adds]
             self._until = number
         found = [file for file in self._files if file.commit <= version]
-        sizes = self._log.file_sizes([file.path for file in found])
-        gone = [file.path for file, size in zip(found, sizes, strict=True) if size is None]
+        replaced = [file.path for file in found if file.path not in live]
+        gone = [path for path, size in zip(replaced, self._log.file_sizes(replaced), strict=True) if size is None]
         if gone:
             raise SourceError(
                 f"source {self._name} ({self._log.path}): {len(gone)} of the files that commits have added are gone "

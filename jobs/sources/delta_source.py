@@ -301,7 +301,7 @@ class DeltaSource:
         """Every row as of a pin, as an insertion; with some of the columns that sources make, if asked for."""
         self._check_is_there(pin)
         if COMMIT_VERSION in made:
-            files = self._order.files(pin.version)
+            files = self._order.files(pin.version, {file.path for file in data_files(self.table.at(pin.version))})
             return self._read_files(spark, pin, self._counted(files) if ROW_ID in made else files, made)
         if ROW_ID in made:
             return self._read_files(spark, pin, self._files_at(pin.version), made)

@@ -332,3 +332,18 @@ def test_what_the_package_offers_is_there():
         assert getattr(relstate_dagster, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'build_definition'"):
         _ = relstate_dagster.build_definition
+
+
+@pytest.mark.parametrize("kind", ["upsert", "debezium"])
+def test_a_table_of_changes_is_a_source_and_a_view(kind):
+    sql = f"""CREATE TABLE people (id INT, name STRING COMMENT 'as written', PRIMARY KEY (id)) COMMENT 'who there is'
+        TBLPROPERTIES ('source.kind' = '{kind}', 'source.order' = 'ts_ms', 'dagster.owners' = 'team:shop');
+        CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM people;"""
+    project = build_project(parse_text(sql, "p.sql"))
+    assets = project_assets(project, key_prefix="shop", sources={"people_changelog": ["raw", "topic"]})
+    assert list(assets.views) == ["people", "n"]
+    assert [dep.asset_key for dep in assets.views["people"].deps] == [AssetKey(["raw", "topic"])]
+    assert [dep.asset_key for dep in assets.views["n"].deps] == [AssetKey(["shop", "people"])]
+    assert list(assets.views["people"].owners) == ["team:shop"]
+    assert assets.views["people"].description == "who there is"
+    assert assets.sources == ()

@@ -263,7 +263,7 @@ def test_a_view_in_which_nothing_changed_is_not_materialized_and_wakes_nothing_u
     assert location.asked_for() == 0
     assert location.instance.get_latest_data_version_record(AssetKey("per_carrier")).storage_id == version
     assert location.run(replace(report("per_carrier"), view_version=3)) == {"per_carrier"}
-    assert location.asked_for() == 1, "what is tested above would be told by Dagster"
+    assert location.asked_for() == 1, "the condition does ask where the view has changed"
 
 
 def test_dagster_is_told_of_what_it_has_not_heard(location):
@@ -273,7 +273,7 @@ def test_dagster_is_told_of_what_it_has_not_heard(location):
     assert location.run(moved, idle=True) == {"per_carrier"}, "the command line had brought it up to date"
     assert location.run(moved, idle=True) == set()
     again = replace(report("per_carrier"), view_version=9)
-    assert location.run(again) == {"per_carrier"}, "a warehouse that was made again has come to the same number"
+    assert location.run(again) == {"per_carrier"}, "a new warehouse can reach the same version number"
 
 
 def test_an_asset_over_a_view_that_changed_and_one_that_did_not_is_computed_in_the_same_run(location):

@@ -172,6 +172,9 @@ def test_dropped_and_made_again(script: Script) -> None:
     assert not state.sources
     assert not state.views
     assert not Path(script.warehouse.source_path("u_changelog")).exists()
+    # By the name of the view, as `relstate drop` and `run --prune` do it, it is the same.
+    script.run(f"{UPSERT} INSERT INTO u VALUES (5, 1, false); DROP MATERIALIZED VIEW u")
+    assert not script.warehouse.read().sources
     script.run(f"{UPSERT} REFRESH")
     assert script.rows("SELECT * FROM u") == []
     script.run("INSERT INTO u VALUES (2, 1, false); REFRESH")
@@ -203,6 +206,8 @@ def test_properties_that_are_refused(script: Script, properties: str, key: str, 
         ("k INT, v INT", "'source.order' = 'nothing'", "nothing"),
         ("k INT, v INT", "'source.deleted' = 'v +'", "Syntax error"),
         ("k INT, v MAP<STRING, INT>", "'source.order' = 'k'", "MAP or VARIANT"),
+        ("k INT, v VARIANT", "'source.order' = 'k'", "column v is of type variant"),
+        ("k INT, v INT", "'source.order' = 'now()'", "the changes of u cannot be followed"),
     ],
 )
 def test_what_cannot_be_kept_leaves_nothing_behind(script: Script, columns: str, properties: str, said: str) -> None:

@@ -98,7 +98,7 @@ def test_only_the_asked_columns_a_row_each(looked: Looked) -> None:
     count = mv.schema.columns[-1].name
     frame = looked.frame("by_day", mv.table_id, columns=[count])
     assert frame.columns == [count, WEIGHT]
-    # Four groups of one row: not one row that is there four times.
+    # A row for each group, though all five have the same count.
     assert [tuple(row) for row in frame.collect()] == [(1, 1)] * 5
 
 

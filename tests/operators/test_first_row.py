@@ -45,6 +45,7 @@ KEPT = {
     "newest of a key": numbered("k, `g``h` AS g, _ts AS t, s, a", "k", NEWEST, "n = 1"),
     "oldest of a key, with its number": numbered("k, `g``h` AS g, _ts AS t, s, n", "k", OLDEST, "n < 2"),
     "of two columns, one a fraction": numbered("k, `g``h` AS g, _ts AS t", "`g``h`, k", NEWEST, "1 >= n"),
+    "of two columns, the second one a fraction": numbered("k, `g``h` AS g, _ts AS t", "k, `g``h`", NEWEST, "n = 1"),
     "of expressions, and more conditions": numbered(
         "k, s", "k % 2, upper(s)", NEWEST, "n = 1 AND _ts > 1 AND k < 4", relation="(SELECT * FROM e WHERE s IS NOT NULL)"
     ),
