@@ -5,7 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from relstate_dagster.jobs.epoch import view_epoch
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
@@ -81,7 +84,17 @@ def test_full_refresh_where_the_policy_asks_for_it(script: Script) -> None:
     script.verify()
 
 
-def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(script: Script) -> None:
+def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    full_query = view_epoch.full_query
+
+    def noted(inputs: EpochInputs, session: SparkSession) -> DataFrame:
+        asked.append(inputs.view.name)
+        return full_query(inputs, session)
+
+    monkeypatch.setattr(view_epoch, "full_query", noted)
     script.run(_TABLES)
     script.run("CREATE MATERIALIZED VIEW groups AS SELECT DISTINCT g FROM t")
     script.run("CREATE MATERIALIZED VIEW f TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT max(g) AS m FROM groups")
@@ -92,7 +105,9 @@ def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(sc
         ("UPDATE t SET v = 0", False),
     ):
         script.run(change)
+        asked.clear()
         reports = {report.view: report for report in list(runner.run())}
+        assert asked == (["f"] if changed else [])
         assert (not reports["f"].skipped) is changed
     assert script.rows("SELECT * FROM f") == [(9,)]
     script.verify()
