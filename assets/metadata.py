@@ -19,10 +19,12 @@ Metadata = dict[str, Any]
 def source_metadata(source: SourceDeclaration) -> Metadata:
     """Return what a declaration says of a source: its columns and its key."""
     columns = [TableColumn(column.name, column.type_text.lower(), description=column.comment) for column in source.columns]
+    folder = {} if source.file_format is None else {"folder": str(source.location), "file format": source.file_format}
     return {
         "dagster/column_schema": TableSchema(columns=columns),
         "primary key": ", ".join(source.primary_key) or "none",
         "append-only": source.append_only,
+        **folder,
     }
 
 
@@ -48,6 +50,8 @@ def epoch_metadata(report: ViewReport) -> Metadata:
     }
     if report.late_rows:
         metadata["late rows"] = report.late_rows
+    if report.malformed_records:
+        metadata["malformed records"] = report.malformed_records
     if report.view_version is not None:
         metadata["view version"] = report.view_version
     metadata["seconds"] = _rounded(sum(report.seconds.values()))
@@ -55,6 +59,8 @@ def epoch_metadata(report: ViewReport) -> Metadata:
         metadata[f"seconds: {stage}"] = _rounded(seconds)
     if report.advice:
         metadata["advice"] = "\n".join(report.advice)
+    if report.remarks:
+        metadata["remarks"] = "\n".join(report.remarks)
     return metadata
 
 

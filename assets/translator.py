@@ -129,8 +129,8 @@ class RelstateTranslator:
         return {}
 
     def get_source_kinds(self, source: SourceDeclaration) -> set[str]:
-        """Return ``delta``."""
-        return {"delta"}
+        """Return ``delta``, or the format of the files in a folder."""
+        return {source.file_format or "delta"}
 
     def get_source_metadata(self, source: SourceDeclaration, project: Project) -> Metadata:
         """Return the columns, the key, and the file and line of the declaration; nothing for a source without one."""

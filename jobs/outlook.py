@@ -136,9 +136,10 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
     sizes = stages.sizes
     if sizes.is_backfill:
         return Outlook(view.name, Does.BUILD, "it is not built yet", _reads(stages))
-    if is_nothing(view, stages) and not below:
+    files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
+    if is_nothing(view, stages) and not below and not files:
         return Outlook(view.name, Does.NOTHING)
-    why = f"reads {', '.join(sorted(below))}" if below else ""
+    why = f"reads {', '.join([*sorted(below), *files])}" if below or files else ""
     if view.costs.changes and may_choose(state, view):
         total_bytes = following.inputs(view).total_bytes()
         chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)

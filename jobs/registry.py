@@ -84,6 +84,9 @@ class Registry:
         source_relation(entry, self._warehouse.source(entry).facts())
         readers = state.working.dependents(entry.name) if is_other else []
         state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")
+        if known is not None and known.folder is not None and known.path != entry.path:
+            # Its rows come from files that are still there, and are read from the first one on.
+            state = replace(state, garbage={**state.garbage, self._warehouse.inside(known.path): table_id(known.path)})
         return self._commit(base, state)
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:

@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
+from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.epoch.explained import reason_of
 from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address
@@ -46,6 +48,11 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
     entry = source_entry(warehouse, source)
+    known = warehouse.read().sources.get(entry.name)
+    if entry.folder is not None and known is not None and known.folder is None:
+        raise DeclarationError(
+            f"source {entry.name} is a Delta table at {known.path}; drop it first, or take another name for the folder of files"
+        )
     path = entry.path
     try:
         table_facts(OpenedTable(path))
@@ -53,6 +60,8 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
     except SourceError:
         exists = False
     if not exists:
+        if entry.folder is not None:
+            source = with_columns(spark, source, entry.folder)
         if not source.columns:
             raise DeclarationError(
                 f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
@@ -64,16 +73,18 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
 def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry:
     """A declared source as the catalog has it."""
     check_name(source.name, "source")
-    path = Address.parse(source.location).spark if source.location else warehouse.source_path(source.name)
-    managed = source.location is None
+    folder = file_folder(source)
+    managed = source.location is None or folder is not None
+    path = warehouse.source_path(source.name, folder) if managed else Address.parse(str(source.location)).spark
     return SourceEntry(
         source.name,
         path,
         source.primary_key,
-        source.append_only,
+        source.append_only or (folder is not None and not source.primary_key),
         managed,
         source.indexes,
         source.is_changelog,
+        folder,
     )
 
 
@@ -82,8 +93,10 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
     missing = [c for c in source.primary_key if c.lower() not in {column.name.lower() for column in source.columns}]
     if missing:
         raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
-    # Of a changelog nobody updates a row: that is what appending another one means.
-    kept = {"delta.appendOnly": "true"} if source.is_changelog else {"delta.enableChangeDataFeed": "true"}
+    # Of a changelog nobody updates a row: that is what appending another one means. Nor of files, but for one whose key is
+    # there already, which somebody must be able to delete.
+    only_appended = source.is_changelog or (source.file_format is not None and not source.primary_key)
+    kept = {"delta.appendOnly": "true"} if only_appended else {"delta.enableChangeDataFeed": "true"}
     properties = {**kept, **source.properties}
     partitioned = f" PARTITIONED BY ({', '.join(source.partitioned_by)})" if source.partitioned_by else ""
     clustered = f" CLUSTER BY ({', '.join(source.cluster_by)})" if source.cluster_by else ""

@@ -3,6 +3,7 @@
 ::
 
     <warehouse>/sources/<name>            managed Delta sources
+    <warehouse>/sources/<name>-<digest>   those whose rows come from a folder of files (:mod:`.jobs.sources.folder_tables`)
     <warehouse>/views/<name>              published views (Delta, change data feed on)
     <warehouse>/_relstate/catalog         the catalog
     <warehouse>/_relstate/plans/          plans of views, one file each
@@ -19,10 +20,11 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry, managed_path
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.declare import check_name
+from relstate_dagster.jobs.declare.model import FileFolder
 from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.source_index import SourceIndex
@@ -67,9 +69,9 @@ class Warehouse:
         """A path in the warehouse, without where the warehouse lies."""
         return path.removeprefix(f"{self.root}/")
 
-    def source_path(self, name: str) -> str:
-        """Where a managed source lies."""
-        return f"{self.root}/sources/{check_name(name)}"
+    def source_path(self, name: str, folder: FileFolder | None = None) -> str:
+        """Where a managed source lies, or the table of the rows that came from a folder of files."""
+        return managed_path(self.root, check_name(name), folder)
 
     def view_path(self, name: str) -> str:
         """Where a view is published."""

@@ -119,6 +119,16 @@ class Sizing:
     searched_rows: int = _int(
         1_000_000, "New primary keys are looked for in files with up to this many rows by the driver; in more, by Spark."
     )
+    folder_batch_files: int = _int(
+        10_000,
+        "So many files of a folder are read and committed at once: a first read of a million is a hundred commits.",
+        least=1,
+    )
+    folder_batch_bytes: int = _int(
+        4096 * _MIB,
+        "So many bytes of a folder's files are read and committed at once; executors hold them, on disk as well.",
+        least=1,
+    )
     keys_read_at_once: int = _int(
         2_000_000, "Row groups are read until they have this many keys; what is held is sorted again each time.", least=1
     )

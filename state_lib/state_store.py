@@ -17,7 +17,6 @@ from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VN
 from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.key_rows import KeyRow, files_with_rows
-from relstate_dagster.state_lib.lake.address import AS_IT_IS
 from relstate_dagster.state_lib.lake.commit import Check, append_rows
 from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
@@ -96,7 +95,7 @@ class StateStore:
             return self._no_rows()
         paths = [f"{self.path}/{file.path}" for file in files]
         # One path is one call into the JVM, a list of them is one for each and some more.
-        reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path).option(*AS_IT_IS)
+        reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path)
         rows = reader.parquet(*paths)
         if lookup_keys is None or slot is None:
             return rows

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.plans import Planned
-from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE
+from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.jobs.sources.delta_source import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
@@ -20,7 +20,7 @@ class SourceEntry:
     """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by.
 
     ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
-    over it has it.
+    over it has it. ``folder`` is the folder of files whose rows are appended to it as they come.
     """
 
     name: str
@@ -30,6 +30,12 @@ class SourceEntry:
     managed: bool = False
     indexes: tuple[str, ...] = ()
     is_changelog: bool = False
+    folder: FileFolder | None = None
+
+
+def managed_path(root: str, name: str, folder: FileFolder | None = None) -> str:
+    """Where the table of a managed source lies; each declaration of a folder of files has a table of its own."""
+    return f"{root}/sources/{name}" if folder is None else f"{root}/sources/{name}-{folder.digest}"
 
 
 @dataclass(frozen=True, slots=True)

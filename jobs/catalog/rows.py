@@ -17,9 +17,11 @@ from relstate_dagster.jobs.catalog.entries import (
     TableLayout,
     ViewEntry,
     ViewVersions,
+    managed_path,
 )
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
+from relstate_dagster.jobs.declare.model import FileFolder
 from relstate_dagster.jobs.sources.delta_source import Pin
 
 #: What names a row: its kind, and the name of the entry in it.
@@ -32,7 +34,7 @@ class Home:
     """What entries refer to in the warehouse that they are of."""
 
     plans: PlanStore
-    source_path: Callable[[str], str]
+    root: str
 
 
 #: The one row about the warehouse itself, written by every commit.
@@ -93,9 +95,12 @@ def _source_payload(source: SourceEntry) -> Payload:
 
 
 def _source(payload: Payload, home: Home) -> SourceEntry:
-    path = home.source_path(payload["name"]) if payload["managed"] else payload["path"]
+    folder = payload.get("folder")
+    if folder is not None:
+        folder = FileFolder(**{**folder, "options": tuple((key, value) for key, value in folder["options"])})
+    path = managed_path(home.root, payload["name"], folder) if payload["managed"] else payload["path"]
     keys = {"primary_key": tuple(payload["primary_key"]), "indexes": tuple(payload.get("indexes", ()))}
-    return SourceEntry(**{**payload, "path": path, **keys})
+    return SourceEntry(**{**payload, "path": path, "folder": folder, **keys})
 
 
 def _view_payload(view: ViewEntry) -> Payload:

@@ -61,7 +61,7 @@ class CatalogStore:
     def __init__(self, root: str) -> None:
         self.path = f"{root}/_relstate/catalog"
         self.plans = PlanStore(f"{root}/_relstate/plans")
-        self._home = Home(self.plans, lambda name: f"{root}/sources/{name}")
+        self._home = Home(self.plans, str(root))
         self._lock = threading.RLock()
         self._table = OpenedTable(self.path)
         self._state = CatalogState()

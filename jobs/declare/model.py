@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 #: The values of ``refresh.policy``.
 REFRESH_POLICIES: Final = ("auto", "incremental", "full")
@@ -104,9 +106,46 @@ class SourceColumn:
     ddl: str = ""
 
 
+def source_column(name: str, type_text: str, *, not_null: bool = False, comment: str | None = None) -> SourceColumn:
+    """A column, and the text of it in Spark's DDL."""
+    ddl = f"{quoted(name)} {type_text}{' NOT NULL' if not_null else ''}"
+    if comment is not None:
+        ddl += f" COMMENT {text_literal(comment)}"
+    return SourceColumn(name, type_text, not_null, comment, ddl)
+
+
+#: What the files of a folder can be that is a source.
+FILE_FORMATS: Final = ("csv", "json", "orc", "parquet", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class FileFolder:
+    """A folder whose files are read into a source, each once, as they come.
+
+    Attributes
+    ----------
+    location
+        The folder, as Spark takes it.
+    format, options
+        As of ``USING`` and ``OPTIONS``: how Spark reads the files.
+    columns
+        As declared; empty where they were inferred from the files that were there.
+    """
+
+    location: str
+    format: str
+    options: tuple[tuple[str, str], ...] = ()
+    columns: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Names a declaration: with another one, the files are read from the first one on."""
+        return hashlib.sha256(repr((self.location, self.format, sorted(self.options), self.columns)).encode()).hexdigest()[:8]
+
+
 @dataclass(frozen=True)
 class SourceDeclaration:
-    """``CREATE TABLE``: a Delta table in the warehouse, or at a location, and its primary key.
+    """``CREATE TABLE``: a Delta table in the warehouse, or at a location, and its primary key; or a folder of files.
 
     Attributes
     ----------
@@ -118,6 +157,8 @@ class SourceDeclaration:
         None for a table managed in the warehouse.
     is_changelog
         Whether later rows replace earlier ones of their key.
+    file_format, options
+        Of the files in the folder at ``location``; None where that is a Delta table.
     """
 
     name: str
@@ -132,6 +173,8 @@ class SourceDeclaration:
     path: str | None = None
     line: int = 1
     is_changelog: bool = False
+    file_format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns_ddl(self) -> str:

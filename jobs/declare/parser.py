@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
+from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
+    FILE_FORMATS,
     ON_CHANGE,
     OURS,
     PUBLISH_ON_CHANGE,
@@ -29,6 +31,7 @@ from relstate_dagster.jobs.declare.model import (
     SourceDeclaration,
     VerifyStatement,
     ViewDeclaration,
+    source_column,
 )
 from relstate_dagster.jobs.declare.names import check_name
 from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
@@ -201,7 +204,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     primary_key: tuple[str, ...] = ()
     if cursor.at("("):
         columns, primary_key = _table_columns(cursor, context)
-    clauses = _clauses(cursor, context, {}, until="")
+    clauses = _clauses(cursor, context, {}, until="", takes_files=True)
     if not columns and clauses.location is None:
         raise DeclarationError(
             f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns (there is no CREATE "
@@ -226,9 +229,12 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         if_not_exists=if_not_exists,
         path=statement.path,
         line=statement.line,
+        file_format=clauses.file_format,
+        options=clauses.options,
     )
+    check_file_folder(source, f"{statement.where}: {context}")
     check_source_properties(source, f"{statement.where}: {context}")
-    return source
+    return with_required_key(source)
 
 
 def _refuse_replace_table(cursor: Cursor) -> Declaration:
@@ -304,10 +310,7 @@ def _table_column(part: Cursor, context: str) -> tuple[SourceColumn, bool]:
             raise part.error(
                 f"{context}: column {name!r}: {part.found()} is not taken; a column has a type, NOT NULL, COMMENT."
             )
-    ddl = f"`{name.replace('`', '``')}` {type_text}" + (" NOT NULL" if not_null else "")
-    if comment is not None:
-        ddl += " COMMENT '" + comment.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return SourceColumn(name, type_text, not_null, comment, ddl), is_key
+    return source_column(name, type_text, not_null=not_null, comment=comment), is_key
 
 
 # ----------------------------------------------------------------------------------------------- other statements
@@ -381,20 +384,24 @@ class _Clauses:
     cluster_by: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
+    file_format: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    takes_files: bool = False
 
 
-def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str) -> _Clauses:
+def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str, *, takes_files: bool = False) -> _Clauses:
     """Read clauses in any order, each once, up to the word `until` or the end of the statement."""
-    found = _Clauses()
+    found = _Clauses(takes_files=takes_files)
     seen: set[str] = set()
+    allowed = [words for words in _CLAUSES if takes_files or words != "OPTIONS"]
     while not cursor.at_end and not (until and cursor.at(until)):
-        clause = next((words for words in _CLAUSES if cursor.at(words)), None)
+        clause = next((words for words in allowed if cursor.at(words)), None)
         if clause is None:
             name = next((words for words in refused if cursor.at(words)), None)
             if name is not None:
                 raise cursor.error(f"{context}: the clause {name} is not taken: {refused[name]}.")
             raise cursor.error(
-                f"{context}: {cursor.found()} is not taken here; the clauses are {', '.join(sorted(_CLAUSES))}"
+                f"{context}: {cursor.found()} is not taken here; the clauses are {', '.join(sorted(allowed))}"
                 + (f", then {until} and a query." if until else ".")
             )
         if clause in seen:
@@ -405,9 +412,13 @@ def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str) 
     return found
 
 
-def _using(cursor: Cursor, context: str, _: _Clauses) -> None:
-    if not cursor.accept("DELTA"):
-        raise cursor.error(f"{context}: only delta is taken, found {cursor.found()}.")
+def _using(cursor: Cursor, context: str, found: _Clauses) -> None:
+    if cursor.accept("DELTA"):
+        return
+    formats = FILE_FORMATS if found.takes_files else ()
+    found.file_format = next((name for name in formats if cursor.accept(name.upper())), None)
+    if found.file_format is None:
+        raise cursor.error(f"{context}: only {', '.join(('delta', *formats))} is taken, found {cursor.found()}.")
 
 
 def _comment(cursor: Cursor, context: str, found: _Clauses) -> None:
@@ -427,15 +438,23 @@ def _partitioned_by(cursor: Cursor, context: str, found: _Clauses) -> None:
 
 
 def _tblproperties(cursor: Cursor, context: str, found: _Clauses) -> None:
+    _pairs(cursor, context, "property", found.properties)
+
+
+def _options(cursor: Cursor, context: str, found: _Clauses) -> None:
+    _pairs(cursor, context, "option", found.options)
+
+
+def _pairs(cursor: Cursor, context: str, what: str, found: dict[str, str]) -> None:
     for part in cursor.group(context):
         key = part.string(context) if not part.peek() else _dotted(part, context)
         part.accept("=")
         if part.at_end:
-            raise part.error(f"{context}: property {key!r} has no value.")
+            raise part.error(f"{context}: {what} {key!r} has no value.")
         text = part.rest() if part.peek() else part.string(context)
-        if key in found.properties:
-            raise cursor.error(f"{context}: property {key!r} stands twice.")
-        found.properties[key] = text
+        if key in found:
+            raise cursor.error(f"{context}: {what} {key!r} stands twice.")
+        found[key] = text
 
 
 _CLAUSES: Final[dict[str, Callable[[Cursor, str, _Clauses], None]]] = {
@@ -445,6 +464,7 @@ _CLAUSES: Final[dict[str, Callable[[Cursor, str, _Clauses], None]]] = {
     "CLUSTER BY": _cluster_by,
     "PARTITIONED BY": _partitioned_by,
     "TBLPROPERTIES": _tblproperties,
+    "OPTIONS": _options,
 }
 
 

@@ -8,14 +8,16 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.folder_files import FolderFiles
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
 
 
 def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState | None = None) -> dict[str, str]:
     """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
 
     A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
-    source that cannot be looked at has not moved.
+    source that cannot be looked at has not moved. One that is a folder has moved when there are new files in it.
 
     Parameters
     ----------
@@ -26,10 +28,28 @@ def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState
     read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
     pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins)
     newest = {name: pin.identity for name, pin in pins.items()}
+    newest |= {name: f"{newest.get(name, name)} and {files}" for name, files in new_files(state, read).items()}
     for name in topological(state.working):
         reason = _behind(state, state.views[name], newest, found) if name in wanted else None
         if reason is not None:
             found[name] = reason
+    return found
+
+
+def new_files(state: CatalogState, names: Iterable[str]) -> dict[str, str]:
+    """Of those names that are folders of files: which files are new, or why that cannot be said."""
+    found = {}
+    for name in names:
+        entry = state.sources.get(name)
+        if entry is None or entry.folder is None:
+            continue
+        try:
+            new = FolderFiles(name, entry.folder, entry.path).new()
+        except (RelstateError, OSError) as error:
+            found[name] = str(error)
+        else:
+            if new:
+                found[name] = new.identity
     return found
 
 

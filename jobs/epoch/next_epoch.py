@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.freshness import new_files
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
 from relstate_dagster.jobs.epoch.publish import written_by_driver
@@ -37,6 +38,8 @@ class NextEpoch:
         self._reads = SourceReads()
         sources = {name: self._reads.source(warehouse, state.sources[name]) for name in names if name in state.sources}
         self._pins, self._problems = look_at(sources, state.last_pins)
+        #: Which files of folders that are sources it would read first.
+        self.new_files = new_files(state, sources)
 
     def inputs(self, view: ViewEntry) -> InputSizes:
         """How much a view would read; raises as :meth:`stages` does."""
@@ -73,10 +76,12 @@ def is_nothing(view: ViewEntry, stages: Stages) -> bool:
 
 def next_stages(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> tuple[str, ...]:
     """The stages of a view's next epoch, a line each; see :class:`NextEpoch`."""
+    following = NextEpoch(warehouse, state, view.reads, most_tasks=most_tasks)
     try:
-        stages = NextEpoch(warehouse, state, view.reads, most_tasks=most_tasks).stages(view)
+        stages = following.stages(view)
     except (RelstateError, OSError) as error:
         return (f"cannot run: {error}",)
+    first = tuple(f"reads {files} of {name} into its table first" for name, files in following.new_files.items())
     if is_nothing(view, stages):
-        return ("nothing to do: nothing that it reads has changed",)
-    return stages.lines()
+        return first or ("nothing to do: nothing that it reads has changed",)
+    return (*first, *stages.lines())

@@ -19,12 +19,14 @@ class ViewReport:
     rows_in : for each relation read, rows inserted and deleted since the view's last epoch.
     rows_inserted, rows_deleted : rows that entered and left the published view (an update counts as both).
     late_rows : rows of a changelog that came after a newer row of their key, and changed nothing.
+    malformed_records : of files that this run read into the view's sources: records that are no rows.
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
     source_versions : pinned version of each source.
     stages : how the epoch was run, a line each (:mod:`.jobs.epoch.stages`).
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
+    remarks : what else there is to know, in sentences.
     problem : why the view was left behind, and did not reach the epoch.
     is_repair : the epoch was begun by an earlier run, which ended before it was complete.
     """
@@ -37,6 +39,7 @@ class ViewReport:
     rows_inserted: int = 0
     rows_deleted: int = 0
     late_rows: int = 0
+    malformed_records: int = 0
     state_rows_written: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     source_versions: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class ViewReport:
     stages: tuple[str, ...] = ()
     skipped: bool = False
     advice: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     problem: str | None = None
     is_repair: bool = False
 

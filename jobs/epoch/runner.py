@@ -29,6 +29,7 @@ from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
 from relstate_dagster.jobs.epoch.health import check_functions, check_tables
 from relstate_dagster.jobs.epoch.indexes import refresh_indexes
+from relstate_dagster.jobs.epoch.ingest import Ingested, ingest_all
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.key_check import CheckedKey, check_primary_keys
 from relstate_dagster.jobs.epoch.left_behind import LeftBehind
@@ -63,6 +64,7 @@ from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
@@ -108,6 +110,7 @@ class EpochRunner:
         self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
         self._left = LeftBehind()
+        self._ingested: dict[str, Ingested] = {}
         self._wait_seconds = wait_seconds
         self._on_wait = on_wait or _log.warning
         self._on_start = on_start
@@ -132,12 +135,13 @@ class EpochRunner:
         run_id = run_id or uuid.uuid4().hex
         if self._warehouse.functions is not None:
             self._warehouse.functions.load()
-        self._reads, self._left = SourceReads(), LeftBehind()
+        self._reads, self._left, self._ingested = SourceReads(), LeftBehind(), {}
         self._checked_keys.clear()
         with self._claims(run_id, "bringing up to date") as claims:
             state = self._warehouse.read()
             names = self._selected(state, views)
-            yield from self._epoch(claims, state, names, full_refresh)
+            for report in self._epoch(claims, state, names, full_refresh):
+                yield self._with_malformed(report, state)
             # Views selected without all of their upstream views follow to an epoch that those have all reached.
             for name in names:
                 if _outside_upstream(state.working, name, names) and name not in self._left:
@@ -145,6 +149,17 @@ class EpochRunner:
             if any(source.indexes for source in state.sources.values()):
                 refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads, claims)
         self._left.raise_if_any()
+
+    def _with_malformed(self, report: ViewReport, state: CatalogState) -> ViewReport:
+        """The report of a view with what this run has read of folders and could not take for rows."""
+        view = state.working.views[report.view]
+        found = {name: self._ingested[name] for name in view.reads if name in self._ingested and self._ingested[name].malformed}
+        remarks = tuple(
+            f"{name}: {read.malformed:,} of {read.malformed + read.rows:,} records are malformed; they are in "
+            f"{table_reference(read.malformed_path)}"
+            for name, read in found.items()
+        )
+        return replace(report, malformed_records=sum(read.malformed for read in found.values()), remarks=remarks)
 
     def _claims(self, run_id: str, doing: str) -> Claims:
         return Claims(self._warehouse, run_id, doing, wait_seconds=self._wait_seconds, on_wait=self._on_wait)
@@ -286,7 +301,11 @@ class EpochRunner:
         with_upstream = [v for v in names if not _outside_upstream(working, v, names)]
         read = {name for view in with_upstream for name in working.views[view].reads if name in working.sources}
         sources = {name: self._reads.source(self._warehouse, working.sources[name]) for name in read}
-        pins, unpinned = look_at(sources, working.last_pins)
+        folders = {name: working.sources[name] for name in read if working.sources[name].folder is not None}
+        ingested, unread = ingest_all(self._spark, folders, sources, self._on_start)
+        self._ingested |= ingested
+        pins, unpinned = look_at({name: source for name, source in sources.items() if name not in unread}, working.last_pins)
+        unpinned |= unread
         epoch = EpochEntry(UNNUMBERED, pins, (), claims.run_id, instant=read_clock(self._clock))
         able = self._able(working, epoch, with_upstream, unpinned, reports)
         epoch = replace(epoch, views=tuple(able))

@@ -35,6 +35,7 @@ from relstate_dagster.jobs.declare import (
 )
 from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, reason_of
+from relstate_dagster.jobs.epoch.ingest import ingest
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
@@ -140,14 +141,17 @@ class ScriptSession:
         table, view = expanded(source)
         if view is not None and self._exists(state, table.name):
             raise DeclarationError(f"there is a table or view named {table.name} already, which is what the changes are called")
-        declare_source(self._spark, self._warehouse, self._registry, table)
-        if view is not None:
-            try:
+        declared = declare_source(self._spark, self._warehouse, self._registry, table)
+        try:
+            entry = declared.sources[table.name]
+            if entry.folder is not None:
+                ingest(self._spark, entry, self._warehouse.source(entry))
+            if view is not None:
                 self._create_view(view, number)
-            except Exception:
-                if table.name in self._state().sources:
-                    self._registry.drop(table.name, "source")
-                raise
+        except Exception:
+            if table.name in self._state().sources:
+                self._registry.drop(table.name, "source")
+            raise
         return Result(number)
 
     def _create_view(self, view: ViewDeclaration, number: int) -> Result:
@@ -218,7 +222,7 @@ class ScriptSession:
         state = self._state()
         self._register(state, other.text)
         if other.keyword in _CHANGES_SOURCES:
-            self._prepare_writing(state, _target(other))
+            self._prepare_writing(state, other)
         frame = self._spark.sql(other.text)
         if not other.is_query and not frame.columns:
             return Result(number)
@@ -227,8 +231,13 @@ class ScriptSession:
             return Result(number)
         return Result(number, tuple(frame.columns), rows, is_query=True)
 
-    def _prepare_writing(self, state: CatalogState, target: str) -> None:
+    def _prepare_writing(self, state: CatalogState, other: OtherStatement) -> None:
         """Refuse to write to a view; where it is of changes, they are what is written to under its name."""
+        target = _target(other)
+        for name, source in state.sources.items():
+            names = {name.lower(), name.lower().removesuffix(changelog_of("")) if source.is_changelog else ""}
+            if source.folder is not None and target in names and other.keyword == "INSERT":
+                raise DeclarationError(f"the rows of {target} come from files: put one into {source.folder.location}")
         for name in (*state.views, *state.plain_views):
             if name.lower() != target:
                 continue

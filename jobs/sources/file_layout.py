@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.state_lib.lake.address import AS_IT_IS, full_path, is_absolute
+from relstate_dagster.state_lib.lake.address import full_path, is_absolute, no_pattern
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -113,10 +113,10 @@ class FileLayout:
         if not files:
             return spark.createDataFrame([], T.StructType([*self.schema.fields, *more]))
         stored = _physical_type(self.schema) if self.is_mapped else self.schema
-        reader = spark.read.schema(T.StructType([*stored.fields, *more])).option(*AS_IT_IS)
+        reader = spark.read.schema(T.StructType([*stored.fields, *more]))
         if self.partitioned_by:
             reader = reader.option("basePath", self.table)
-        rows = reader.parquet(*(full_path(self.table, file) for file in files))
+        rows = reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files))
         if self.is_plain:
             return rows
         columns = [_as_declared(field) if self.is_mapped else F.col(quoted(field.name)) for field in self.schema.fields]

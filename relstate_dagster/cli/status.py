@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> None:
     """List views with their epoch, strategy and versions, and sources with how far they are ahead."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.epoch.freshness import new_files  # noqa: PLC0415 - as above
 
     where = location(project, warehouse)
     home = Warehouse(where.warehouse)
@@ -49,6 +50,7 @@ def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> 
         Shown("path", 3),
     ]
     output.print(fitted(columns, [_source(home, state, source) for source in state.sources.values()], output.width))
+    remarks += [f"{name}: not read yet: {files}" for name, files in new_files(state, state.sources).items()]
     remarks += _under_way(home, state)
     if project is not None or "RELSTATE_PROJECT" in os.environ:
         declared = {view.name for view in load_project(where.project).views}

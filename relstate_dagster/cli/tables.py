@@ -103,6 +103,7 @@ def remarks(reports: Sequence[ViewReport]) -> list[str]:
         for r in reports
         if r.problem is not None
     ]
+    lines += dict.fromkeys(line for report in reports for line in report.remarks)
     return [*lines, *recomputed(reports), *advised(reports)]
 
 

@@ -24,9 +24,6 @@ from pyarrow import fs
 from relstate_dagster.state_lib.errors import AddressError, StateError
 from relstate_dagster.state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
 
-#: An option of Spark's readers: paths are no patterns (folders of partition values may look like some).
-AS_IT_IS: Final = ("__globPaths__", "false")
-
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//.*)", re.DOTALL)
 _ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 #: By the scheme that is written: that of Spark, and that of delta-rs and Arrow.
@@ -166,6 +163,15 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
         return store, f"{authority}/{inside}".rstrip("/")
     filesystem, root = fs.FileSystem.from_uri(f"{_SCHEMES.get(uri[1], ('', uri[1]))[1]}://{authority}/")
     return filesystem, "/".join(part for part in (root.rstrip("/"), inside) if part)
+
+
+def no_pattern(path: str) -> str:
+    """A path as Spark's readers take it that is no pattern, though the name of a file or of a partition may look like one.
+
+    Spark's option ``__globPaths__`` would say the same, but with it, Spark 4.2 reads all of several paths once more for each of
+    them that looks like a pattern.
+    """
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def table_reference(path: str) -> str:

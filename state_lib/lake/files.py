@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import NamedTuple
 
 from pyarrow import fs
 
@@ -43,6 +44,28 @@ def files_in(folder: str) -> list[fs.FileInfo]:
     filesystem, inside = filesystem_of(folder)
     found = filesystem.get_file_info(fs.FileSelector(inside, allow_not_found=True))
     return [info for info in found if info.type is fs.FileType.File]
+
+
+class FoundFile(NamedTuple):
+    """A file below a folder: its path from there on, its size in bytes, and when it was modified, in µs since 1970."""
+
+    path: str
+    size: int
+    modified_us: int
+
+
+def files_below(folder: str) -> list[FoundFile]:
+    """The files of a folder and of those in it.
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError : there is no such folder.
+    """
+    filesystem, inside = filesystem_of(folder)
+    found = filesystem.get_file_info(fs.FileSelector(inside, recursive=True))
+    begin = len(inside.rstrip("/")) + 1
+    files = [info for info in found if info.type is fs.FileType.File]
+    return [FoundFile(info.path[begin:], int(info.size or 0), (info.mtime_ns or 0) // 1000) for info in files]
 
 
 def delete_file(folder: str, name: str) -> None:

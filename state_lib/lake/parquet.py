@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.parquet import FileMetaData
 
 from relstate_dagster.state_lib.lake.address import filesystem_of
 
-__all__ = ["FileMetaData", "footer_rows", "opened_parquet", "value_counts"]
+__all__ = ["FileMetaData", "footer_rows", "opened_parquet", "parquet_bytes", "parquet_table", "value_counts"]
 
 _READERS: Final = 8
 _T = TypeVar("_T")
@@ -26,6 +27,18 @@ def opened_parquet(path: str, footer: FileMetaData | None = None) -> Iterator[pq
     filesystem, inside = filesystem_of(path)
     with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, metadata=footer, pre_buffer=False) as parquet:
         yield parquet
+
+
+def parquet_bytes(rows: pa.Table) -> bytes:
+    """Rows as the content of a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return bytes(sink.getvalue())
+
+
+def parquet_table(content: bytes) -> pa.Table:
+    """The rows in the content of a Parquet file."""
+    return pq.read_table(pa.BufferReader(content))
 
 
 def footer_rows(paths: Sequence[str]) -> list[int]:

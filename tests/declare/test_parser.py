@@ -182,7 +182,7 @@ def test_primary_keys(text, key):
         ("CREATE TABLE t (a INT DEFAULT 3)", "'DEFAULT' is not taken"),
         ("CREATE TABLE t (a INT, CONSTRAINT c CHECK (a > 0))", "only PRIMARY KEY"),
         ("CREATE TABLE t (_weight INT)", "reserved name"),
-        ("CREATE TABLE t (a INT) USING parquet", "only delta"),
+        ("CREATE TABLE t (a INT) USING iceberg", "only delta, csv"),
     ],
 )
 def test_wrong_sources(text, message):

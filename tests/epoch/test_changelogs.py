@@ -338,11 +338,15 @@ def test_envelopes_that_are_there_already_and_are_damaged(script: Script, tmp_pa
     assert script.rows("SELECT count(*) FROM people") == [(3,)]
 
 
-def test_the_examples_of_the_docs(script: Script) -> None:
+def test_the_examples_of_the_docs(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "1.csv").write_text(
+        "id,kind,at\n1,login,2024-01-01 10:00:00\n2,logout,2024-01-01 11:00:00\nx,login,\n"
+    )
     page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
     examples = re.findall(r"```sql\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for statements, printed in examples:
-        last = script.run(statements)[-1]
+        last = script.run(statements.replace("/data/events", str(tmp_path / "events")))[-1]
         assert ["  ".join(map(str, row)) for row in last.rows] == printed.splitlines()
     script.verify()
