@@ -22,7 +22,7 @@ from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.epoch import publish, view_epoch
 from relstate_dagster.state_lib.errors import RelstateError
-from relstate_dagster.state_lib.lake.files import files_in
+from relstate_dagster.state_lib.lake.files import files_in, write_once
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
 from tests.sizes import Resized
@@ -101,6 +101,21 @@ def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, root:
     assert "key" in str(script.error("REFRESH"))
     script.run("DELETE FROM t WHERE v = 5; REFRESH; VERIFY")
     assert isinstance(script.error("CREATE TABLE y USING delta LOCATION 's3://no-such-bucket-anywhere/t'"), RelstateError)
+
+
+def test_a_folder_of_files(spark: SparkSession, root: str) -> None:
+    script = Script(spark, f"{root}/warehouse")
+    write_once(f"{root}/files/a [1].csv", b"1,2024-01-01\n2,no day\n")
+    script.run(f"""
+        CREATE TABLE f (k INT, day DATE) USING csv LOCATION '{root}/files';
+        CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM f;
+    """)
+    write_once(f"{root}/files/below/b {{x}} ü%41.csv", b"3,2024-01-01\n4,2024-01-02\n")
+    script.run("REFRESH; VERIFY")
+    assert script.rows("SELECT n FROM v") == [(3,)]
+    source = script.warehouse.read().sources["f"]
+    found = [("a [1].csv", 2, "day: 'no day' is no DATE")]
+    assert script.rows(f"SELECT file, record, reason FROM delta.`{source.path}/_malformed`") == found
 
 
 def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str) -> None:
