@@ -126,7 +126,7 @@ class Sizing:
     )
     folder_batch_bytes: int = _int(
         4096 * _MIB,
-        "So many bytes of a folder's files are read and committed at once; executors hold them, on disk as well.",
+        "So many bytes of a folder's files are read and committed at once: what is lost when a long first read is stopped.",
         least=1,
     )
     keys_read_at_once: int = _int(

@@ -37,6 +37,7 @@ from relstate_dagster.state_lib.lake.files import read_file, write_once
 from relstate_dagster.state_lib.lake.folders import delete_folder
 from relstate_dagster.state_lib.lake.log import commit_info, rows_changed
 from relstate_dagster.state_lib.lake.parquet import parquet_bytes, parquet_table
+from relstate_dagster.state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
 
@@ -154,27 +155,41 @@ class _Ingestion:
         paths = files["path"].to_pylist()
         schema = struct_of(self._source.facts().schema_json)
         reader = FileRecords(session, self._files.folder, schema, partition_names(paths))
-        records = reader.records(self._files.full_paths(paths)).persist()
+        records = reader.records(self._files.full_paths(paths))
+        # Many small files are opened once. To read large ones twice takes less than to hold their rows.
+        is_held = sum(files["size"].to_pylist()) <= sizing().driver_change_bytes
+        if is_held:
+            records.persist()
         try:
             malformed = 0
-            if reader.malformed_files(records):
-                unread = reader.malformed(self._files.full_paths(paths), number)
+            damaged = reader.malformed_files(records)
+            if damaged:
+                unread = reader.malformed(self._files.full_paths(damaged), number)
                 unread.write.parquet(f"{self._files.batch_path(batch)}/malformed")
                 malformed = session.read.parquet(f"{self._files.batch_path(batch)}/malformed").count()
             write_once(f"{self._files.batch_path(batch)}/files.parquet", _packed(files, malformed))
             failpoints.reached("before_files_are_read")
             self._append(reader.rows(records), self._entry.path, number, batch)
         finally:
-            records.unpersist()
+            if is_held:
+                records.unpersist()
 
     def _session(self) -> SparkSession:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         session = session_for(self._spark, {"spark.sql.session.timeZone": zone}, Workload.FULL)
+        if not self._files.is_local:
+            # Files are looked up by their paths, each by a request: by tasks, of which Spark would make one for each file (on a
+            # local disk the driver alone takes 2 s for 5,000 files, such tasks 30).
+            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "32")
+            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(self._tasks()))
         # Whether a record is malformed must not depend on the columns that are asked for.
         session.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
         # A batch of files that have no rows is a batch as well.
         session.conf.set("spark.databricks.delta.skipRecordingEmptyCommits", "false")
         return session
+
+    def _tasks(self) -> int:
+        return 8 * self._spark.sparkContext.defaultParallelism
 
     @staticmethod
     def _append(rows: DataFrame, path: str, number: int, batch: str) -> None:

@@ -51,16 +51,21 @@ class FileRecords:
     partitions: frozenset[str] = frozenset()
 
     def records(self, files: Sequence[str]) -> DataFrame:
-        """The records of some files: the table's columns, and the text of those that Spark could not read."""
-        return self._read(files, _TEXT).select(*self._columns, self._text.alias(_TEXT))
+        """The records of some files: the table's columns, the file, and the text of those that are no rows."""
+        return self._read(files, _TEXT).select(
+            *self._columns, self._text.alias(_TEXT), F.col("_metadata.file_path").alias(_FILE)
+        )
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Those of :meth:`records` that are rows, with the table's columns."""
         return records.filter(F.col(_TEXT).isNull()).select(*self._columns)
 
-    def malformed_files(self, records: DataFrame) -> bool:
-        """Whether one of :meth:`records` is no row."""
-        return not records.filter(F.col(_TEXT).isNotNull()).isEmpty()
+    def malformed_files(self, records: DataFrame) -> list[str]:
+        """The files in which one of :meth:`records` is no row, by their paths in the folder."""
+        # A record is no row for one of its columns, so all of them have to be read.
+        of_all = F.max(F.length(F.to_json(F.struct(*self._columns))))
+        found = records.filter(F.col(_TEXT).isNotNull()).groupBy(self._inside(F.col(_FILE)).alias(_FILE)).agg(of_all)
+        return [row[0] for row in found.collect()]
 
     def malformed(self, files: Sequence[str], batch: int) -> DataFrame:
         """The records of some files that are no rows, with the columns ``MALFORMED_COLUMNS``.

@@ -93,7 +93,8 @@ class FolderFiles:
         self.malformed_path = f"{table}/_malformed"
 
     @property
-    def _is_local(self) -> bool:
+    def is_local(self) -> bool:
+        """Whether the folder is on this machine's disks."""
         return Address.parse(self.folder.location).is_local
 
     def batch_path(self, batch: str) -> str:
@@ -123,7 +124,7 @@ class FolderFiles:
                 "the folder from its first file on, drop the table and create it again"
             )
         new = both.filter(is_new).select(FILE_COLUMNS.names)
-        with_colon = [path for path in new["path"].to_pylist() if ":" in path] if self._is_local else []
+        with_colon = [path for path in new["path"].to_pylist() if ":" in path] if self.is_local else []
         if with_colon:
             raise SourceError(
                 f"source {self.name}: {with_colon[0]} in {self.folder.location} has a colon in its name, and Spark cannot open "

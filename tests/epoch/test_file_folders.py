@@ -72,6 +72,13 @@ def test_each_file_is_read_once(script: Script, folder: Path) -> None:
     script.verify()
 
 
+@pytest.fixture(params=["held", "read twice"])
+def records_are(request: pytest.FixtureRequest, resized: Resized) -> None:
+    if request.param == "read twice":
+        resized(driver_change_bytes=0)
+
+
+@pytest.mark.usefixtures("records_are")
 def test_malformed_records_are_kept_apart(script: Script, folder: Path) -> None:
     script.run(f"CREATE TABLE s (a INT NOT NULL, b DOUBLE, c STRING) USING json LOCATION '{folder}'")
     script.run("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(b) AS b FROM s GROUP BY a")
@@ -94,6 +101,7 @@ def test_malformed_records_are_kept_apart(script: Script, folder: Path) -> None:
     script.verify()
 
 
+@pytest.mark.usefixtures("records_are")
 def test_csv_says_what_is_wrong_with_a_record(script: Script, folder: Path) -> None:
     """By the header, too: Spark takes columns by their places otherwise, whatever they are called."""
     lines = ["q;day;w.x", "1;2024-01-01;a", "2;2024-13-01;b", "x;2024-01-01;c", "3;2024-01-01", "", "4;2024-01-01;d;e"]
