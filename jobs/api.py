@@ -13,6 +13,7 @@ from relstate_dagster.jobs.outlook import Does, Outlook, outlook
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
 from relstate_dagster.jobs.sync import sync_project
+from relstate_dagster.jobs.view_diff import RowChange, ViewDiff, view_diff
 from relstate_dagster.jobs.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
 from relstate_dagster.jobs.warehouse import Warehouse
 
@@ -23,10 +24,12 @@ __all__ = [
     "EpochRunner",
     "Outlook",
     "Registry",
+    "RowChange",
     "Snapshot",
     "SourceEntry",
     "VacuumReport",
     "VerifyReport",
+    "ViewDiff",
     "ViewEntry",
     "ViewReport",
     "ViewSnapshot",
@@ -41,4 +44,5 @@ __all__ = [
     "spark_rows",
     "state_rows",
     "sync_project",
+    "view_diff",
 ]

@@ -55,8 +55,13 @@ class EpochCommit:
     @classmethod
     def of(cls, actions: list[Action]) -> EpochCommit | None:
         """What :meth:`to_json` wrote; ``None`` in a commit of anybody else."""
+        return cls.of_text(commit_info(actions).get("userMetadata"))
+
+    @classmethod
+    def of_text(cls, user_metadata: str | None) -> EpochCommit | None:
+        """As :meth:`of`, of what a commit has as its ``userMetadata``."""
         try:
-            found = json.loads(str(commit_info(actions).get("userMetadata") or "{}"))
+            found = json.loads(str(user_metadata or "{}"))
         except ValueError:
             return None
         if not isinstance(found, dict) or found.pop("relstate", None) != 2:

@@ -24,33 +24,33 @@ def with_map_keys(node: PlanNode) -> PlanNode:
     for f in maps:
         data_type = parse_type(f.data_type)
         output = Field(space.unique(f"_entries_of_{f.name}"), to_ddl(_sorted_type(data_type)), f.nullable)
-        extra.append(NamedExpr(_sorted(quoted(f.name), data_type, 0), output))
+        extra.append(NamedExpr(with_sorted_maps(quoted(f.name), data_type), output))
     return with_columns(node, extra)
 
 
-def _sorted(value: str, data_type: T.DataType, depth: int) -> str:
+def with_sorted_maps(value: str, data_type: T.DataType, depth: int = 0) -> str:
     """A value with its maps as sorted arrays of entries: SQL text. NULL stays NULL."""
     if not contains_map(data_type):
         return value
     item = f"x{depth}"
     if isinstance(data_type, T.ArrayType):
-        return f"transform({value}, {item} -> {_sorted(item, data_type.elementType, depth + 1)})"
+        return f"transform({value}, {item} -> {with_sorted_maps(item, data_type.elementType, depth + 1)})"
     if isinstance(data_type, T.MapType):
         parts = (
-            _sorted(f"{item}.`key`", data_type.keyType, depth + 1),
-            _sorted(f"{item}.`value`", data_type.valueType, depth + 1),
+            with_sorted_maps(f"{item}.`key`", data_type.keyType, depth + 1),
+            with_sorted_maps(f"{item}.`value`", data_type.valueType, depth + 1),
         )
         entries = f"map_entries({value})"
         return f"array_sort(transform({entries}, {item} -> named_struct('key', {parts[0]}, 'value', {parts[1]})))"
     assert isinstance(data_type, T.StructType)
     fields = ", ".join(
-        f"'f{n}', {_sorted(f'{value}.{quoted(f.name)}', f.dataType, depth)}" for n, f in enumerate(data_type.fields)
+        f"'f{n}', {with_sorted_maps(f'{value}.{quoted(f.name)}', f.dataType, depth)}" for n, f in enumerate(data_type.fields)
     )
     return f"IF({value} IS NULL, NULL, named_struct({fields}))"
 
 
 def _sorted_type(data_type: T.DataType) -> T.DataType:
-    """The type of :func:`_sorted`."""
+    """The type of :func:`with_sorted_maps`."""
     if not contains_map(data_type):
         return data_type
     if isinstance(data_type, T.ArrayType):

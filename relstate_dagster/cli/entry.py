@@ -13,6 +13,7 @@ from relstate_dagster.cli import (  # noqa: F401
     compact,
     compare,
     demo,
+    diff,
     doctor,
     drop,
     explain,

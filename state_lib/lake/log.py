@@ -234,12 +234,21 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One commit: its version and what its writer said of it."""
+    """One commit: its version and what its writer said of it.
+
+    ``restored`` is the version that it went back to, where it is a RESTORE by a version.
+    """
 
     version: int
     user_metadata: str | None
+    restored: int | None = None
 
 
 def latest_commits(path: str, limit: int | None = None) -> list[HistoryEntry]:
     """The newest commits of a table, newest first."""
-    return [HistoryEntry(int(e["version"]), e.get("userMetadata")) for e in DeltaTable(path).history(limit)]
+    return [HistoryEntry(int(e["version"]), e.get("userMetadata"), _restored(e)) for e in DeltaTable(path).history(limit)]
+
+
+def _restored(info: Action) -> int | None:
+    version = str((info.get("operationParameters") or {}).get("version"))
+    return int(version) if info.get("operation") == "RESTORE" and version.isdigit() else None

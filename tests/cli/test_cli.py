@@ -26,6 +26,7 @@ def test_help_lists_the_verbs(monkeypatch, capsys):
         "init",
         "doctor",
         "demo",
+        "diff",
         "explain",
         "run",
         "verify",

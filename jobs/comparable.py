@@ -1,0 +1,41 @@
+"""Values made comparable: Spark compares and groups by neither maps nor VARIANT values, and by collations not to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import types as T
+
+from relstate_dagster.jobs.planner.map_keys import with_sorted_maps
+from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.sql_text import quoted
+
+
+def comparable(value: str, data_type: T.DataType) -> str:
+    """A value, as SQL text, in a form of which two are equal (``<=>``) where the values are: SQL text.
+
+    Maps are equal where their entries are. NaN equals NaN and 0.0 equals -0.0, as in all of Spark.
+    """
+    if any(isinstance(part, T.VariantType) for part in parts_of(data_type)):
+        return f"to_json({value})"
+    if isinstance(data_type, T.StringType) and data_type.collation != "UTF8_BINARY":
+        return f"({value}) COLLATE UTF8_BINARY"
+    return with_sorted_maps(value, data_type) if contains_map(data_type) else value
+
+
+def comparable_columns(schema: T.StructType) -> list[str]:
+    """The columns of a frame as :func:`comparable`, in their order."""
+    return [comparable(quoted(field.name), field.dataType) for field in schema.fields]
+
+
+def parts_of(data_type: T.DataType) -> Iterator[T.DataType]:
+    """A type and all types within it."""
+    yield data_type
+    if isinstance(data_type, T.StructType):
+        for field in data_type.fields:
+            yield from parts_of(field.dataType)
+    elif isinstance(data_type, T.ArrayType):
+        yield from parts_of(data_type.elementType)
+    elif isinstance(data_type, T.MapType):
+        yield from parts_of(data_type.keyType)
+        yield from parts_of(data_type.valueType)
