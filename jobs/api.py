@@ -16,16 +16,21 @@ from relstate_dagster.jobs.sync import sync_project
 from relstate_dagster.jobs.view_diff import RowChange, ViewDiff, view_diff
 from relstate_dagster.jobs.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.why.changes import SourceCommit
+from relstate_dagster.jobs.why.report import Input, SourceChange, Why, why
 
 __all__ = [
     "CatalogState",
     "CompactReport",
     "Does",
     "EpochRunner",
+    "Input",
     "Outlook",
     "Registry",
     "RowChange",
     "Snapshot",
+    "SourceChange",
+    "SourceCommit",
     "SourceEntry",
     "VacuumReport",
     "VerifyReport",
@@ -34,6 +39,7 @@ __all__ = [
     "ViewReport",
     "ViewSnapshot",
     "Warehouse",
+    "Why",
     "arrow_rows",
     "epoch_of_run",
     "idle_reports",
@@ -45,4 +51,5 @@ __all__ = [
     "state_rows",
     "sync_project",
     "view_diff",
+    "why",
 ]

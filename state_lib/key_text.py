@@ -57,6 +57,26 @@ def parse_key(text: str, schema: StateTableSchema) -> dict[str, Any]:
     return {name: _typed(value, name, schema) for name, value in key_of(given, schema).items()}
 
 
+def parse_pairs(text: str, types: Mapping[str, str], what: str) -> dict[str, Any]:
+    """The values of some columns as ``name=value`` pairs, by their names.
+
+    Parameters
+    ----------
+    types : of the columns that there are, as DDL text.
+    what : whose columns they are, for messages.
+
+    Raises
+    ------
+    DeclarationError
+        It is not pairs, names a column that is not there, or has a value that is not of its column's type.
+    """
+    given = _pairs(text)
+    unknown = [name for name in given if name not in types]
+    if unknown:
+        raise DeclarationError(f"{what} has no column {', '.join(unknown)}; it has {', '.join(types)}")
+    return {name: _typed_as(value, name, types[name], what) for name, value in given.items()}
+
+
 def key_of(given: Sequence[Any] | Mapping[str, Any], schema: StateTableSchema) -> dict[str, Any]:
     """Values of the first columns of a storage primary key by name, in the order of the key.
 
@@ -91,15 +111,25 @@ def check_values(key: Mapping[str, Any], schema: StateTableSchema) -> None:
     DeclarationError
     """
     for name, value in key.items():
-        data_type = parse_type(schema.column_type(name))
-        if isinstance(data_type, T.NullType):
-            if value is not None:
-                raise DeclarationError(f"key column {name} is of type VOID: it is NULL, not {value!r}")
-            continue
-        try:
-            encode_row([value], [EncodedPart(data_type)])
-        except StateError as error:
-            raise DeclarationError(f"key column {name}: {error}") from error
+        check_value(name, value, schema.column_type(name))
+
+
+def check_value(name: str, value: Any, ddl: str) -> None:
+    """Refuse a value that is not of the type of its column.
+
+    Raises
+    ------
+    DeclarationError
+    """
+    data_type = parse_type(ddl)
+    if isinstance(data_type, T.NullType):
+        if value is not None:
+            raise DeclarationError(f"key column {name} is of type VOID: it is NULL, not {value!r}")
+        return
+    try:
+        encode_row([value], [EncodedPart(data_type)])
+    except StateError as error:
+        raise DeclarationError(f"key column {name}: {error}") from error
 
 
 def _array(text: str, schema: StateTableSchema) -> list[Any]:
@@ -133,16 +163,19 @@ def _pairs(text: str) -> dict[str, Any]:
 
 
 def _typed(value: Any, name: str, schema: StateTableSchema) -> Any:
-    ddl = schema.column_type(name)
+    return _typed_as(value, name, schema.column_type(name), schema.label)
+
+
+def _typed_as(value: Any, name: str, ddl: str, what: str) -> Any:
     if isinstance(value, _Unquoted):
         value = None if value.upper() == "NULL" else str(value)
     try:
         typed = _value_of(value, parse_type(ddl))
-        check_values({name: typed}, schema)
+        check_value(name, typed, ddl)
     except (ValueError, TypeError, InvalidOperation, OverflowError, DeclarationError) as error:
         shown = json.dumps(value, default=str, ensure_ascii=False)
         why = f": {error}" if str(error) and not isinstance(error, (InvalidOperation, DeclarationError)) else ""
-        raise DeclarationError(f"key column {name} of {schema.label} is of type {ddl.upper()}, not {shown}{why}") from error
+        raise DeclarationError(f"key column {name} of {what} is of type {ddl.upper()}, not {shown}{why}") from error
     return typed
 
 

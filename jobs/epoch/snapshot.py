@@ -53,7 +53,7 @@ def snapshot(warehouse: Warehouse, views: Iterable[str] | None = None, epoch: in
         raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {', '.join(sorted(state.views))}")
     found, read = dict[str, ViewSnapshot](), dict[str, dict[str, int]]()
     for name in names:
-        at = _epoch_of(state, name, epoch)
+        at = epoch_of(state, name, epoch)
         version = state.epochs[at].versions[name].view_version
         assert version is not None
         found[name] = ViewSnapshot(name, at, version, warehouse.view_path(name))
@@ -62,7 +62,7 @@ def snapshot(warehouse: Warehouse, views: Iterable[str] | None = None, epoch: in
     return Snapshot(found, {source: by_view for source, by_view in read.items() if len(set(by_view.values())) > 1})
 
 
-def _epoch_of(state: CatalogState, view: str, until: int | None) -> int:
+def epoch_of(state: CatalogState, view: str, until: int | None) -> int:
     """The newest epoch of a view, up to another one."""
     reached = [e for e in state.views[view].epochs if until is None or e <= until]
     if not reached:
@@ -77,7 +77,7 @@ def _pinned(state: CatalogState, view: str, epoch: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in state.views[view].reads:
         if name in state.views:
-            found.update(_pinned(state, name, _epoch_of(state, name, epoch)))
+            found.update(_pinned(state, name, epoch_of(state, name, epoch)))
         elif name in state.epochs[epoch].pins:
             found[name] = state.epochs[epoch].pins[name].version
     return found

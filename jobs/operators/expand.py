@@ -13,12 +13,15 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:
     """The projections of every changed row, all of them under its weight."""
-    if child is None:
-        return None
+    return None if child is None else child.select(F.expr(projected(node)), WEIGHT)
+
+
+def projected(node: Expand) -> str:
+    """The columns of all projections of a row, a row each: SQL text."""
     structs = []
     for projection in node.projections:
         fields = ", ".join(
             f"CAST({sql} AS {f.data_type}) AS {quoted(f.name)}" for sql, f in zip(projection, node.columns, strict=True)
         )
         structs.append(f"struct({fields})")
-    return child.select(F.expr(f"inline(array({', '.join(structs)}))"), WEIGHT)
+    return f"inline(array({', '.join(structs)}))"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
@@ -18,8 +18,12 @@ def change(_ctx: EpochContext, node: Generate, child: DataFrame | None) -> DataF
     """The child's columns and the generated ones, under the row's weight."""
     if child is None:
         return None
-    generated = F.expr(_generator_text(node)).alias(*(f.name for f in node.generated))
-    return child.select(*columns_of(node.child.column_names), WEIGHT, generated)
+    return child.select(*columns_of(node.child.column_names), WEIGHT, generated(node))
+
+
+def generated(node: Generate) -> Column:
+    """The columns that the generator gives for a row, a row each."""
+    return F.expr(_generator_text(node)).alias(*(f.name for f in node.generated))
 
 
 def _generator_text(node: Generate) -> str:

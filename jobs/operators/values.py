@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.planner.nodes import Values
@@ -12,13 +12,16 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 def change(ctx: EpochContext, node: Values) -> DataFrame | None:
     """All rows with weight 1 in the backfill, nothing afterwards."""
-    if not ctx.is_backfill:
+    if not ctx.is_backfill or not node.rows:
         return None
+    return weighted_rows(ctx.spark, node)
+
+
+def weighted_rows(spark: SparkSession, node: Values) -> DataFrame:
+    """The rows, with weights; there has to be one."""
     weight = f"CAST(1 AS BIGINT) AS {quoted(WEIGHT)}"
     selects = []
     for row in node.rows:
         values = [f"CAST({value} AS {f.data_type}) AS {quoted(f.name)}" for value, f in zip(row, node.columns, strict=True)]
         selects.append("SELECT " + ", ".join([*values, weight]))
-    if not selects:
-        return None
-    return ctx.spark.sql(" UNION ALL ".join(selects))
+    return spark.sql(" UNION ALL ".join(selects))

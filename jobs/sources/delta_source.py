@@ -328,8 +328,28 @@ class DeltaSource:
         layout = self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
+        feed = self._change_feed(spark, since, until)
+        columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
+        return feed.select(*columns, _weight_of_feed())
+
+    def changes_by_commit(self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange) -> DataFrame | None:
+        """As :meth:`changes`, with the version of the commit that made each change; ``None`` if there is none.
+
+        Raises
+        ------
+        SourceError : that cannot be read.
+        """
+        if since.version == until.version or (not found.appended and found.only_appends):
+            return None
+        if found.only_appends:
+            return self._appended(spark, until, found, (COMMIT_VERSION,))
+        feed = self._change_feed(spark, since, until)
+        columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
+        return feed.select(*columns, _weight_of_feed(), F.col("_commit_version").alias(COMMIT_VERSION))
+
+    def _change_feed(self, spark: SparkSession, since: Pin, until: Pin) -> DataFrame:
         try:
-            feed = (
+            return (
                 spark.read.format("delta")
                 .option("readChangeFeed", "true")
                 .option("startingVersion", since.version + 1)
@@ -341,10 +361,6 @@ class DeltaSource:
                 f"source {self.name} ({self.path}): the changes between versions {since.version} and {until.version} "
                 f"cannot be read: {str(error).splitlines()[0]}"
             ) from error
-        insertion = F.col(CHANGE_TYPE).isin(*INSERTIONS)
-        weight = F.when(insertion, F.lit(1)).otherwise(F.lit(-1)).cast("bigint")
-        columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
-        return feed.select(*columns, weight.alias(WEIGHT))
 
     def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, made: Collection[str]) -> DataFrame:
         files = self._counted(found.appended) if ROW_ID in made else found.appended
@@ -398,6 +414,11 @@ def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tupl
             except (RelstateError, OSError) as error:
                 errors[name] = error
     return pins, errors
+
+
+def _weight_of_feed() -> Column:
+    insertion = F.col(CHANGE_TYPE).isin(*INSERTIONS)
+    return F.when(insertion, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)
 
 
 def _reads_appended(found: ChangeRange, made: Collection[str]) -> bool:

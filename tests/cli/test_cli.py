@@ -35,6 +35,7 @@ def test_help_lists_the_verbs(monkeypatch, capsys):
         "sql",
         "compact",
         "vacuum",
+        "why",
         "prepare",
     ):
         assert f" {verb} " in said

@@ -1,0 +1,13 @@
+"""Where a row of a view comes from: the rows of each source that make it, and what has changed it in an epoch.
+
+The lineage of a row is what Cui and Widom call so ("Tracing the lineage of view data in a warehousing environment", 2000): of
+each source the rows that contribute to it, found backwards through the plan, operator by operator. Sources are read as of the
+epoch's pins, and every node below is evaluated by Spark.
+
+* :mod:`.wanted`: some rows, by what tells them apart, and the rows of a frame that are the same.
+* :mod:`.view_at`: a view as of an epoch.
+* :mod:`.plan_rows`: the rows of a plan's nodes, with what tells them apart.
+* :mod:`.lineage`: backwards through the plan.
+* :mod:`.changes`: what commits have done to those rows of a source.
+* :mod:`.report`: all of it for one row.
+"""
