@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, Final
 
 from dagster import AutomationCondition, FreshnessPolicy
 from dagster._utils.schedules import is_valid_cron_string
 
 from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.declare.durations import duration
 from relstate_dagster.state_lib.errors import DeclarationError
 
 GROUP: Final = "dagster.group"
@@ -20,7 +18,6 @@ KINDS: Final = "dagster.kinds"
 AUTOMATION: Final = "dagster.automation"
 FRESHNESS: Final = "dagster.freshness"
 
-_DURATION: Final = re.compile(r"(\d+)\s*(minute|hour|day|week)s?", re.IGNORECASE)
 _CRON_FIELDS: Final = 5
 _CONDITIONS: Final = {
     "eager": AutomationCondition.eager,
@@ -83,8 +80,8 @@ def freshness_policy(view: ViewDeclaration) -> FreshnessPolicy | None:
     try:
         if comma and not warn.lower().startswith("warn "):
             raise ValueError(f"{warn!r} does not begin with 'warn'")
-        fail_window = _duration(fail)
-        warn_window = _duration(warn[len("warn ") :].strip()) if comma else None
+        fail_window = duration(fail)
+        warn_window = duration(warn[len("warn ") :].strip()) if comma else None
         if warn_window is not None and warn_window >= fail_window:
             raise ValueError("the time to warn has to be the shorter one")
     except ValueError as problem:
@@ -92,17 +89,6 @@ def freshness_policy(view: ViewDeclaration) -> FreshnessPolicy | None:
             f"{where(view)}: '{FRESHNESS}' = {text!r}: {problem}; write '24 hours', or '24 hours, warn 12 hours'."
         ) from problem
     return FreshnessPolicy.time_window(fail_window=fail_window, warn_window=warn_window)
-
-
-def _duration(text: str) -> timedelta:
-    match = _DURATION.fullmatch(text)
-    if match is None or not int(match.group(1)):
-        raise ValueError(f"{text!r} is no length of time")
-    units: Mapping[str, int] = {f"{match.group(2).lower()}s": int(match.group(1))}
-    try:
-        return timedelta(**units)
-    except OverflowError:
-        raise ValueError(f"{text!r} is too long") from None
 
 
 def _is_time_zone(name: str) -> bool:

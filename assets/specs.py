@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from dagster import AssetCheckKey, AssetCheckSpec, AssetKey, AssetsDefinition, AssetSpec, SourceAsset
@@ -17,10 +18,8 @@ from relstate_dagster.assets.metadata import column_lineage
 from relstate_dagster.assets.properties import where
 from relstate_dagster.assets.translator import RelstateTranslator
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, Check, checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, first_line
-
-MATCHES_FULL_RECOMPUTE: Final = "matches_full_recompute"
-STREAM_KEY_UNIQUE: Final = "stream_key_unique"
 
 #: Metadata: the name of the view in its warehouse, whatever its key is.
 VIEW: Final = "relstate/view"
@@ -61,6 +60,15 @@ class ProjectAssets:
     def check_keys(self, name: str) -> list[AssetCheckKey]:
         """Return the keys of one check of every view."""
         return [AssetCheckKey(key, name) for key in self.view_keys()]
+
+    @cached_property
+    def declared_checks(self) -> Mapping[AssetCheckKey, Check]:
+        """Return the checks that views declare beside their queries."""
+        return {
+            AssetCheckKey(self.views[view.name].key, check.name): check
+            for view in self.project.views
+            for check in checks_of(view.properties, where(view))
+        }
 
 
 def project_assets(
@@ -115,26 +123,34 @@ def project_assets(
     for view in project.views:
         with _accepted(where(view)):
             views[view.name] = _wired(project, view, bare[view.name], keys)
-    return ProjectAssets(project, views, tuple(defined), keys)
+    assets = ProjectAssets(project, views, tuple(defined), keys)
+    _check_check_names(assets)
+    return assets
 
 
 def check_specs(assets: ProjectAssets) -> list[AssetCheckSpec]:
-    """Return the two checks of every view."""
+    """Return the two checks that every view has, and those that it declares."""
     return [
-        spec
-        for key in assets.view_keys()
-        for spec in (
-            AssetCheckSpec(
-                name=MATCHES_FULL_RECOMPUTE,
-                asset=key,
-                description="The view and its query run in full hold the same rows, equally often, both ways.",
-            ),
-            AssetCheckSpec(
-                name=STREAM_KEY_UNIQUE,
-                asset=key,
-                description="No two rows of the view have the same stream key.",
-            ),
-        )
+        *(
+            spec
+            for key in assets.view_keys()
+            for spec in (
+                AssetCheckSpec(
+                    name=MATCHES_FULL_RECOMPUTE,
+                    asset=key,
+                    description="The view and its query run in full hold the same rows, equally often, both ways.",
+                ),
+                AssetCheckSpec(
+                    name=STREAM_KEY_UNIQUE,
+                    asset=key,
+                    description="No two rows of the view have the same stream key.",
+                ),
+            )
+        ),
+        *(
+            AssetCheckSpec(name=key.name, asset=key.asset_key, description=check.described, blocking=check.blocking)
+            for key, check in assets.declared_checks.items()
+        ),
     ]
 
 
@@ -201,3 +217,16 @@ def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
                     f"{at}: its asset key {key.to_user_string()!r} is not told apart by Dagster from that of {other}, "
                     f"{keys[other].to_user_string()!r}: choose another key."
                 )
+
+
+def _check_check_names(assets: ProjectAssets) -> None:
+    """Refuse checks whose outputs Dagster does not tell apart from those of views, or of other checks."""
+    taken = {key.to_python_identifier(): f"view {name}" for name, key in assets.keys.items() if name in assets.views}
+    names = {spec.key: name for name, spec in assets.views.items()}
+    for spec in check_specs(assets):
+        view = assets.project.view(names[spec.asset_key])
+        other = taken.setdefault(spec.get_python_identifier(), f"check {spec.name} of {view.name}")
+        if other != f"check {spec.name} of {view.name}":
+            raise DeclarationError(
+                f"{where(view)}: Dagster does not tell its check {spec.name} from {other}: give one of them another name."
+            )

@@ -18,17 +18,22 @@ from dagster import (
 )
 from dagster._core.definitions.data_version import CODE_VERSION_TAG, DATA_VERSION_TAG
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from relstate_dagster.assets.checks import declared_result, verify_result
 from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, ProjectAssets, check_specs
+from relstate_dagster.assets.specs import ProjectAssets, check_specs
 from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
+from relstate_dagster.state_lib.errors import DeclarationError
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.api import EpochRunner, ViewReport
 
 VIEWS_OP = "materialized_views"
 WAREHOUSE_KEY = "warehouse"
-#: The tag of a run that is to compare views with their queries run in full, as well as to materialize them.
+#: The tag of a run that is to compare views with their queries run in full, as well as to materialize them: ``true``, or
+#: ``sample:1000`` for so many keys of each view.
 VERIFY_TAG = "relstate/verify"
 
 
@@ -56,28 +61,77 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
     A view that holds what Dagster has last been told of gives no materialization.
     """
     project, names = assets.project, assets.names_of(context.selected_asset_keys)
+    is_asked, sample = _verification(context.run.tags)
     idle = warehouse.idle_reports(project, names) if names else None
     if idle is not None:
         # What was checked is as it was: checks alone can still be run.
         context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
         yield from _run(context, assets, warehouse, idle)
+        blocking = _not_passed(context, assets)
+        if blocking:
+            context.log.info(f"made again, since they block and have not passed: {', '.join(map(_named, blocking))}")
+            yield from _check(warehouse.runner(project, context.log.info), blocking, assets, sample)
         return
     runner = warehouse.runner(project, context.log.info)
     if names:
         yield from _run(context, assets, warehouse, runner.run(names, run_id=context.run.run_id))
-    yield from _check(runner, _checks_of(context, names), assets)
+    yield from _check(runner, _checks_of(context, names, is_asked=is_asked), assets, sample)
 
 
-def _checks_of(context: AssetExecutionContext, names: Collection[str]) -> list[AssetCheckKey]:
+def _verification(tags: Mapping[str, str]) -> tuple[bool, int | None]:
+    """Read a run's tag: whether views are to be compared with their queries as well, and at how many keys (all without).
+
+    Raises
+    ------
+    DeclarationError
+        The tag says something else.
+    """
+    text = tags.get(VERIFY_TAG, "false")
+    kind, _, count = text.partition(":")
+    if kind == "sample" and count.isascii() and count.isdigit() and int(count):
+        return True, int(count)
+    if text not in ("true", "false"):
+        raise DeclarationError(f"the run's tag {VERIFY_TAG} = {text!r} is unknown; it is true, false, or sample:1000.")
+    return text == "true", None
+
+
+def _not_passed(context: AssetExecutionContext, assets: ProjectAssets) -> list[AssetCheckKey]:
+    """Return the selected checks that block and have not passed since their view last changed: no run goes on over those."""
+    blocking = [key for key, check in assets.declared_checks.items() if check.blocking]
+    selected = [key for key in blocking if key in context.selected_asset_check_keys]
+    if not selected:
+        return []
+    changed = {
+        record.asset_entry.asset_key: record.asset_entry.last_materialization.timestamp
+        for record in context.instance.get_asset_records([key.asset_key for key in selected])
+        if record.asset_entry.last_materialization is not None
+    }
+    # The newest record of each is that of this very run, which has planned to make them.
+    known = context.instance.event_log_storage.get_asset_check_summary_records(selected)
+
+    def has_passed(key: AssetCheckKey) -> bool:
+        last = known[key].last_completed_check_execution_record if key in known else None
+        if last is None or last.event is None or last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
+            return False
+        return bool(last.event.timestamp >= changed.get(key.asset_key, 0.0))
+
+    return [key for key in selected if not has_passed(key)]
+
+
+def _named(key: AssetCheckKey) -> str:
+    return f"{key.asset_key.to_user_string()}:{key.name}"
+
+
+def _checks_of(context: AssetExecutionContext, names: Collection[str], *, is_asked: bool) -> list[AssetCheckKey]:
     """Return the checks that a run makes: Dagster selects all of an asset's with it, also those that cost a full recompute."""
     selected = list(context.selected_asset_check_keys)
-    if not names or context.run.tags.get(VERIFY_TAG) == "true":
+    if not names or is_asked:
         return selected
     kept = [key for key in selected if key.name != MATCHES_FULL_RECOMPUTE]
     if len(kept) < len(selected):
         context.log.info(
             f"{MATCHES_FULL_RECOMPUTE} runs every query in full, and is left out of a run that materializes: run the check by "
-            f"itself, the job for it, or give the run the tag {VERIFY_TAG} = true"
+            f"itself, the job for it, or give the run the tag {VERIFY_TAG} = true (or sample:1000, for some keys)"
         )
     return kept
 
@@ -198,30 +252,28 @@ def _columns(assets: ProjectAssets, warehouse: WarehouseAccess, name: str) -> Me
     return found
 
 
-def _check(runner: "EpochRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets) -> Iterator[AssetCheckResult]:
+def _check(
+    runner: "EpochRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets, sample: int | None
+) -> Iterator[AssetCheckResult]:
     names = {spec.key: name for name, spec in assets.views.items()}
-    by_name: dict[str, list[AssetKey]] = {MATCHES_FULL_RECOMPUTE: [], STREAM_KEY_UNIQUE: []}
-    for check in sorted(keys, key=lambda check: check.asset_key.to_user_string()):
-        by_name[check.name].append(check.asset_key)
-    for key in by_name[STREAM_KEY_UNIQUE]:
-        duplicated_keys = runner.stream_key_unique(names[key])
-        yield AssetCheckResult(
-            asset_key=key,
-            check_name=STREAM_KEY_UNIQUE,
-            passed=duplicated_keys == 0,
-            metadata={"duplicated keys": duplicated_keys},
-        )
-    for key in by_name[MATCHES_FULL_RECOMPUTE]:
-        for report in runner.verify([names[key]]):
+    ordered = sorted(keys, key=lambda check: (check.asset_key.to_user_string(), check.name))
+    for key in ordered:
+        if key.name == STREAM_KEY_UNIQUE:
+            duplicated_keys = runner.stream_key_unique(names[key.asset_key])
             yield AssetCheckResult(
-                asset_key=key,
-                check_name=MATCHES_FULL_RECOMPUTE,
-                passed=report.equal,
-                metadata={
-                    "epoch": report.epoch,
-                    "missing rows": report.missing_rows,
-                    "unexpected rows": report.unexpected_rows,
-                    "seconds": float(report.seconds),
-                    **({"problem": report.problem} if report.problem is not None else {}),
-                },
+                asset_key=key.asset_key,
+                check_name=STREAM_KEY_UNIQUE,
+                passed=duplicated_keys == 0,
+                metadata={"duplicated keys": duplicated_keys},
             )
+    declared: dict[AssetKey, dict[str, AssetCheckKey]] = {}
+    for key in ordered:
+        if key in assets.declared_checks:
+            declared.setdefault(key.asset_key, {})[key.name] = key
+    for asset_key, of_view in declared.items():
+        for found in runner.check([names[asset_key]], list(of_view)):
+            yield declared_result(of_view[found.check.name], found)
+    for key in ordered:
+        if key.name == MATCHES_FULL_RECOMPUTE:
+            for report in runner.verify([names[key.asset_key]], sample=sample):
+                yield verify_result(key, report)

@@ -4,8 +4,9 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.compaction import CompactReport
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
-from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.shown_rows import ShownRows
 from relstate_dagster.jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport
 from relstate_dagster.jobs.idle import idle_reports
@@ -21,6 +22,7 @@ from relstate_dagster.jobs.why.report import Input, SourceChange, Why, why
 
 __all__ = [
     "CatalogState",
+    "CheckReport",
     "CompactReport",
     "Does",
     "EpochRunner",
@@ -28,6 +30,7 @@ __all__ = [
     "Outlook",
     "Registry",
     "RowChange",
+    "ShownRows",
     "Snapshot",
     "SourceChange",
     "SourceCommit",

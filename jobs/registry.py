@@ -16,6 +16,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogC
 from relstate_dagster.jobs.catalog_relations import source_relation, topological
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
+from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
@@ -122,12 +123,17 @@ class Registry:
                 state = with_table_ids(state, entry).with_view(entry)
             elif has_query_of(entry, view):
                 state = _with_options(state, view)
+                if checks_of(entry.properties, view.name) != checks_of(view.properties, view.name):
+                    self._planner.check_declared(state.working.views[view.name])
             else:
                 entry = self._planner.plan(state.working, view)
                 state = _with_options(with_table_ids(state, entry).with_rebuild(entry), view)
                 changed.append(view.name)
         over = {*with_dependents(state, changed), *readers} - set(changed)
         state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
+        if state != before:
+            for view in views:
+                self._planner.check_references(state.working, state.working.views[view.name])
         return state if state == before else self._commit(before, state)
 
     def _with_plain_view(self, state: CatalogState, plain: PlainViewEntry) -> CatalogState:

@@ -12,6 +12,7 @@ from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import source_relation, view_relation
+from relstate_dagster.jobs.check_planner import check_declared, check_references
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.functions import UserFunctions, called_in
@@ -51,6 +52,7 @@ class ViewPlanner:
         Raises
         ------
         PlanError : Spark refuses the query, or the refresh policy asks for what is not possible.
+        DeclarationError : a clause or a check names what the view does not have.
         """
         check_name(definition.name, "view")
         others = state.without(definition.name)
@@ -83,7 +85,7 @@ class ViewPlanner:
         if known is not None:
             tables = _as_large(tables, known.tables)
         is_full = isinstance(plan.child, FullQuery)
-        return ViewEntry(
+        entry = ViewEntry(
             name=definition.name,
             query=definition.sql,
             strategy="full" if is_full else "incremental",
@@ -98,6 +100,26 @@ class ViewPlanner:
             inlined=plain_views_in(others, definition.sql),
             layout=self._checked_layout(definition, plan),
         )
+        self.check_declared(entry)
+        return entry
+
+    def check_declared(self, view: ViewEntry) -> None:
+        """Look whether the checks that a view declares can be made on its columns.
+
+        Raises
+        ------
+        DeclarationError : one cannot.
+        """
+        check_declared(self._spark, self._warehouse.functions, view)
+
+    def check_references(self, state: CatalogState, view: ViewEntry) -> None:
+        """Look whether what the checks of a view refer to is there.
+
+        Raises
+        ------
+        DeclarationError : it is not.
+        """
+        check_references(self._spark, state, view, self.relations)
 
     def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
         """The state with a view planned on its inputs as they are now, where those are not what it was planned on.

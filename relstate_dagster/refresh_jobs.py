@@ -7,7 +7,8 @@ from typing import Final
 from dagster import AssetSelection, ExecutorDefinition, define_asset_job, in_process_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, ProjectAssets
+from relstate_dagster.assets.specs import ProjectAssets
+from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
 
 REFRESH_JOB: Final = "refresh_views"
 VERIFY_JOB: Final = "verify_views"
@@ -16,11 +17,11 @@ VERIFY_JOB: Final = "verify_views"
 def refresh_job(
     assets: ProjectAssets, name: str = REFRESH_JOB, executor: ExecutorDefinition | None = None
 ) -> UnresolvedAssetJobDefinition:
-    """Return the job of schedule and sensor: every view, and the cheap one of its checks."""
+    """Return the job of schedule and sensor: every view, and all of its checks but the one that runs its query in full."""
     views = AssetSelection.assets(*assets.view_keys()).without_checks()
     return define_asset_job(
         name,
-        selection=views | AssetSelection.checks(*assets.check_keys(STREAM_KEY_UNIQUE)),
+        selection=views | AssetSelection.checks(*assets.check_keys(STREAM_KEY_UNIQUE), *assets.declared_checks),
         description="One epoch over all views: reads what changed in the sources and applies it.",
         executor_def=executor or in_process_executor,
     )

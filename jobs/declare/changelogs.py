@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from relstate_dagster.jobs.declare.checks import CHECKS, checks_of
 from relstate_dagster.jobs.declare.model import OURS, VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -50,6 +51,10 @@ def is_changelog_view(properties: Mapping[str, str]) -> bool:
     return properties.get(KIND, "table") != "table"
 
 
+def _is_of_the_view(key: str) -> bool:
+    return key in _OF_THE_VIEW or key.startswith(CHECKS)
+
+
 def check_source_properties(source: SourceDeclaration, where: str) -> None:
     """Check the properties of a source that are ours.
 
@@ -61,17 +66,19 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     found = source.properties
     known = (*SOURCE_PROPERTIES, *_OF_THE_VIEW)
     for key in found:
-        if key.startswith(OURS) and key not in known:
+        if key.startswith(OURS) and key not in known and not key.startswith(CHECKS):
             raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(known)}.")
     kind = found.get(KIND, "table")
     if kind not in KINDS:
         raise DeclarationError(f"{where}: '{KIND}' = {kind!r} is unknown; it is one of {', '.join(KINDS)}.")
     allowed = {"table": ("index.columns",), "upsert": (DELETED, ORDER), "debezium": (ORDER, ENVELOPE)}[kind]
     for key in found:
-        if key != KIND and key in known and key not in allowed and not (is_changelog_view(found) and key in _OF_THE_VIEW):
+        is_ours = key != KIND and key.startswith(OURS) and key not in allowed
+        if is_ours and not (is_changelog_view(found) and _is_of_the_view(key)):
             raise DeclarationError(f"{where}: '{key}' says nothing of a source of '{KIND}' = '{kind}'; leave it out.")
     if kind == "table":
         return
+    checks_of(found, where)
     if not source.primary_key:
         raise DeclarationError(f"{where}: '{KIND}' = '{kind}' needs a PRIMARY KEY, whose earlier rows later ones replace.")
     taken = {c.name.lower() for c in source.columns} & {_PLACE, _ROW, _OP, COMMIT_VERSION}
@@ -86,7 +93,7 @@ def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclarat
     kind = source.properties.get(KIND, "table")
     if kind == "table":
         return source, None
-    own = {key: value for key, value in source.properties.items() if key in (*SOURCE_PROPERTIES, *_OF_THE_VIEW)}
+    own = {key: text for key, text in source.properties.items() if key in SOURCE_PROPERTIES or _is_of_the_view(key)}
     others = {key: value for key, value in source.properties.items() if key not in own}
     log = replace(
         source,

@@ -16,8 +16,8 @@ REFRESH_POLICIES: Final = ("auto", "incremental", "full")
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
 #: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
-OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "index.")
-#: Those that a view may set.
+OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "index.", "check.")
+#: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
 VIEW_PROPERTIES: Final = (
     "refresh.policy",
     PUBLISH_ON_CHANGE,
@@ -215,11 +215,12 @@ class RefreshStatement:
 
 @dataclass(frozen=True)
 class VerifyStatement:
-    """``VERIFY`` (all views: `views` is empty) or ``VERIFY a, b``."""
+    """``VERIFY`` (all views: `views` is empty) or ``VERIFY a, b``, of all rows or ``SAMPLE n`` keys."""
 
     views: tuple[str, ...] = ()
     path: str | None = None
     line: int = 1
+    sample: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
+from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
     FILE_FORMATS,
@@ -44,7 +45,8 @@ _REFUSED_VIEW_CLAUSES: Final = {
     "REFRESH": "write TBLPROPERTIES ('refresh.policy' = 'auto') with auto, incremental or full",
     "SCHEDULE": "use a Dagster schedule or sensor; options go in TBLPROPERTIES ('dagster.group' = '…')",
     "TRIGGER": "use a Dagster sensor; options go in TBLPROPERTIES ('dagster.group' = '…')",
-    "CONSTRAINT": "expectations are Dagster asset checks; options go in TBLPROPERTIES ('dagster.group' = '…')",
+    "CONSTRAINT": "an expectation stands in the column list, (CONSTRAINT c EXPECT (condition)), or among the properties, "
+    "TBLPROPERTIES ('check.c.expect' = 'condition')",
     "WITH": "options go in TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = '…')",
     "OPTIONS": "options go in TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = '…')",
     "LOCATION": "a view lives in its warehouse; drop the clause",
@@ -87,19 +89,24 @@ def _create_materialized_view(cursor: Cursor) -> ViewDeclaration:
     if_not_exists = cursor.accept("IF NOT EXISTS")
     name = _name(cursor, "view")
     context = f"materialized view {name}"
-    column_names, column_comments = _column_list(cursor, context)
+    expected: dict[str, str] = {}
+    column_names, column_comments = _column_list(cursor, context, expected)
     clauses = _clauses(cursor, context, _REFUSED_VIEW_CLAUSES, until="AS")
     if clauses.location is not None:
         raise cursor.error(f"{context}: LOCATION is not taken: {_REFUSED_VIEW_CLAUSES['LOCATION']}.")
     query = _query(cursor, context)
-    _check_view_properties(clauses.properties, f"{statement.where}: {context}")
+    twice = next((key for key in expected if key in clauses.properties), None)
+    if twice is not None:
+        raise DeclarationError(f"{statement.where}: {context}: {twice!r} stands in the column list and in TBLPROPERTIES.")
+    properties = {**expected, **clauses.properties}
+    _check_view_properties(properties, f"{statement.where}: {context}")
     return ViewDeclaration(
         name=name,
         query=query,
         comment=clauses.comment,
         cluster_by=clauses.cluster_by,
         partitioned_by=clauses.partitioned_by,
-        properties=clauses.properties,
+        properties=properties,
         if_not_exists=if_not_exists,
         column_names=column_names,
         column_comments=column_comments,
@@ -144,18 +151,27 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
     for rows in (EXTREME_ROWS, SPARE_ROWS):
         rows.of(properties, where)
     for key in properties:
-        if key.startswith(OURS) and key not in VIEW_PROPERTIES:
-            raise DeclarationError(f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}.")
+        if key.startswith(OURS) and not key.startswith(CHECKS) and key not in VIEW_PROPERTIES:
+            raise DeclarationError(
+                f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}, and {CHECKS}<name>.<kind>."
+            )
+    checks_of(properties, where)
 
 
-def _column_list(cursor: Cursor, context: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def _column_list(
+    cursor: Cursor, context: str, expected: dict[str, str] | None = None
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Read names and comments; constraints are put into `expected`, as properties, where they are taken."""
     names: list[str] = []
     comments: dict[str, str] = {}
     if not cursor.at("("):
         return (), comments
     for column in cursor.group(context):
         if column.at("CONSTRAINT"):
-            raise column.error(f"{context}: CONSTRAINT is not taken: {_REFUSED_VIEW_CLAUSES['CONSTRAINT']}.")
+            if expected is None:
+                raise column.error(f"{context}: CONSTRAINT is taken on materialized views only.")
+            _constraint(column, context, expected)
+            continue
         name = column.identifier(f"{context}, column list")
         if column.accept("COMMENT"):
             comments[name] = column.string(f"{context}, comment of {name}")
@@ -164,6 +180,34 @@ def _column_list(cursor: Cursor, context: str) -> tuple[tuple[str, ...], dict[st
         names.append(name)
     _refuse_duplicates(names, cursor, f"{context}, column list")
     return tuple(names), comments
+
+
+def _constraint(part: Cursor, context: str, expected: dict[str, str]) -> None:
+    """Read ``CONSTRAINT name EXPECT (condition) [ON VIOLATION FAIL UPDATE]`` as the properties that it stands for."""
+    part.accept("CONSTRAINT")
+    name = part.identifier(f"{context}, constraint")
+    context = f"{context}, constraint {name}"
+    part.expect("EXPECT", context)
+    start = part.index
+    if not part.group(context):
+        raise part.error(f"{context}: EXPECT needs a condition in parentheses.")
+    condition = part.statement.script[part.tokens[start].end + 1 : part.tokens[part.index - 1].start].strip()
+    options = {SEVERITY: "warn"}
+    if part.accept("ON VIOLATION"):
+        if part.accept("DROP ROW"):
+            raise part.error(
+                f"{context}: ON VIOLATION DROP ROW is not taken: a view holds what its query returns. Write the condition into "
+                "the query's WHERE, or take ON VIOLATION FAIL UPDATE."
+            )
+        if not part.accept("FAIL UPDATE"):
+            raise part.error(f"{context}: after ON VIOLATION comes FAIL UPDATE, found {part.found()}.")
+        options = {BLOCKING: "true"}
+    if not part.at_end:
+        raise part.error(f"{context}: unexpected {part.found()} after the condition.")
+    properties = {f"{CHECKS}{name}.expect": condition, **{f"{CHECKS}{name}.{key}": text for key, text in options.items()}}
+    if next(iter(properties)) in expected:
+        raise part.error(f"{context}: it stands twice.")
+    expected |= properties
 
 
 # ---------------------------------------------------------------------------------------------------- plain views
@@ -338,8 +382,15 @@ def _refresh(cursor: Cursor) -> RefreshStatement | None:
 def _verify(cursor: Cursor) -> VerifyStatement:
     statement = cursor.statement
     _ = cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW")
-    names = () if cursor.at_end else _names(cursor)
-    return VerifyStatement(names, statement.path, statement.line)
+    of_all = cursor.at_end or (cursor.at("SAMPLE") and cursor.peek(1).isdigit())
+    names = () if of_all else _names(cursor)
+    sample = None
+    if cursor.accept("SAMPLE"):
+        if not cursor.peek().isdigit() or not int(cursor.peek()):
+            raise cursor.error(f"VERIFY … SAMPLE needs a number of keys, found {cursor.found()}.")
+        sample = int(cursor.peek())
+        cursor.index += 1
+    return VerifyStatement(names, statement.path, statement.line, sample)
 
 
 def _explain_view(cursor: Cursor) -> ExplainStatement:

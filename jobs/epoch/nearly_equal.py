@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any, Final
@@ -16,22 +17,39 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from relstate_dagster.jobs.epoch.shown_rows import Cells
 from relstate_dagster.state_lib.sizing import sizing
 
 #: Numbers that differ by no more than this are equal.
 RELATIVE_TOLERANCE: Final = 1e-9
 _ABSOLUTE_TOLERANCE: Final = 1e-12
 _PLACE: Final = "_place"
+_CELLS: Final = "_cells"
 
 
-def unmatched(differing: DataFrame, columns: Sequence[str], count: str) -> tuple[int, int]:
-    """How many rows of each of two bags have no nearly equal row in the other.
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows missing from, and unexpected in, one of two bags: how many, and some of them."""
+
+    missing: int = 0
+    unexpected: int = 0
+    missing_rows: tuple[Cells, ...] = ()
+    unexpected_rows: tuple[Cells, ...] = ()
+
+
+def unmatched(
+    differing: DataFrame, columns: Sequence[str], count: str, texts: Sequence[Column] = (), shown: int = 0
+) -> Difference:
+    """How many rows of each of two bags have no nearly equal row in the other, and some of them.
 
     Parameters
     ----------
     differing : distinct rows and ``count``: how many more of them the one bag has (or, below zero, the other).
     columns : those of a row.
+    texts : of those, for showing.
+    shown : how many rows of each bag are shown.
     """
+    differing = differing.withColumn(_CELLS, F.array(*texts))
     fields = [differing.schema[name] for name in columns]
     exact = [f.name for f in fields if not _is_inexact(f.dataType)]
     inexact = [f for f in fields if _is_inexact(f.dataType)]
@@ -47,20 +65,27 @@ def unmatched(differing: DataFrame, columns: Sequence[str], count: str) -> tuple
     unpaired = paired.where(
         F.col(f"l.{_PLACE}").isNull() | F.col(f"r.{_PLACE}").isNull() | ~F.coalesce(reduce(and_, near), F.lit(False))
     )
+    parts = (*columns, _CELLS)
     sides = unpaired.select(
-        F.when(F.col(f"l.{_PLACE}").isNotNull(), F.struct(*(F.col(f"l.{c}").alias(c) for c in columns))).alias("l"),
-        F.when(F.col(f"r.{_PLACE}").isNotNull(), F.struct(*(F.col(f"r.{c}").alias(c) for c in columns))).alias("r"),
+        F.when(F.col(f"l.{_PLACE}").isNotNull(), F.struct(*(F.col(f"l.{c}").alias(c) for c in parts))).alias("l"),
+        F.when(F.col(f"r.{_PLACE}").isNotNull(), F.struct(*(F.col(f"r.{c}").alias(c) for c in parts))).alias("r"),
     )
     rows = sides.limit(sizing().compared_pairs_rows + 1).collect()
     if len(rows) <= sizing().compared_pairs_rows:
-        return _match_each([r["l"] for r in rows if r["l"] is not None], [r["r"] for r in rows if r["r"] is not None])
+        missing, unexpected = _without_partner([r["l"] for r in rows if r["l"]], [r["r"] for r in rows if r["r"]])
+        return Difference(len(missing), len(unexpected), _cells(missing[:shown]), _cells(unexpected[:shown]))
     counted = sides.agg(F.count("l").alias("l"), F.count("r").alias("r")).collect()[0]
-    return int(counted["l"]), int(counted["r"])
+    some = {side: _cells([r[side] for r in rows if r[side]][:shown]) for side in ("l", "r")}
+    return Difference(int(counted["l"]), int(counted["r"]), some["l"], some["r"])
+
+
+def _cells(rows: Sequence[Row]) -> tuple[Cells, ...]:
+    return tuple(tuple(row[_CELLS]) for row in rows)
 
 
 def _numbered(rows: DataFrame, times: Column, columns: Sequence[str], exact: list[str], order: list[Column]) -> DataFrame:
     """Rows as often as they occur, numbered among those with the same exact columns."""
-    repeated = rows.select(*columns, F.explode(F.sequence(F.lit(1).cast("bigint"), times)).alias("_copy"))
+    repeated = rows.select(*columns, _CELLS, F.explode(F.sequence(F.lit(1).cast("bigint"), times)).alias("_copy"))
     window = Window.partitionBy(*[F.col(c) for c in exact] or [F.lit(0)]).orderBy(*order)
     return repeated.withColumn(_PLACE, F.row_number().over(window)).drop("_copy")
 
@@ -105,17 +130,16 @@ def _nearly(a: Column, b: Column, data_type: T.DataType) -> Column:
     return both_null | (a.isNotNull() & b.isNotNull() & F.coalesce(near, F.lit(False)))
 
 
-def _match_each(left: Sequence[Row], right: Sequence[Row]) -> tuple[int, int]:
-    """As :func:`unmatched`, of few rows, each compared with each."""
-    free = list(right)
-    missing = 0
+def _without_partner(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The rows of two short lists, the last value of each apart, that have no nearly equal row in the other."""
+    free, alone = list(right), []
     for row in left:
-        found = next((n for n, other in enumerate(free) if _nearly_values(row, other)), None)
+        found = next((n for n, other in enumerate(free) if _nearly_values(row[:-1], other[:-1])), None)
         if found is None:
-            missing += 1
+            alone.append(row)
         else:
             free.pop(found)
-    return missing, len(free)
+    return alone, free
 
 
 def _nearly_values(a: Any, b: Any) -> bool:

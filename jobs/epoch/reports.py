@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare.checks import Check
+from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows
 from relstate_dagster.jobs.planner.explain import explain_plan
 
 
@@ -57,7 +59,11 @@ class ViewReport:
 class VerifyReport:
     """A view compared with its query run in full: rows that one has more often than the other.
 
-    ``problem`` is why they could not be compared; the view then counts as different.
+    Parameters
+    ----------
+    problem : why they could not be compared; the view then counts as different.
+    sampled_keys : how many keys were compared; ``None`` where all rows were.
+    missing, unexpected : some of those rows.
     """
 
     view: str
@@ -67,6 +73,38 @@ class VerifyReport:
     epoch: int
     seconds: float
     problem: str | None = None
+    sampled_keys: int | None = None
+    missing: ShownRows = NO_ROWS
+    unexpected: ShownRows = NO_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """A check that a view declares, made on the view as of the last epoch that it has reached.
+
+    Parameters
+    ----------
+    failing : rows that do not meet the condition; of ``unique`` keys that occur more than once.
+    found : in words, what was found.
+    shown : some of the rows, or keys, that fail.
+    seconds : of the pass over the view that this check was a part of.
+    problem : why the check could not be made; it then counts as failed.
+    """
+
+    view: str
+    check: Check
+    passed: bool
+    epoch: int | None
+    failing: int = 0
+    found: str = ""
+    shown: ShownRows = NO_ROWS
+    seconds: float = 0.0
+    problem: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it failed, and is no mere warning."""
+        return not self.passed and self.check.severity == "error"
 
 
 def unchanged(state: CatalogState, view: ViewEntry) -> ViewReport:

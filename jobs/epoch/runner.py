@@ -24,6 +24,7 @@ from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, ViewEntry, 
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
 from relstate_dagster.jobs.epoch.chain import Fence
+from relstate_dagster.jobs.epoch.checks import check_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, lost_an_executor, reason_of
@@ -50,7 +51,7 @@ from relstate_dagster.jobs.epoch.protocol import (
     with_dependents,
 )
 from relstate_dagster.jobs.epoch.refresh_choice import choose_refresh
-from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport, unchanged
+from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport, unchanged
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SharedReads, SourceReads
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
@@ -534,10 +535,33 @@ class EpochRunner:
             state = claims.take(with_dependents(state, names))
             yield from vacuum(self._spark.newSession(), self._warehouse, state, names, epochs=epochs, hours=hours)
 
-    def verify(self, views: Sequence[str] | None = None) -> list[VerifyReport]:
-        """Compare views, as of the last epoch each has reached, with their queries run in full, both ways."""
-        state = self._warehouse.read()
-        return [verify_view(self._spark, self._warehouse, state, state.views[name]) for name in self._selected(state, views)]
+    def verify(self, views: Sequence[str] | None = None, *, sample: int | None = None) -> list[VerifyReport]:
+        """Compare views, as of the last epoch each has reached, with their queries run in full, both ways.
+
+        Parameters
+        ----------
+        sample : how many keys of each view are compared; all rows are without it.
+        """
+        if sample is not None and sample < 1:
+            raise DeclarationError(f"a sample of {sample} keys says nothing: take 1 or more")
+        state, spark = self._warehouse.read(), self._spark
+        return [verify_view(spark, self._warehouse, state, state.views[n], sample) for n in self._selected(state, views)]
+
+    def check(self, views: Sequence[str] | None = None, names: Collection[str] | None = None) -> list[CheckReport]:
+        """Make the checks that views declare, on the last epoch that each view has reached.
+
+        Parameters
+        ----------
+        names : of the checks; all by default.
+
+        Raises
+        ------
+        DeclarationError : there is no such view, or a view has no such check.
+        """
+        state, found = self._warehouse.read(), list[CheckReport]()
+        for name in self._selected(state, views):
+            found += check_view(self._spark, self._warehouse, state, state.views[name], self._clock, names)
+        return found
 
     def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
         """How long each view's query takes when run in full and written as a new Delta table, for comparison."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
@@ -13,9 +13,11 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
-from relstate_dagster.jobs.epoch.nearly_equal import unmatched
+from relstate_dagster.jobs.epoch.key_sample import sample_of
+from relstate_dagster.jobs.epoch.nearly_equal import Difference, unmatched
 from relstate_dagster.jobs.epoch.reports import VerifyReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.shown_rows import SHOWN_ROWS, ShownRows, as_texts
 from relstate_dagster.jobs.epoch.view_epoch import full_query
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.limits import before_limit
@@ -26,12 +28,18 @@ from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> VerifyReport:
+def verify_view(
+    spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, sample: int | None = None
+) -> VerifyReport:
     """Compare a view as of its last epoch with its query run in full.
 
     Floating-point columns are compared exactly first; only rows that then differ are compared within a relative
     tolerance of 1e-9, for sums whose order of addition no one has fixed. Of rows that a LIMIT's ORDER BY does not tell
     apart, any are right.
+
+    Parameters
+    ----------
+    sample : how many keys of the view are compared; all rows are without it, and where no sample says anything.
     """
     started = time.perf_counter()
     last = view.last_epoch
@@ -39,26 +47,41 @@ def verify_view(spark: SparkSession, warehouse: Warehouse, state: CatalogState, 
         why = f": {view.problem.reason}" if view.problem else "; run it first"
         return VerifyReport(view.name, False, 0, 0, 0, 0.0, f"it has no complete epoch{why}")
     try:
-        missing, unexpected = _difference(spark, warehouse, state, view)
+        found, keys = _difference(spark, warehouse, state, view, sample)
     except Exception as error:
         if ends_the_run(error) is not None:
             raise
         problem = f"it cannot be compared: {explained(view.name, last, error)}"
         return VerifyReport(view.name, False, 0, 0, last, time.perf_counter() - started, problem)
-    return VerifyReport(view.name, missing == unexpected == 0, missing, unexpected, last, time.perf_counter() - started)
+    columns = tuple(o.name for o in view.plan.output)
+    return VerifyReport(
+        view.name,
+        found.missing == found.unexpected == 0,
+        found.missing,
+        found.unexpected,
+        last,
+        time.perf_counter() - started,
+        sampled_keys=keys,
+        missing=ShownRows(columns, found.missing_rows),
+        unexpected=ShownRows(columns, found.unexpected_rows),
+    )
 
 
-def _difference(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> tuple[int, int]:
-    """Rows missing and unexpected in a view, as of the epoch it has reached."""
+def _difference(
+    spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, sample: int | None
+) -> tuple[Difference, int | None]:
+    """What is missing and unexpected in a view, as of the epoch it has reached, and how many keys were looked at."""
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
     workload = Workload.SMALL if inputs.sizes.total_bytes() <= sizing().small_epoch_bytes else Workload.FULL
     session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
-    actual = published_rows(session, warehouse, state, view)
-    names = [o.name for o in view.plan.output]
-    return difference(expected, actual.toDF(*names))
+    actual = published_rows(session, warehouse, state, view).toDF(*[o.name for o in view.plan.output])
+    sampled = None if sample is None else sample_of(expected, actual, view.plan, sample)
+    if sampled is None:
+        return compared(expected, actual, SHOWN_ROWS), None
+    return compared(sampled.expected, sampled.actual, SHOWN_ROWS), sampled.keys
 
 
 def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> float:
@@ -75,34 +98,62 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
         return time.perf_counter() - started
 
 
-def published_rows(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> DataFrame:
-    """The view as a reader sees it: as of the last complete epoch, without hidden columns."""
+def published_rows(
+    session: SparkSession,
+    warehouse: Warehouse,
+    state: CatalogState,
+    view: ViewEntry,
+    *,
+    version: int | None = None,
+    with_key: bool = False,
+) -> DataFrame:
+    """The view as a reader sees it: as of the last complete epoch, without hidden columns.
+
+    Parameters
+    ----------
+    version : of an earlier epoch's table.
+    with_key : with the hidden key as the last column.
+    """
     versions = state.versions_at(view.name)
     if versions is None or versions.view_version is None:
         raise EpochError(f"view {view.name} has no complete epoch yet; run it first")
     check_tables(warehouse, state, view)
-    reader = session.read.format("delta").option("versionAsOf", versions.view_version)
-    return reader.load(warehouse.view_path(view.name)).select(*columns_of([o.name for o in view.plan.output]))
+    reader = session.read.format("delta").option("versionAsOf", versions.view_version if version is None else version)
+    names = [*(o.name for o in view.plan.output), *([VIEW_KEY] if with_key else [])]
+    return reader.load(warehouse.view_path(view.name)).select(*columns_of(names))
 
 
 def difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
     """As :func:`bag_difference`, for the frame of a query: where it ends in LIMIT, ties may fall either way."""
+    found = compared(expected, actual)
+    return found.missing, found.unexpected
+
+
+def compared(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Difference:
+    """As :func:`difference`, with some of the rows that differ; ties of a LIMIT can be among them."""
     names = [f"_c{n}" for n in range(len(expected.columns))]
-    missing, unexpected = bag_difference(expected, actual)
+    found = compared_bags(expected, actual, shown)
+    missing, unexpected = found.missing, found.unexpected
     open_choice = before_limit(expected) if missing and missing == unexpected else None
     if open_choice is None:
-        return missing, unexpected
+        return found
     candidates, sorted_by = open_choice
     keys = [names[position] for position in sorted_by]
     picked, right = actual.toDF(*names), expected.toDF(*names)
     if keys and bag_difference(right.select(keys), picked.select(keys)) != (0, 0):
-        return missing, unexpected
+        return found
     _, not_candidates = bag_difference(candidates, picked)
-    return (0, 0) if not not_candidates else (missing, unexpected)
+    return Difference() if not not_candidates else found
 
 
 def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
     """How many rows are missing from, and unexpected in, ``actual``, duplicates counted."""
+    found = compared_bags(expected, actual)
+    return found.missing, found.unexpected
+
+
+def compared_bags(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Difference:
+    """As :func:`bag_difference`, with up to ``shown`` of the rows on each side, each once however often it differs."""
     names = [f"_c{n}" for n in range(len(expected.columns))]
     has_float = any("float" in t or "double" in t for _, t in expected.dtypes)
     one = F.lit(1).cast("bigint")
@@ -110,14 +161,21 @@ def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
         expected.toDF(*names).withColumn("_n", one).union(actual.toDF(*names).withColumn("_n", -one))
     )  # fmt: skip
     differing = stacked.groupBy(*names).agg(F.sum("_n").alias("_n")).where(F.col("_n") != 0)
-    if not has_float:
-        sums = differing.agg(
-            F.coalesce(F.sum(F.greatest("_n", F.lit(0))), F.lit(0)).alias("missing"),
-            F.coalesce(F.sum(F.greatest(-F.col("_n"), F.lit(0))), F.lit(0)).alias("unexpected"),
-        ).collect()[0]
-        return int(sums["missing"]), int(sums["unexpected"])
-    held = differing.localCheckpoint()  # the queries are run once, however often their difference is looked at
-    return (0, 0) if held.isEmpty() else unmatched(held, names, "_n")
+    if has_float:
+        held = differing.localCheckpoint()  # the queries are run once, however often their difference is looked at
+        return Difference() if held.isEmpty() else unmatched(held, names, "_n", as_texts(held, names), shown)
+    sums = differing.agg(
+        F.coalesce(F.sum(F.greatest("_n", F.lit(0))), F.lit(0)).alias("missing"),
+        F.coalesce(F.sum(F.greatest(-F.col("_n"), F.lit(0))), F.lit(0)).alias("unexpected"),
+    ).collect()[0]
+    missing, unexpected = int(sums["missing"]), int(sums["unexpected"])
+    if not shown or not (missing or unexpected):
+        return Difference(missing, unexpected)
+    cells = differing.select((F.col("_n") > 0).alias("misses"), F.array(*as_texts(differing, names)).alias("cells"))
+    place = F.row_number().over(Window.partitionBy("misses").orderBy("cells"))
+    rows = cells.withColumn("place", place).where(F.col("place") <= shown).orderBy("place").collect()
+    some = {side: tuple(tuple(row["cells"]) for row in rows if row["misses"] is side) for side in (True, False)}
+    return Difference(missing, unexpected, some[True], some[False])
 
 
 def duplicate_keys(spark: SparkSession, warehouse: Warehouse, view: ViewEntry) -> int:

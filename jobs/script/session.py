@@ -193,7 +193,7 @@ class ScriptSession:
             self._on_report(report)
 
     def _verify(self, verify: VerifyStatement, number: int) -> Result:
-        reports = self._runner.verify(list(verify.views) or None)
+        reports = self._runner.verify(list(verify.views) or None, sample=verify.sample)
         rows = [(r.view, r.equal, r.missing_rows, r.unexpected_rows, r.epoch) for r in reports]
         different = [r for r in reports if not r.equal]
         result = Result(number, ("view", "equal", "missing_rows", "unexpected_rows", "epoch"), list(rows), is_query=True)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from relstate_dagster.cli.app import ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import start_spark
-from relstate_dagster.cli.tables import verify_table
+from relstate_dagster.cli.tables import rows_table, verify_table
 
 
 @app.command()
-def verify(views: ViewsArgument = None, warehouse: WarehouseOption = None) -> None:
+def verify(
+    views: ViewsArgument = None,
+    warehouse: WarehouseOption = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, metavar="KEYS", help="Compare so many keys of each view, picked by chance.")
+    ] = None,
+) -> None:
     """Compare views with a full recompute, both ways; exit with 1 on any difference."""
     from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
@@ -18,10 +26,14 @@ def verify(views: ViewsArgument = None, warehouse: WarehouseOption = None) -> No
     spark = start_spark(where)
     runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
     with console.status("running every query in full"):
-        reports = runner.verify(list(views or []) or None)
+        reports = runner.verify(list(views or []) or None, sample=sample)
     output.print(verify_table(reports, output.width))
     for report in reports:
         if report.problem is not None:
             output.print(f"{report.view}: {report.problem}", highlight=False, markup=False, soft_wrap=True)
+        for shown, what in ((report.missing, "missing from"), (report.unexpected, "unexpected in")):
+            if shown.rows:
+                output.print(f"{what} {report.view}:", highlight=False, markup=False)
+                output.print(rows_table(shown))
     if any(not r.equal for r in reports):
         raise typer.Exit(1)

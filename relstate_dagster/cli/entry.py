@@ -10,6 +10,7 @@ from rich.markup import escape
 
 # Importing a verb registers it; what is heavy to import the verbs import as they run.
 from relstate_dagster.cli import (  # noqa: F401
+    check,
     compact,
     compare,
     demo,

@@ -7,10 +7,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.markup import render
+from rich.markup import escape, render
 from rich.table import Table
 
-from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.shown_rows import ShownRows
 
 _PADDING = 3
 
@@ -118,13 +119,15 @@ def advised(reports: Iterable[ViewReport]) -> list[str]:
 
 
 def verify_table(reports: Sequence[VerifyReport], width: int) -> Table:
-    """One line a view: equal to its full recompute or not, and by how many rows."""
+    """One line a view: equal to its full recompute or not, by how many rows, and how many keys were looked at."""
+    is_sampled = any(r.sampled_keys is not None for r in reports)
     columns = [
         Shown("view"),
         Shown("epoch", 1, is_number=True),
         Shown("equals its query", is_number=True),
         Shown("missing", is_number=True),
         Shown("unexpected", is_number=True),
+        *([Shown("keys", is_number=True)] if is_sampled else []),
         Shown("seconds", 2, is_number=True),
     ]
     rows = [
@@ -133,8 +136,43 @@ def verify_table(reports: Sequence[VerifyReport], width: int) -> Table:
             str(r.epoch or ""),
             "[green]yes[/]" if r.equal else "[red]NO[/]",
             *(["", ""] if r.problem else [str(r.missing_rows), str(r.unexpected_rows)]),
+            *([f"{r.sampled_keys:,}" if r.sampled_keys is not None else "all"] if is_sampled else []),
             f"{r.seconds:.2f}",
         ]
         for r in reports
     ]
     return fitted(columns, rows, width)
+
+
+def check_table(reports: Sequence[CheckReport], width: int) -> Table:
+    """One line a check: whether it passed, and what was found."""
+    columns = [
+        Shown("view"),
+        Shown("check"),
+        Shown("is", 3),
+        Shown("result"),
+        Shown("found"),
+        Shown("epoch", 2, is_number=True),
+        Shown("seconds", 4, is_number=True),
+    ]
+    rows = [
+        [
+            r.view,
+            r.check.name,
+            escape(r.check.described),
+            "[green]passed[/]" if r.passed else "[red]FAILED[/]" if r.is_error else "[yellow]warning[/]",
+            "see below" if r.problem is not None else escape(r.found),
+            str(r.epoch or ""),
+            f"{r.seconds:.2f}",
+        ]
+        for r in reports
+    ]
+    return fitted(columns, rows, width)
+
+
+def rows_table(shown: ShownRows) -> Table:
+    """Rows as they are, NULL told apart from texts."""
+    table = Table(*map(escape, shown.columns), header_style="bold")
+    for row in shown.rows:
+        table.add_row(*("[dim]NULL[/]" if cell is None else escape(cell) for cell in row))
+    return table

@@ -18,9 +18,10 @@ from dagster import (
 )
 
 from relstate_dagster import when_views_change
-from relstate_dagster.assets.specs import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE, check_specs, project_assets
+from relstate_dagster.assets.specs import check_specs, project_assets
 from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -61,7 +62,7 @@ class StubRunner:
         self.asked.append(list(views))
         yield from self.reports or [report(view) for view in views]
 
-    def verify(self, views):
+    def verify(self, views, *, sample=None):
         return [VerifyReport(view, view not in self.wrong, int(view in self.wrong), 0, epoch=7, seconds=0.1) for view in views]
 
     def stream_key_unique(self, view):

@@ -1,0 +1,67 @@
+"""What checks found, as Dagster shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity, MetadataValue
+
+from relstate_dagster.assets.metadata import Metadata
+
+if TYPE_CHECKING:
+    from relstate_dagster.jobs.api import CheckReport, ShownRows, VerifyReport
+
+#: A longer value is cut.
+_MOST_LETTERS = 100
+
+
+def declared_result(key: AssetCheckKey, report: CheckReport) -> AssetCheckResult:
+    """Return the result of a check that a view declares."""
+    metadata: Metadata = {"check": report.check.described, "seconds": round(report.seconds, 3)}
+    if report.epoch is not None:
+        metadata["epoch"] = report.epoch
+    if report.problem is not None:
+        metadata["problem"] = report.problem
+    else:
+        metadata["found"] = report.found
+        metadata["failing"] = report.failing
+    if report.shown.rows:
+        metadata["some that fail"] = markdown_table(report.shown)
+    severity = AssetCheckSeverity.WARN if report.check.severity == "warn" else AssetCheckSeverity.ERROR
+    return AssetCheckResult(
+        asset_key=key.asset_key, check_name=key.name, passed=report.passed, severity=severity, metadata=metadata
+    )
+
+
+def verify_result(key: AssetCheckKey, report: VerifyReport) -> AssetCheckResult:
+    """Return the result of a view's comparison with its query run in full."""
+    metadata: Metadata = {
+        "epoch": report.epoch,
+        "missing rows": report.missing_rows,
+        "unexpected rows": report.unexpected_rows,
+        "seconds": float(report.seconds),
+    }
+    if report.sampled_keys is not None:
+        metadata["sampled keys"] = report.sampled_keys
+    if report.missing.rows:
+        metadata["some that are missing"] = markdown_table(report.missing)
+    if report.unexpected.rows:
+        metadata["some that are unexpected"] = markdown_table(report.unexpected)
+    if report.problem is not None:
+        metadata["problem"] = report.problem
+    return AssetCheckResult(asset_key=key.asset_key, check_name=key.name, passed=report.equal, metadata=metadata)
+
+
+def markdown_table(shown: ShownRows) -> MetadataValue[Any]:
+    """Return rows as a table."""
+    lines = [shown.columns, ["---"] * len(shown.columns), *shown.rows]
+    return MetadataValue.md("\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines))
+
+
+def _cell(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    cut = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    for sign, written in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\r", ""), ("\n", " ")):
+        cut = cut.replace(sign, written)
+    return cut

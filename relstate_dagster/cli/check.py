@@ -1,0 +1,41 @@
+"""``relstate check``: the checks that views declare, made on what is published."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import open_project, start_spark
+from relstate_dagster.cli.tables import check_table, rows_table
+
+
+@app.command()
+def check(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+    """Make the checks that views declare; exit with 1 if one fails that is no warning.
+
+    Where a project is named, its declarations are made known to the warehouse first.
+    """
+    from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
+
+    where = location(project, warehouse)
+    spark = start_spark(where)
+    if project is not None or "RELSTATE_PROJECT" in os.environ:
+        _, _, runner = open_project(where, spark)
+    else:
+        runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
+    with console.status("checking"):
+        reports = runner.check(list(views or []) or None)
+    if not reports:
+        output.print("no check is declared: TBLPROPERTIES ('check.<name>.<kind>' = '…')", highlight=False, markup=False)
+        return
+    output.print(check_table(reports, output.width))
+    for report in reports:
+        if report.problem is not None:
+            output.print(f"{report.view}, {report.check.name}: {report.problem}", highlight=False, markup=False, soft_wrap=True)
+        elif report.shown.rows:
+            output.print(f"{report.view}, {report.check.name}:", highlight=False, markup=False, soft_wrap=True)
+            output.print(rows_table(report.shown))
+    if any(report.is_error for report in reports):
+        raise typer.Exit(1)
