@@ -1,4 +1,4 @@
-"""The files of a project to start from: one source and one view."""
+"""The files of a project to start from: one source, one view and a test of it."""
 
 from __future__ import annotations
 
@@ -24,5 +24,23 @@ AS
 SELECT customer, count(*) AS orders, sum(price) AS sales
 FROM orders
 GROUP BY customer;
+""",
+    "views/sales_by_customer.test.yaml": """\
+# relstate test runs these: rows of what the view reads, the rows that it then has, and changes in steps.
+view: sales_by_customer
+tests:
+  - name: sales follow the orders
+    given:
+      orders:
+        - {order_id: 1, customer: ann, price: 9.50}
+        - {order_id: 2, customer: bob, price: 20}
+    expect:
+      - {customer: ann, orders: 1, sales: 9.50}
+      - {customer: bob, orders: 1, sales: 20}
+    steps:
+      - update: {orders: [{order_id: 1, price: 10}]}
+        delete: {orders: [{order_id: 2}]}
+        expect:
+          - {customer: ann, orders: 1, sales: 10}
 """,
 }

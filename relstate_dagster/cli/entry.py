@@ -28,6 +28,7 @@ from relstate_dagster.cli import (  # noqa: F401
     status,
     vacuum,
     why,
+    view_tests,
 )
 from relstate_dagster.cli.app import Interrupted, app, console
 from relstate_dagster.state_lib.errors import RelstateError

@@ -11,7 +11,7 @@ from rich.markup import escape, render
 from rich.table import Table
 
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
-from relstate_dagster.jobs.epoch.shown_rows import ShownRows
+from relstate_dagster.jobs.epoch.shown_rows import Cells, ShownRows
 
 _PADDING = 3
 
@@ -174,5 +174,10 @@ def rows_table(shown: ShownRows) -> Table:
     """Rows as they are, NULL told apart from texts."""
     table = Table(*map(escape, shown.columns), header_style="bold")
     for row in shown.rows:
-        table.add_row(*("[dim]NULL[/]" if cell is None else escape(cell) for cell in row))
+        table.add_row(*row_cells(row))
     return table
+
+
+def row_cells(row: Cells) -> list[str]:
+    """The values of a row as a table shows them."""
+    return ["[dim]NULL[/]" if cell is None else escape(cell) for cell in row]
