@@ -30,6 +30,8 @@ def test_help_lists_the_verbs(monkeypatch, capsys):
         "explain",
         "run",
         "verify",
+        "check",
+        "test",
         "status",
         "state",
         "sql",
