@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
-from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
+from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
     FILE_FORMATS,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.declare import Project, SourceColumn, SourceDeclaration, ViewDeclaration, build_project
 from relstate_dagster.jobs.declare.checks import CHECKS
 from relstate_dagster.jobs.declare.project import Declared
-from relstate_dagster.jobs.sync import sync_project
+from relstate_dagster.jobs.sync import source_entry, sync_project
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
@@ -94,7 +94,7 @@ class TestProject:
         source = next((s for s in self._project.sources if s.name == name), SourceDeclaration(name))
         if source.columns:
             return _made_here(source)
-        path = source.location or self._home.source_path(name)
+        path = source_entry(self._home, source).path
         if not is_table(path):
             raise DeclarationError(
                 f"the columns of {name} are not known: declare them, CREATE TABLE {name} (…), or name the warehouse that has "
@@ -121,8 +121,10 @@ class TestProject:
 
 def _made_here(source: SourceDeclaration) -> SourceDeclaration:
     """A source whose table is made in the warehouse of the test, whatever its columns are called."""
-    mapped = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
-    return replace(source, location=None, properties={**mapped, **source.properties})
+    made = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
+    if source.file_format is not None and not source.primary_key:
+        made["delta.appendOnly"] = "true"
+    return replace(source, location=None, file_format=None, options={}, properties={**made, **source.properties})
 
 
 def _untouched(view: ViewDeclaration) -> ViewDeclaration:

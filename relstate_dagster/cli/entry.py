@@ -27,8 +27,8 @@ from relstate_dagster.cli import (  # noqa: F401
     state,
     status,
     vacuum,
-    why,
     view_tests,
+    why,
 )
 from relstate_dagster.cli.app import Interrupted, app, console
 from relstate_dagster.state_lib.errors import RelstateError
