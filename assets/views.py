@@ -22,6 +22,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from relstate_dagster.assets.checks import declared_result, verify_result
 from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
+from relstate_dagster.assets.observations import SourceObservations
 from relstate_dagster.assets.specs import ProjectAssets, check_specs
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
@@ -191,6 +192,7 @@ def _run(
     """
     pending = set(context.selected_asset_keys)
     told = _told(context, pending)
+    observations = SourceObservations(context, assets)
     for report in reports:
         if report.problem is not None:
             # No result: the run fails once all others are done, and this asset is not materialized by it.
@@ -207,6 +209,7 @@ def _run(
         spec = assets.views.get(report.view)
         if spec is None:
             continue  # of a project that shares the warehouse
+        observations.log(report)
         is_due = spec.key in pending
         pending.discard(spec.key)
         is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)

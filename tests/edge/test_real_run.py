@@ -91,6 +91,12 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
             }
             assert outcomes == {"matches_full_recompute": True, "stream_key_unique": True}
 
+        assert run("refresh_views") == {}
+        observed = instance.fetch_observations(AssetKey("orders"), limit=10).records
+        told = [{k: v.value for k, v in r.event_log_entry.asset_observation.metadata.items()} for r in observed]
+        assert [(o["version"], o.get("rows in +"), o.get("rows in −")) for o in told[:2]] == [(2, 0, 1), (1, 3, 0)], told
+        assert [o["version"] for o in told[2:]] == [0], told
+
 
 def test_a_view_that_is_left_behind_fails_its_asset_and_not_the_others(spark, tmp_path):
     project, warehouse = tmp_path / "project", tmp_path / "warehouse"

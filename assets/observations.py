@@ -1,0 +1,52 @@
+"""Sources, as a run of the views over them has found them, told to Dagster."""
+
+from dagster import AssetExecutionContext, AssetKey, AssetObservation
+
+from relstate_dagster.assets.metadata import Metadata
+from relstate_dagster.assets.specs import ProjectAssets
+from relstate_dagster.jobs.api import ViewReport
+
+_VERSION = "version"
+
+
+class SourceObservations:
+    """Logs an observation of each source whose version Dagster has not been told of.
+
+    They carry no data version of Dagster's: it would compare that with what it knew when the run began, and show views as out
+    of date that have just read it. Sources that an asset of the code location stands for are left to that.
+    """
+
+    def __init__(self, context: AssetExecutionContext, assets: ProjectAssets) -> None:
+        self._context = context
+        self._keys = assets.keys
+        self._known: dict[AssetKey, int | None] | None = None
+        self._defined = [spec.key for spec in assets.sources]
+
+    def log(self, report: ViewReport) -> None:
+        """Log what the epoch of a view has read of its sources."""
+        if report.skipped:
+            return
+        for name, version in report.source_versions.items():
+            key = self._keys.get(name)
+            if key not in self._defined or key is None or self._versions().get(key) == version:
+                continue
+            self._versions()[key] = version
+            metadata: Metadata = {_VERSION: version, "epoch": report.epoch}
+            if name in report.rows_in:
+                metadata["rows in +"], metadata["rows in −"] = report.rows_in[name]
+            self._context.log_event(AssetObservation(asset_key=key, metadata=metadata))
+
+    def _versions(self) -> dict[AssetKey, int | None]:
+        """The versions that Dagster was told of last, asked for once."""
+        if self._known is None:
+            self._known = {
+                record.asset_entry.asset_key: _version_in(record.asset_entry.last_observation)
+                for record in self._context.instance.get_asset_records(self._defined)
+            }
+        return self._known
+
+
+def _version_in(entry: object) -> int | None:
+    observation = getattr(entry, "asset_observation", None)
+    value = observation.metadata.get(_VERSION) if observation is not None else None
+    return getattr(value, "value", None)
