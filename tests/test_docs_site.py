@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.cli import app
 from relstate_dagster.jobs.declare.changelogs import SOURCE_PROPERTIES
 from relstate_dagster.jobs.declare.model import VIEW_PROPERTIES
+from relstate_dagster.jobs.planner.picture import plan_svg
 from tests.epoch.scripts import Script
 
 _ROOT = Path(__file__).parent.parent
@@ -58,3 +59,8 @@ def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
             printed = ["  ".join(map(str, row)) for row in rows]
         else:
             assert printed == text.splitlines()
+    entry = script.warehouse.read().views["revenue"]
+    drawn, picture = plan_svg(entry.plan, entry.tables), _ROOT / "docs" / "revenue.svg"
+    if os.environ.get("RELSTATE_UPDATE_GOLDEN"):
+        picture.write_text(drawn, encoding="utf-8")
+    assert drawn == picture.read_text(encoding="utf-8")

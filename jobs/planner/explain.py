@@ -63,19 +63,20 @@ def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
     return "\n".join(lines)
 
 
-def _cost(node: PlanNode) -> str:
+def cost(node: PlanNode) -> str:
+    """What an epoch takes at a node, in the change Δ and the state it touches."""
     if isinstance(node, TopN) and node.keeps_first:
         return "|Δ|, and the rows of the input when the first ones run out"
     if isinstance(node, Aggregate):
         strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
-        return ", and ".join(["|affected groups|", *(cost for strategy, cost in _CALL_COSTS.items() if strategy in strategies)])
+        return ", and ".join(["|affected groups|", *(more for strategy, more in _CALL_COSTS.items() if strategy in strategies)])
     return _COSTS[type(node)]
 
 
 def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode]) -> None:
     key = "none" if node.stream_key is None else f"({', '.join(node.stream_key)})"
     facts = [f"stream key {key}", *(["append-only"] if node.append_only else [])]
-    facts += [f"distribution {distribution(node).text}", f"cost {_cost(node)}"]
+    facts += [f"distribution {distribution(node).text}", f"cost {cost(node)}"]
     again = " (as above, maintained once)" if node in seen and node.children else ""
     lines.append(f"{'  ' * depth}{headline(node)}  [{'; '.join(facts)}]{again}")
     if again:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.tables import wrapped_plan
 
 
 @app.command()
-def explain(view: str, warehouse: WarehouseOption = None) -> None:
+def explain(
+    view: str,
+    warehouse: WarehouseOption = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the plan as a picture to this file as well.", dir_okay=False)] = None,
+) -> None:
     """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
     from relstate_dagster.jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.planner.picture import plan_svg  # noqa: PLC0415
     from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415
     from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
 
@@ -17,6 +27,8 @@ def explain(view: str, warehouse: WarehouseOption = None) -> None:
     state = home.read()
     entry = state.view(view)
     stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+    if svg is not None:
+        svg.write_text(plan_svg(entry.plan, entry.tables), encoding="utf-8")
     text = explained_view(entry, stages)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, walk
+from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
@@ -42,6 +44,19 @@ def test_explain_of_a_full_query() -> None:
     _is_golden("full query", node.query, Materialize(node, columns))
 
 
+def _is_a_picture(text: str, tables: int) -> None:
+    """No box covers another one, all are inside, and every state table is there."""
+    found = ET.fromstring(text)
+    rects = [rect.attrib for rect in found.iter("{http://www.w3.org/2000/svg}rect")]
+    assert sum(rect["class"] == "state" for rect in rects) == tables
+    boxes = [tuple(int(rect[a]) for a in ("x", "y", "width", "height")) for rect in rects if rect["class"] != "state"]
+    for n, (x, y, width, height) in enumerate(boxes):
+        assert x >= 0
+        assert x + width <= int(found.attrib["width"])
+        assert y + height <= int(found.attrib["height"])
+        assert not [b for b in boxes[:n] if x < b[0] + b[2] and b[0] < x + width and y < b[1] + b[3] and b[1] < y + height]
+
+
 def _is_golden(name: str, query: str, plan: Materialize) -> None:
     descs, _ = TableCatalog(1).allocate([s for node in walk(plan) for s in infer_state_tables(node)])
     text = f"{query}\n\n{explain_plan(plan, descs)}\n"
@@ -49,6 +64,7 @@ def _is_golden(name: str, query: str, plan: Materialize) -> None:
     if os.environ.get("RELSTATE_UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
+    _is_a_picture(plan_svg(plan, descs), len(descs))
     # What is stored with the view is the same plan.
     assert plan_from_dict(plan_to_dict(plan)) == plan
     assert hash(plan_from_dict(plan_to_dict(plan))) == hash(plan)
