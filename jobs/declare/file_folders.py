@@ -81,5 +81,8 @@ def file_folder(source: SourceDeclaration) -> FileFolder | None:
     if source.file_format is None:
         return None
     assert source.location is not None
-    columns = "; ".join(filter(None, (source.columns_ddl, ", ".join(source.partitioned_by))))
+    # Without comments, which say nothing of rows.
+    columns = ", ".join(source_column(c.name, c.type_text, not_null=c.not_null).ddl for c in source.columns)
+    if source.partitioned_by:
+        columns += f"; {', '.join(source.partitioned_by)}"
     return FileFolder(Address.parse(source.location).spark, source.file_format, tuple(sorted(source.options.items())), columns)

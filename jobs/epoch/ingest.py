@@ -204,9 +204,16 @@ class _Ingestion:
 
     def _finish(self) -> None:
         """Enter the last batch into the ledger, if the run that committed it did not come to that."""
-        number = self._committed()
         create_plain_table(self._files.ledger.path, LEDGER_COLUMNS, {"delta.appendOnly": "true"})
-        if number <= self._entered():
+        # In this order: what others commit meanwhile makes the second number greater.
+        entered = self._entered()
+        number = self._committed()
+        if number < entered:
+            raise SourceError(
+                f"source {self._entry.name}: {self._entry.path} is older than its list of files that were read: it was put "
+                "back from a copy; put back all of its folder, or drop the table and create it again"
+            )
+        if number == entered:
             return
         batch, rows = self._named(number)
         try:

@@ -107,7 +107,7 @@ class FileRecords:
             fields.append(T.StructField(text, T.StringType()))
         if self.folder.format == "csv":
             # By default Spark takes columns by their places, whatever the header says.
-            options.setdefault("enforceSchema", "false")
+            options = {"enforceSchema": "false", **options}
         reader = self.spark.read.format(self.folder.format).options(**options).schema(T.StructType(fields))
         rows = self._loaded(reader, files)
         return rows if self.folder.format in _OF_TEXT else rows.withColumn(text, F.lit(None).cast("string"))

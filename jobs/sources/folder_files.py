@@ -60,7 +60,8 @@ class NewFiles:
     def identity(self) -> str:
         """Says which files these are, in a few words; the same words for the same files."""
         paths = self.files["path"].to_pylist()
-        digest = hashlib.sha256(repr(self.files.to_pydict()).encode()).hexdigest()[:8]
+        of_all = "\n".join([*paths, str(pc.sum(self.files["size"])), str(pc.max(self.files["modified_at"]))])
+        digest = hashlib.sha256(of_all.encode()).hexdigest()[:8]
         return f"{len(paths):,} new file(s), the last of them {paths[-1]} ({digest})"
 
     def batches(self) -> list[pa.Table]:

@@ -124,6 +124,9 @@ def test_csv_says_what_is_wrong_with_a_record(script: Script, folder: Path) -> N
     (folder / "b.csv").unlink()
     (folder / "c.csv").write_text("q;day;w.x\n7;2024-01-01;a\n")
     assert reports_of(script)["v"].rows_in == {"s": (1, 0)}
+    (folder / "d.csv").write_text("q;day;w.x\n")
+    assert reports_of(script)["v"].skipped or not reports_of(script)["v"].rows_inserted
+    assert reports_of(script)["v"].skipped
     script.verify()
 
 
