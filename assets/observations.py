@@ -1,10 +1,16 @@
-"""Sources, as a run of the views over them has found them, told to Dagster."""
+"""Logs which versions of its sources a run has read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from dagster import AssetExecutionContext, AssetKey, AssetObservation
 
 from relstate_dagster.assets.metadata import Metadata
 from relstate_dagster.assets.specs import ProjectAssets
-from relstate_dagster.jobs.api import ViewReport
+
+if TYPE_CHECKING:
+    from relstate_dagster.jobs.api import ViewReport
 
 _VERSION = "version"
 
