@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 VIEWS_OP = "materialized_views"
 WAREHOUSE_KEY = "warehouse"
 #: The tag of a run that is to compare views with their queries run in full, as well as to materialize them: ``true``, or
-#: ``sample:1000`` for so many keys of each view.
+#: ``sample:1000`` compares 1,000 keys of each view.
 VERIFY_TAG = "relstate/verify"
 
 

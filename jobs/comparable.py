@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.planner.map_keys import with_sorted_maps
-from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.row_encoding import contains_map, parts_of
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -26,16 +24,3 @@ def comparable(value: str, data_type: T.DataType) -> str:
 def comparable_columns(schema: T.StructType) -> list[str]:
     """The columns of a frame as :func:`comparable`, in their order."""
     return [comparable(quoted(field.name), field.dataType) for field in schema.fields]
-
-
-def parts_of(data_type: T.DataType) -> Iterator[T.DataType]:
-    """A type and all types within it."""
-    yield data_type
-    if isinstance(data_type, T.StructType):
-        for field in data_type.fields:
-            yield from parts_of(field.dataType)
-    elif isinstance(data_type, T.ArrayType):
-        yield from parts_of(data_type.elementType)
-    elif isinstance(data_type, T.MapType):
-        yield from parts_of(data_type.keyType)
-        yield from parts_of(data_type.valueType)

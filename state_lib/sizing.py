@@ -121,12 +121,12 @@ class Sizing:
     )
     folder_batch_files: int = _int(
         10_000,
-        "So many files of a folder are read and committed at once: a first read of a million is a hundred commits.",
+        "Up to this many files of a folder are read and committed together: a million files at first make a hundred commits.",
         least=1,
     )
     folder_batch_bytes: int = _int(
         4096 * _MIB,
-        "So many bytes of a folder's files are read and committed at once: what is lost when a long first read is stopped.",
+        "Up to this many bytes of a folder's files are read and committed together: a read that is stopped loses no more.",
         least=1,
     )
     keys_read_at_once: int = _int(

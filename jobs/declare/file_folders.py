@@ -52,15 +52,10 @@ def check_file_folder(source: SourceDeclaration, where: str) -> None:
     for key in source.options:
         if key.lower() in _REFUSED:
             raise DeclarationError(f"{where}: the option {key!r} is not taken: {_REFUSED[key.lower()]}.")
-    kind = source.properties.get("source.kind", "table")
-    if kind == "upsert" and "source.order" not in source.properties:
+    if source.properties.get("source.kind") in ("upsert", "debezium") and "source.order" not in source.properties:
         raise DeclarationError(
-            f"{where}: which of two rows of a key is the newer one, no order of files tells: name it by 'source.order'."
-        )
-    if kind == "debezium" and "source.order" not in source.properties:
-        raise DeclarationError(
-            f"{where}: which of two events of a key is the newer one, no order of files tells: name it by 'source.order', for "
-            "example the log's position in event.source."
+            f"{where}: which of two rows of a key is the newer one does not follow from the files: name it by 'source.order', "
+            "for example a column with a time, or the log's position in Debezium's event.source."
         )
 
 

@@ -30,7 +30,7 @@ from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.file_records import MALFORMED_COLUMNS, FileRecords, partition_names
-from relstate_dagster.jobs.sources.folder_files import FILE_COLUMNS, LEDGER_COLUMNS, FolderFiles
+from relstate_dagster.jobs.sources.folder_files import FILE_COLUMNS, LEDGER_COLUMNS, FolderFiles, full_paths
 from relstate_dagster.state_lib.errors import EpochError, RelstateError, SourceError
 from relstate_dagster.state_lib.lake.commit import append_rows, create_plain_table
 from relstate_dagster.state_lib.lake.files import read_file, write_once
@@ -118,6 +118,7 @@ class _Ingestion:
         self._rows = self._malformed = self._count = 0
 
     def run(self) -> Ingested:
+        create_plain_table(self._files.ledger.path, LEDGER_COLUMNS, {"delta.appendOnly": "true"})
         for _ in range(_ATTEMPTS):
             self._finish()
             batches = self._files.new().batches()
@@ -144,18 +145,18 @@ class _Ingestion:
                 "the file, or move it out of the folder; nothing of these files was read"
             ) from error
         failpoints.reached("after_files_are_read")
-        self._finish()
-        if self._named(number)[0] == batch:
-            return True
-        delete_folder(self._files.batch_path(batch))
-        return False
+        committed, rows = self._named(number)
+        self._enter(number, committed, rows)
+        if committed != batch:
+            delete_folder(self._files.batch_path(batch))
+        return committed == batch
 
     def _write(self, files: pa.Table, number: int, batch: str) -> None:
         session = self._session()
         paths = files["path"].to_pylist()
         schema = struct_of(self._source.facts().schema_json)
         reader = FileRecords(session, self._files.folder, schema, partition_names(paths))
-        records = reader.records(self._files.full_paths(paths))
+        records = reader.records(full_paths(self._files.folder, paths))
         # Many small files are opened once. To read large ones twice takes less than to hold their rows.
         is_held = sum(files["size"].to_pylist()) <= sizing().driver_change_bytes
         if is_held:
@@ -164,7 +165,7 @@ class _Ingestion:
             malformed = 0
             damaged = reader.malformed_files(records)
             if damaged:
-                unread = reader.malformed(self._files.full_paths(damaged), number)
+                unread = reader.malformed(full_paths(self._files.folder, damaged), number)
                 unread.write.parquet(f"{self._files.batch_path(batch)}/malformed")
                 malformed = session.read.parquet(f"{self._files.batch_path(batch)}/malformed").count()
             write_once(f"{self._files.batch_path(batch)}/files.parquet", _packed(files, malformed))
@@ -181,15 +182,13 @@ class _Ingestion:
             # Files are looked up by their paths, each by a request: by tasks, of which Spark would make one for each file (on a
             # local disk the driver alone takes 2 s for 5,000 files, such tasks 30).
             session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "32")
-            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(self._tasks()))
+            tasks = 8 * self._spark.sparkContext.defaultParallelism
+            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(tasks))
         # Whether a record is malformed must not depend on the columns that are asked for.
         session.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
         # A batch of files that have no rows is a batch as well.
         session.conf.set("spark.databricks.delta.skipRecordingEmptyCommits", "false")
         return session
-
-    def _tasks(self) -> int:
-        return 8 * self._spark.sparkContext.defaultParallelism
 
     @staticmethod
     def _append(rows: DataFrame, path: str, number: int, batch: str) -> None:
@@ -204,7 +203,6 @@ class _Ingestion:
 
     def _finish(self) -> None:
         """Enter the last batch into the ledger, if the run that committed it did not come to that."""
-        create_plain_table(self._files.ledger.path, LEDGER_COLUMNS, {"delta.appendOnly": "true"})
         # In this order: what others commit meanwhile makes the second number greater.
         entered = self._entered()
         number = self._committed()
@@ -213,21 +211,23 @@ class _Ingestion:
                 f"source {self._entry.name}: {self._entry.path} is older than its list of files that were read: it was put "
                 "back from a copy; put back all of its folder, or drop the table and create it again"
             )
-        if number == entered:
-            return
-        batch, rows = self._named(number)
-        try:
-            self._enter(number, batch, rows)
-        except (FileNotFoundError, PySparkException):
-            if number > self._entered():
-                raise
-        delete_folder(self._files.batch_path(batch))
+        if number > entered:
+            self._enter(number, *self._named(number))
 
     def _entered(self) -> int:
         """The number of the last batch in the ledger; 0 before the first."""
         return int(self._files.ledger.latest().transaction_version(_APP) or 0)
 
     def _enter(self, number: int, batch: str, rows: int) -> None:
+        """Enter a batch that was committed into the ledger, unless another run does so at the same time."""
+        try:
+            self._append_to_ledger(number, batch, rows)
+        except (FileNotFoundError, PySparkException):
+            if number > self._entered():
+                raise
+        delete_folder(self._files.batch_path(batch))
+
+    def _append_to_ledger(self, number: int, batch: str, rows: int) -> None:
         files, malformed = _unpacked(read_file(f"{self._files.batch_path(batch)}/files.parquet"))
         if malformed:
             self._add_malformed(number, batch)

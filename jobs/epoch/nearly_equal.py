@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.epoch.shown_rows import Cells
+from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.sizing import sizing
 
 #: Numbers that differ by no more than this are equal.
@@ -54,7 +55,7 @@ def unmatched(
     exact = [f.name for f in fields if not _is_inexact(f.dataType)]
     inexact = [f for f in fields if _is_inexact(f.dataType)]
     # By what is sorted, the same for both bags; rows with parts that have no order are left to the second look.
-    order = [F.col(f.name) for f in inexact if not _has_map(f.dataType)] or [F.lit(0)]
+    order = [F.col(f.name) for f in inexact if not contains_map(f.dataType)] or [F.lit(0)]
     one, other = (
         _numbered(differing.where(F.col(count) * sign > 0), F.col(count) * sign, columns, exact, order) for sign in (1, -1)
     )
@@ -98,12 +99,6 @@ def _is_inexact(data_type: T.DataType) -> bool:
     if isinstance(data_type, T.MapType):
         return True  # maps have no equality in Spark
     return isinstance(data_type, T.FloatType | T.DoubleType)
-
-
-def _has_map(data_type: T.DataType) -> bool:
-    if isinstance(data_type, T.StructType):
-        return any(_has_map(f.dataType) for f in data_type.fields)
-    return isinstance(data_type, T.MapType) or (isinstance(data_type, T.ArrayType) and _has_map(data_type.elementType))
 
 
 def _nearly(a: Column, b: Column, data_type: T.DataType) -> Column:

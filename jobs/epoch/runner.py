@@ -153,8 +153,9 @@ class EpochRunner:
 
     def _with_malformed(self, report: ViewReport, state: CatalogState) -> ViewReport:
         """The report of a view with what this run has read of folders and could not take for rows."""
-        view = state.working.views[report.view]
-        found = {name: self._ingested[name] for name in view.reads if name in self._ingested and self._ingested[name].malformed}
+        view = state.working.views.get(report.view)
+        reads = () if view is None else view.reads  # one that another run has made since, and left unfinished
+        found = {name: self._ingested[name] for name in reads if name in self._ingested and self._ingested[name].malformed}
         remarks = tuple(
             f"{name}: {read.malformed:,} of {read.malformed + read.rows:,} records are malformed; they are in "
             f"{table_reference(read.malformed_path)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.planner.explain import headline
@@ -11,7 +9,7 @@ from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, walk
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.row_encoding import parse_type, parts_of
 from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.table_catalog import TableCatalog
 
@@ -51,7 +49,7 @@ def check_kept_types(plan: Materialize) -> None:
         except PlanError as error:
             raise NotIncremental("type", headline(node), str(error)) from error
         for name, data_type in columns:
-            if any(isinstance(t, T.VariantType) for t in _within(parse_type(data_type))):
+            if any(isinstance(t, T.VariantType) for t in parts_of(parse_type(data_type))):
                 raise NotIncremental("type", headline(node), f"values of VARIANT, as in {name}, are not compared by Spark")
 
 
@@ -64,7 +62,7 @@ def _allocate(node: PlanNode) -> list[tuple[str, str]]:
 
 
 def _problem(data_type: T.DataType) -> str | None:
-    for part in _within(data_type):
+    for part in parts_of(data_type):
         if isinstance(part, _INTERVALS):
             return "Delta stores no intervals; cast it to STRING, or take a number out of it with extract"
         if isinstance(part, T.StringType) and part.collation != "UTF8_BINARY":
@@ -72,15 +70,3 @@ def _problem(data_type: T.DataType) -> str | None:
         if isinstance(part, T.VariantType):
             return "Spark does not compare VARIANT values, and changes of views are compared; write it with to_json"
     return None
-
-
-def _within(data_type: T.DataType) -> Iterator[T.DataType]:
-    yield data_type
-    if isinstance(data_type, T.StructType):
-        for f in data_type.fields:
-            yield from _within(f.dataType)
-    elif isinstance(data_type, T.ArrayType):
-        yield from _within(data_type.elementType)
-    elif isinstance(data_type, T.MapType):
-        yield from _within(data_type.keyType)
-        yield from _within(data_type.valueType)

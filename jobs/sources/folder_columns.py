@@ -1,4 +1,4 @@
-"""The columns of a folder of files: as declared, tried on a file that is there, or inferred once."""
+"""Finds the columns of a folder of files: the declared ones, which are tried on one file, or those that Spark infers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from relstate_dagster.jobs.declare.file_folders import with_required_key
 from relstate_dagster.jobs.declare.model import FileFolder, SourceDeclaration, source_column
 from relstate_dagster.jobs.sources.file_records import FileRecords, partition_names
-from relstate_dagster.jobs.sources.folder_files import FolderFiles
+from relstate_dagster.jobs.sources.folder_files import OLDEST_FIRST, full_paths, listing
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
 
-#: Columns are inferred from so many files, the oldest ones.
+#: Columns are inferred from the oldest files, up to this many.
 _INFERRED_FROM: Final = 10_000
 
 
@@ -31,21 +32,20 @@ def with_columns(spark: SparkSession, source: SourceDeclaration, folder: FileFol
     """
     if is_table(folder.location):
         raise DeclarationError(f"source {source.name}: {folder.location} is a Delta table; declare it USING delta")
-    files = FolderFiles(source.name, folder, "")
-    paths = files.listing().sort_by([("modified_at", "ascending"), ("path", "ascending")])["path"].to_pylist()
+    paths = listing(source.name, folder).sort_by(OLDEST_FIRST)["path"].to_pylist()
     schema = _struct(source.columns_ddl)
     reader = FileRecords(spark.newSession(), folder, schema, partition_names(paths))
     try:
         if source.columns:
             if paths:
-                reader.records(files.full_paths(paths[:1])).isEmpty()
+                reader.records(full_paths(folder, paths[:1])).isEmpty()
             return source
         if not paths:
             raise DeclarationError(
                 f"source {source.name}: no columns are listed, and {folder.location} has no file yet to say which there are; "
                 "list them"
             )
-        found = reader.inferred(files.full_paths(paths[:_INFERRED_FROM]))
+        found = reader.inferred(full_paths(folder, paths[:_INFERRED_FROM]))
     except PySparkException as error:
         reason = str(error).splitlines()[0]
         raise DeclarationError(f"source {source.name}: Spark cannot read {folder.location} as declared: {reason}") from error
@@ -54,7 +54,8 @@ def with_columns(spark: SparkSession, source: SourceDeclaration, folder: FileFol
         raise DeclarationError(
             f"source {source.name}: files have a column {', '.join(reserved)}, a reserved name; list the columns"
         )
-    return replace(source, columns=tuple(source_column(f.name, f.dataType.simpleString()) for f in found.fields))
+    columns = tuple(source_column(f.name, f.dataType.simpleString()) for f in found.fields)
+    return with_required_key(replace(source, columns=columns))
 
 
 def _struct(ddl: str) -> T.StructType:

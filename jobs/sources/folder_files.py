@@ -33,6 +33,8 @@ from relstate_dagster.state_lib.sizing import sizing
 
 #: A file: its path below the folder, its size in bytes, and when it was modified.
 FILE_COLUMNS: Final = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_at", pa.timestamp("us", "UTC"))])
+#: How files are read: in the order in which they came.
+OLDEST_FIRST: Final = [("modified_at", "ascending"), ("path", "ascending")]
 #: A line of the ledger.
 LEDGER_COLUMNS: Final = T.StructType(
     [
@@ -109,7 +111,7 @@ class FolderFiles:
         ------
         SourceError : there is no such folder, or a file that was read is another one now.
         """
-        there, read = self.listing(), self.read()
+        there, read = listing(self.name, self.folder), self.read()
         both = there.join(read, keys="path", join_type="left outer", right_suffix=" read")
         is_new = pc.is_null(both["size read"])
         is_other = pc.or_kleene(
@@ -131,7 +133,7 @@ class FolderFiles:
                 f"source {self.name}: {with_colon[0]} in {self.folder.location} has a colon in its name, and Spark cannot open "
                 "such a file on a local disk; rename it"
             )
-        return NewFiles(new.sort_by([("modified_at", "ascending"), ("path", "ascending")]))
+        return NewFiles(new.sort_by(OLDEST_FIRST))
 
     def read(self) -> pa.Table:
         """The files that were read, with columns ``FILE_COLUMNS``."""
@@ -144,32 +146,38 @@ class FolderFiles:
             raise SourceError(f"source {self.name}: {self.ledger.path}, the list of files that were read, cannot be read")
         return rows.cast(FILE_COLUMNS)
 
-    def listing(self) -> pa.Table:
-        """The files that are there, those in folders below included, with columns ``FILE_COLUMNS``.
 
-        Names that begin with ``_`` or ``.`` are not of data, as to Spark. Empty files are left out.
+def listing(name: str, folder: FileFolder) -> pa.Table:
+    """The files that are there, those in folders below included, with columns ``FILE_COLUMNS``.
 
-        Raises
-        ------
-        SourceError : there is no such folder.
-        """
-        try:
-            found = files_below(self.folder.location)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise SourceError(
-                f"source {self.name}: there is no folder {self.folder.location}; make it, or declare another LOCATION"
-            ) from error
-        data = [file for file in found if file.size and not any(map(_is_hidden, file.path.split("/")))]
-        columns = [
-            pa.array([file.path for file in data], pa.string()),
-            pa.array([file.size for file in data], pa.int64()),
-            pa.array([file.modified_us for file in data], pa.timestamp("us", "UTC")),
-        ]
-        return pa.table(columns, schema=FILE_COLUMNS)
+    Names that begin with ``_`` or ``.`` are not of data, as to Spark. Empty files are left out.
 
-    def full_paths(self, paths: Sequence[str]) -> list[str]:
-        """Where files lie, as Spark takes it."""
-        return [f"{self.folder.location}/{path}" for path in paths]
+    Parameters
+    ----------
+    name : of the source, for messages.
+
+    Raises
+    ------
+    SourceError : there is no such folder.
+    """
+    try:
+        found = files_below(folder.location)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise SourceError(
+            f"source {name}: there is no folder {folder.location}; make it, or declare another LOCATION"
+        ) from error
+    data = [file for file in found if file.size and not any(map(_is_hidden, file.path.split("/")))]
+    columns = [
+        pa.array([file.path for file in data], pa.string()),
+        pa.array([file.size for file in data], pa.int64()),
+        pa.array([file.modified_us for file in data], pa.timestamp("us", "UTC")),
+    ]
+    return pa.table(columns, schema=FILE_COLUMNS)
+
+
+def full_paths(folder: FileFolder, paths: Sequence[str]) -> list[str]:
+    """Where files of a folder lie, as Spark takes it."""
+    return [f"{folder.location}/{path}" for path in paths]
 
 
 def _is_hidden(name: str) -> bool:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
-from relstate_dagster.jobs.comparable import comparable, parts_of
+from relstate_dagster.jobs.comparable import comparable
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import FullQuery, Scan, walk
@@ -28,7 +28,7 @@ from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, VIEW_KE
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError, SourceError
 from relstate_dagster.state_lib.key_text import check_value, parse_pairs
 from relstate_dagster.state_lib.literals import literal
-from relstate_dagster.state_lib.row_encoding import encode_storage_key
+from relstate_dagster.state_lib.row_encoding import encode_storage_key, parts_of
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
 

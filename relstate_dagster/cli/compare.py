@@ -16,7 +16,8 @@ def verify(
     views: ViewsArgument = None,
     warehouse: WarehouseOption = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, metavar="KEYS", help="Compare so many keys of each view, picked by chance.")
+        int | None,
+        typer.Option("--sample", min=1, metavar="KEYS", help="Compare this many keys of each view, picked at random."),
     ] = None,
 ) -> None:
     """Compare views with a full recompute, both ways; exit with 1 on any difference."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -13,17 +12,11 @@ from rich.table import Table
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import Shown, fitted
+from relstate_dagster.cli.values import Format, text_value
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 _KEY = "a JSON array, or name=value pairs with commas between"
-
-
-class Format(str, enum.Enum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -55,11 +48,11 @@ def state(
     found = frame.limit(limit).collect()
     if form is Format.JSON:
         for row in found:
-            typer.echo(json.dumps(row.asDict(recursive=True), default=_plain, ensure_ascii=False))
+            typer.echo(json.dumps(row.asDict(recursive=True), default=text_value, ensure_ascii=False))
         return
     shown = Table(*map(escape, frame.columns), header_style="bold")
     for row in found:
-        shown.add_row(*("NULL" if value is None else escape(str(_readable(value))) for value in row))
+        shown.add_row(*(escape(text_value(value)) for value in row))
     output.print(shown)
 
 
@@ -96,12 +89,3 @@ def _names(columns: str) -> list[str]:
         else:
             name += sign
     return [*names, name.strip()]
-
-
-def _readable(value: Any) -> Any:
-    """Binary values as hexadecimal digits, as they are written in a key."""
-    return value.hex() if isinstance(value, (bytes, bytearray)) else value
-
-
-def _plain(value: Any) -> str:
-    return str(_readable(value))

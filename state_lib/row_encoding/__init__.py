@@ -4,7 +4,7 @@ Two implementations of one byte layout (:mod:`.state_lib.row_encoding.layout`): 
 a pure-Python twin for single rows and for decoding. Golden bytes and property tests bind the two.
 """
 
-from relstate_dagster.state_lib.row_encoding.ddl import contains_map, parse_type, to_ddl, with_unique_fields
+from relstate_dagster.state_lib.row_encoding.ddl import contains_map, parse_type, parts_of, to_ddl, with_unique_fields
 from relstate_dagster.state_lib.row_encoding.layout import EncodedPart, encoded_parts
 from relstate_dagster.state_lib.row_encoding.python_codec import decode_row, encode_row, normalise
 from relstate_dagster.state_lib.row_encoding.spark_codec import encode_columns, encode_key, encode_storage_key
@@ -20,6 +20,7 @@ __all__ = [
     "encoded_parts",
     "normalise",
     "parse_type",
+    "parts_of",
     "to_ddl",
     "with_unique_fields",
 ]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -85,15 +85,24 @@ def to_ddl(data_type: T.DataType) -> str:
     return data_type.simpleString()
 
 
+def parts_of(data_type: T.DataType) -> Iterator[T.DataType]:
+    """A type and all types within it."""
+    yield data_type
+    if isinstance(data_type, T.StructType):
+        for field in data_type.fields:
+            yield from parts_of(field.dataType)
+    elif isinstance(data_type, T.ArrayType):
+        yield from parts_of(data_type.elementType)
+    elif isinstance(data_type, T.MapType):
+        yield from parts_of(data_type.keyType)
+        yield from parts_of(data_type.valueType)
+
+
 def contains_map(data_type: T.DataType | str) -> bool:
     """Whether a type, or DDL text of one, is a map or has one within: such values have no order, and no key has them."""
     if isinstance(data_type, str):
         return "map<" in data_type.lower() and contains_map(parse_type(data_type))
-    if isinstance(data_type, T.StructType):
-        return any(contains_map(field.dataType) for field in data_type.fields)
-    if isinstance(data_type, T.ArrayType):
-        return contains_map(data_type.elementType)
-    return isinstance(data_type, T.MapType)
+    return any(isinstance(part, T.MapType) for part in parts_of(data_type))
 
 
 class _Parser:

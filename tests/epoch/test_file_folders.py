@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -13,15 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from relstate_dagster.cli import app
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import idle_reports, outlook, sync_project
 from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.declare.view_tests import load_view_tests
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.view_tests import ViewTestRunner
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
@@ -277,6 +281,48 @@ def test_a_key_of_files_can_be_put_right(script: Script, folder: Path) -> None:
     script.run("DELETE FROM s WHERE v = 1; REFRESH; VERIFY")
     assert script.rows("SELECT v FROM v") == [(2,)]
     assert f"put one into {folder}" in str(script.error("INSERT INTO s VALUES (3, 3)"))
+
+
+def test_the_key_of_inferred_columns_is_required_as_well(script: Script, folder: Path) -> None:
+    (folder / "a.json").write_text('{"k": 1, "v": 1}\n{"v": 9}')
+    script.run(f"CREATE TABLE s (PRIMARY KEY (k)) USING json LOCATION '{folder}'")
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT sum(v) AS v FROM s; VERIFY")
+    assert script.rows("SELECT v FROM v") == [(1,)]
+    assert [reason for *_, reason in malformed(script)] == ["k is NULL"]
+
+
+def test_rows_that_were_put_back_without_their_ledger(script: Script, folder: Path) -> None:
+    """The files of the rows that are gone would never be read again."""
+    (folder / "a.json").write_text('{"a": 1}')
+    script.run(f"CREATE TABLE s (a INT) USING json LOCATION '{folder}'")
+    log = Path(script.warehouse.read().sources["s"].path) / "_delta_log"
+    shutil.copytree(log, folder.parent / "log")
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT a FROM s")
+    (folder / "b.json").write_text('{"a": 2}')
+    script.run("REFRESH")
+    shutil.rmtree(log)
+    shutil.copytree(folder.parent / "log", log)
+    assert "older than its list of files that were read" in str(script.error("REFRESH"))
+    script.run(f"""DROP MATERIALIZED VIEW v; DROP TABLE s;
+        CREATE TABLE s (a INT) USING json LOCATION '{folder}'; CREATE MATERIALIZED VIEW v AS SELECT a FROM s; VERIFY""")
+    assert script.rows("SELECT a FROM v") == [(1,), (2,)]
+
+
+def test_a_folder_in_a_test_of_a_view(spark: SparkSession, folder: Path) -> None:
+    """The rows are those that the test gives, whatever files there are."""
+    (folder / "a.json").write_text('{"a": 1}')
+    project = folder.parent / "project"
+    project.mkdir()
+    (project / "s.sql").write_text(f"CREATE TABLE s (a INT) USING json LOCATION '{folder}'")
+    (project / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT sum(a) AS n FROM s")
+    steps = "steps: [{insert: {s: [{a: 5}]}, expect: [{n: 8}]}]"
+    (project / "v.test.yaml").write_text(
+        f"view: v\ntests: [{{name: sums, given: {{s: [{{a: 3}}]}}, expect: [{{n: 3}}], {steps}}}]"
+    )
+    tests = load_view_tests(project, load_project(project))
+    (report,) = ViewTestRunner(spark, load_project(project), Warehouse(folder.parent / "home")).run(tests)
+    assert report.passed, report
+    assert (report.epochs, report.strategy) == (3, "incremental")
 
 
 def test_changelogs_of_files(script: Script, folder: Path) -> None:
