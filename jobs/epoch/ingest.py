@@ -186,8 +186,6 @@ class _Ingestion:
             session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(tasks))
         # Whether a record is malformed must not depend on the columns that are asked for.
         session.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
-        # A batch of files that have no rows is a batch as well.
-        session.conf.set("spark.databricks.delta.skipRecordingEmptyCommits", "false")
         return session
 
     @staticmethod

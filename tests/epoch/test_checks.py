@@ -29,14 +29,15 @@ def test_each_kind_fails_with_some_of_its_rows(script: Script, spark: SparkSessi
     script.run(
         _SOURCES + "INSERT INTO orders SELECT id, if(id % 2 = 0, NULL, concat('c|', id % 3)), 10 - id, "
         "TIMESTAMP '2024-05-01 09:00:00+00:00', X'00FF' FROM range(20); INSERT INTO customers VALUES ('c|0'), ('c|1');"
-        """CREATE MATERIALIZED VIEW v (id, `_check`, `c0`, `a.b`, rows, `yes?`,
+        """CREATE MATERIALIZED VIEW v (id, `_check`, `c0`, `a.b`, rows, `yes?`, pair,
             CONSTRAINT positive EXPECT (rows >= 0) ON VIOLATION FAIL UPDATE, CONSTRAINT unknown EXPECT (`_check` > ''))
-        TBLPROPERTIES ('check.key.unique' = 'ID', 'check.twice.unique' = '`a.b`, _check', 'check.there.not_null' = '_check, id',
+        TBLPROPERTIES ('check.key.unique' = 'ID', 'check.twice.unique' = '`a.b`, _check', 'check.pairs.unique' = 'pair',
+            'check.there.not_null' = '_check, id',
             'check.known.accepted' = "_check IN ('c|0', NULL)", 'check.customer.references' = '_check IN CUSTOMERS(name)',
             'check.self.references' = '(id, rows) IN v(id, rows)', 'check.few.rows' = '..19', 'check.enough.rows' = '20..',
             'check.fresh.fresh' = 'c0, 3 hours', 'check.stale.fresh' = 'c0, 170 minutes',
             'check.yes.expect' = '`yes?`', 'check.divides.expect' = '1 / (id - 3) < 2', 'check.of_time.expect' = 'c0 <= now()')
-        AS SELECT id, customer, ts, raw, cents, id >= 0 FROM orders"""
+        AS SELECT id, customer, ts, raw, cents, id >= 0, id div 2 FROM orders"""
     )
     found = reports(script, spark, "v")
     assert {name: report.passed for name, report in found.items()} == {
@@ -44,6 +45,7 @@ def test_each_kind_fails_with_some_of_its_rows(script: Script, spark: SparkSessi
         "unknown": False,
         "key": True,
         "twice": False,
+        "pairs": False,
         "there": False,
         "known": False,
         "customer": False,
@@ -58,13 +60,14 @@ def test_each_kind_fails_with_some_of_its_rows(script: Script, spark: SparkSessi
     }
     shown = found["positive"].shown
     assert (found["positive"].failing, found["positive"].found) == (9, "9 of 20 rows fail")
-    assert shown.columns == ("id", "_check", "c0", "a.b", "rows", "yes?")
+    assert shown.columns == ("id", "_check", "c0", "a.b", "rows", "yes?", "pair")
     assert len(shown.rows) == 5
     assert all(int(row[4]) < 0 and row[3] == "0x00FF" for row in shown.rows)
     assert found["unknown"].failing == 10, "NULL does not meet a condition"
     assert all(row[1] is None for row in found["unknown"].shown.rows)
     assert (found["there"].failing, found["known"].failing) == (10, 7), "a NULL is an accepted value, c|1 and c|2 are not"
     assert found["twice"].found == "3 keys occur more than once, in 10 rows"
+    assert found["pairs"].found == "10 keys occur more than once, in 20 rows"
     assert found["twice"].shown.columns == ("a.b", "_check", "rows")
     assert found["customer"].failing == 3
     assert {row[1] for row in found["customer"].shown.rows} == {"c|2"}
