@@ -49,7 +49,12 @@ def verify_result(key: AssetCheckKey, report: VerifyReport) -> AssetCheckResult:
         metadata["some that are unexpected"] = markdown_table(report.unexpected)
     if report.problem is not None:
         metadata["problem"] = report.problem
-    return AssetCheckResult(asset_key=key.asset_key, check_name=key.name, passed=report.equal, metadata=metadata)
+    if report.has_expired and not report.equal:
+        metadata["why"] = "its state expires ('state.ttl'): what has expired is no longer retracted"
+    severity = AssetCheckSeverity.ERROR if report.is_error else AssetCheckSeverity.WARN
+    return AssetCheckResult(
+        asset_key=key.asset_key, check_name=key.name, passed=report.equal, severity=severity, metadata=metadata
+    )
 
 
 def markdown_table(shown: ShownRows) -> MetadataValue[Any]:

@@ -4,19 +4,21 @@ Two kinds, both beside readers and running epochs:
 
 * **merging runs**: small files of a partition become one, as they are. A bin-packing that delta-rs does in the driver; it
   conflicts with nothing, and each lookup opens fewer files.
-* **rewriting a table**: its runs merged into rows, sorted by key, tombstones dropped. What is written was read at one
-  version, so a commit of an epoch in between would be lost: the rewrite is committed by compare and swap on that version
-  and, for what only Spark can write, under the transaction version between those of that epoch and the next one.
+* **rewriting a table**: its runs merged into rows, sorted by key, without tombstones and without what has expired. What is
+  written was read at one version, so a commit of an epoch in between would be lost: the rewrite is committed by compare and
+  swap on that version and, for what only Spark can write, under the transaction version between those of that epoch and the
+  next one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.constants import EPOCH, KEY, STATE_WEIGHT, TABLE_ID, VNODE, WEIGHT
@@ -25,6 +27,7 @@ from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 from relstate_dagster.state_lib.merge import merge_runs
 from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import partition_of
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import MergeRule
@@ -47,6 +50,22 @@ def merge_small_runs(opened: OpenedTable) -> int | None:
     return table.version() if table.version() != before else None
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiredRows:
+    """Which rows of a state table a rewrite leaves out.
+
+    Parameters
+    ----------
+    until : rows that were last written in this epoch or before it.
+    group, by_table : where rows live as long as their group, the group's columns and the table that has one row of each
+        group: what is left out are the rows of groups that this table leaves out.
+    """
+
+    until: int
+    group: tuple[str, ...] = ()
+    by_table: int | None = None
+
+
 def rewrite_tables(
     store: StateStore,
     table_ids: Sequence[int],
@@ -55,6 +74,7 @@ def rewrite_tables(
     app_id: str,
     txn_version: int,
     merged_until: Mapping[int, int] | None = None,
+    expired: Mapping[int, ExpiredRows] | None = None,
     by_driver: bool = True,
 ) -> int | None:
     """Rewrite state tables as the rows that they mean; committed only if nothing was committed since ``version``.
@@ -64,6 +84,7 @@ def rewrite_tables(
     version : the version that is read.
     app_id, txn_version : of the view; the version is the odd one after that of the newest epoch in ``version``.
     merged_until : for a table whose change log is read by epoch, the epoch after which rows stay as they are.
+    expired : what has expired, of the tables where anything can.
     by_driver : the tables fit into the driver's memory; without it Spark writes.
 
     Returns
@@ -71,7 +92,8 @@ def rewrite_tables(
     The version of the commit; ``None`` where an epoch came first and nothing was written.
     """
     horizons = merged_until or {}
-    rows = reduce(DataFrame.unionByName, [_merged(store, n, version, horizons.get(n)) for n in table_ids])
+    gone = expired or {}
+    rows = reduce(DataFrame.unionByName, [_merged(store, n, version, horizons.get(n), gone.get(n)) for n in table_ids])
     condition = f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
     if by_driver and store.is_plain:
         computed = rows.toArrow().sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
@@ -95,7 +117,7 @@ def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, 
     return version + 1
 
 
-def _merged(store: StateStore, table_id: int, version: int, merged_until: int | None) -> DataFrame:
+def _merged(store: StateStore, table_id: int, version: int, merged_until: int | None, expired: ExpiredRows | None) -> DataFrame:
     """The stored form of a table's merged rows; a row that is retracted more often than it was inserted ends the job.
 
     Joins read runs unmerged and do not see it.
@@ -105,6 +127,8 @@ def _merged(store: StateStore, table_id: int, version: int, merged_until: int | 
     runs = storage.runs()
     old = runs if merged_until is None else runs.where(F.col(EPOCH) <= merged_until)
     merged = merge_runs(old, schema, keep_epoch=True)
+    if expired is not None:
+        merged = _unexpired(store, version, merged, expired)
     if schema.merge is MergeRule.SUM:
         problem = F.lit(
             f"{storage.place()}: a row is retracted more often than it was inserted, so rows of the state were lost; "
@@ -119,3 +143,14 @@ def _merged(store: StateStore, table_id: int, version: int, merged_until: int | 
         return stored
     recent = runs.where(F.col(EPOCH) > merged_until).withColumnRenamed(STATE_WEIGHT, WEIGHT)
     return stored.unionByName(store.stored_form(table_id, recent, F.col(EPOCH)))
+
+
+def _unexpired(store: StateStore, version: int, rows: DataFrame, expired: ExpiredRows) -> DataFrame:
+    if expired.by_table is None:
+        return rows.where(F.col(EPOCH) > expired.until)
+    table = store.storage_table(expired.by_table, version=version)
+    groups = merge_runs(table.runs(), table.desc.schema, keep_epoch=True).where(F.col(EPOCH) > expired.until)
+    names = [f"_group_{n}" for n in range(len(expired.group))]
+    groups = groups.select(*(F.col(quoted(ours)).alias(name) for ours, name in zip(expired.group, names, strict=True)))
+    same = [F.col(quoted(ours)).eqNullSafe(F.col(name)) for ours, name in zip(expired.group, names, strict=True)]
+    return rows.join(groups, reduce(Column.__and__, same), "left_semi")

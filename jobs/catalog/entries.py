@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from relstate_dagster.jobs.catalog.costs import Costs
+from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
+from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.jobs.sources.delta_source import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
@@ -84,7 +86,8 @@ class ViewEntry:
     ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
-    published table is laid out. ``problem`` is why it was left behind by the last run that tried.
+    published table is laid out. ``expiry`` is how old its state is, where that expires. ``problem`` is why it was left
+    behind by the last run that tried.
     """
 
     name: str
@@ -106,6 +109,7 @@ class ViewEntry:
     planned_on: str = ""
     inlined: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
+    expiry: Expiry = field(default_factory=Expiry)
     problem: Problem | None = None
 
     @property
@@ -139,14 +143,28 @@ class ViewEntry:
         """Whether runs put the published table back where somebody else has changed its rows."""
         return self.properties.get(PUBLISH_ON_CHANGE) == "restore"
 
-    def reached(self, epoch: int, *, keep: int = 32) -> ViewEntry:
+    @property
+    def state_ttl(self) -> timedelta | None:
+        """After what time state that nothing has touched expires; ``None`` for never."""
+        return ttl_of(self.properties, f"view {self.name}")
+
+    def reached(self, epoch: int, instant: datetime | None = None, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
-        return replace(self, epochs=(*self.epochs, epoch)[-keep:], problem=None)
+        expiry = self.expiry if instant is None else self.expiry.after(epoch, instant, self.state_ttl)
+        return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None)
 
     def restarted(self) -> ViewEntry:
         """The entry before a backfill, in a generation of its own, whose tables begin with the vnodes that they have now."""
         first = dict(self.vnode_counts)
-        return replace(self, epochs=(), generation=new_generation(), merged_rows={}, problem=None, first_vnode_counts=first)
+        return replace(
+            self,
+            epochs=(),
+            generation=new_generation(),
+            merged_rows={},
+            expiry=Expiry(),
+            problem=None,
+            first_vnode_counts=first,
+        )
 
 
 @dataclass(frozen=True, slots=True)

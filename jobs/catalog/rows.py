@@ -19,6 +19,7 @@ from relstate_dagster.jobs.catalog.entries import (
     ViewVersions,
     managed_path,
 )
+from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
@@ -125,6 +126,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
         **({"inlined": list(view.inlined.items())} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
+        **({"expiry": view.expiry.to_dict()} if view.expiry != Expiry() else {}),
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
     }
 
@@ -140,6 +142,7 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
             "costs": Costs.from_dict(payload.get("costs", {})),
             "layout": _layout(payload.get("layout", {})),
             "inlined": dict(payload.get("inlined", ())),
+            "expiry": Expiry.from_dict(payload.get("expiry", {})),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
         }
     )

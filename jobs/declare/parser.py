@@ -35,6 +35,7 @@ from relstate_dagster.jobs.declare.model import (
     source_column,
 )
 from relstate_dagster.jobs.declare.names import check_name
+from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -150,6 +151,7 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         )
     for rows in (EXTREME_ROWS, SPARE_ROWS):
         rows.of(properties, where)
+    ttl_of(properties, where)
     for key in properties:
         if key.startswith(OURS) and not key.startswith(CHECKS) and key not in VIEW_PROPERTIES:
             raise DeclarationError(

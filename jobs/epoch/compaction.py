@@ -15,15 +15,16 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, tables_by_node
+from relstate_dagster.jobs.planner.nodes import Aggregate, Join, Materialize
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.compaction import has_many_runs, merge_small_runs, rewrite_tables
+from relstate_dagster.state_lib.compaction import ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.state_files import StateFiles, partition_of
 from relstate_dagster.state_lib.state_store import StateStore
-from relstate_dagster.state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
 from relstate_dagster.state_lib.vnode import fitting_vnode_count
 
 
@@ -84,21 +85,33 @@ def state_after_epoch(
         if sizes[table_id] <= sizing().driver_compaction_bytes
         and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
     ]
-    rewritten = _rewrite(session, files, state, view, due, epoch, by_driver=True)
+    expired = expired_rows(view, there)
+    if sum(sizes[table_id] for table_id in expired) > sizing().driver_compaction_bytes:
+        expired = {}  # for `relstate compact`, which has Spark write
+    due = sorted({*due, *expired})
+    rewritten = _rewrite(session, files, state, view, due, epoch, expired, by_driver=True)
     if has_many_runs(there):
         merge_small_runs(files.table)
     return StateAfterEpoch(fitting, rewritten)
 
 
-def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> CompactReport:
-    """Rewrite every table of a view that has more than one run, and merge what small runs remain."""
+def compact_view(
+    session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, is_claimed: bool = False
+) -> CompactReport:
+    """Rewrite every table of a view that has more than one run, and merge what small runs remain.
+
+    Parameters
+    ----------
+    is_claimed : no epoch of the view is on its way, which would take for stored what expires now.
+    """
     started = time.perf_counter()
     files = StateFiles(warehouse.state_path(view))
     before = files.at(None)
     assert view.last_epoch is not None
-    unmerged = [t.table_id for t in view.tables if _has_runs(before, t.table_id)]
+    expired = expired_rows(view, before) if is_claimed else {}
+    unmerged = [t.table_id for t in view.tables if t.table_id in expired or _has_runs(before, t.table_id)]
     small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= sizing().driver_compaction_bytes
-    rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, by_driver=small)
+    rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=small)
     after = files.at(None)
     if has_many_runs(after):
         merge_small_runs(files.table)
@@ -114,6 +127,38 @@ def compact_view(session: SparkSession, warehouse: Warehouse, state: CatalogStat
     )
 
 
+def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, ExpiredRows]:
+    """What of a view's state has expired, by table.
+
+    Empty where no file has a row that is old enough. All of the view's tables expire at once, so that they keep agreeing with
+    each other.
+    """
+    until = view.expiry.until
+    if until is None or view.state_ttl is None:
+        return {}
+    found = expiring(view.plan, view.tables, until)
+    row_by_row = {table_id for table_id, rows in found.items() if rows.by_table is None}
+    oldest = [f.lower.get("epoch") for f in files if f.partition[TABLE_ID] in row_by_row]
+    return found if any(epoch is None or epoch <= until for epoch in oldest) else {}
+
+
+def expiring(plan: Materialize, tables: tuple[StateTableDesc, ...], until: int) -> dict[int, ExpiredRows]:
+    """What expires of state that was last written in an epoch or before it: of joins row by row, of aggregates by the group.
+
+    Materialized input of windows, top-n and temporal filters does not expire, and neither do the view's own rows.
+    """
+    found: dict[int, ExpiredRows] = {}
+    for node, descs in tables_by_node(plan, tables).items():
+        if isinstance(node, Join):
+            found |= {desc.table_id: ExpiredRows(until) for desc in descs}
+        elif isinstance(node, Aggregate) and node.group:
+            first = descs[0].table_id
+            for desc in descs:
+                is_of_group = desc.schema.kind is StateKind.VALUE_STATE
+                found[desc.table_id] = ExpiredRows(until) if is_of_group else ExpiredRows(until, node.group, first)
+    return found
+
+
 def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
     own = [f for f in files if f.partition[TABLE_ID] == table_id]
     return len(own) > len({partition_of(f) for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
@@ -126,6 +171,7 @@ def _rewrite(
     view: ViewEntry,
     table_ids: list[int],
     epoch: int,
+    expired: Mapping[int, ExpiredRows],
     *,
     by_driver: bool,
 ) -> dict[int, int]:
@@ -147,6 +193,7 @@ def _rewrite(
         txn_version=epoch_txn_version(epoch) + 1,
         # Views over this one read its change log from their own last epoch on.
         merged_until={log: horizon},
+        expired=expired,
         by_driver=by_driver,
     )
     if done is None:

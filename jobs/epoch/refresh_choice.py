@@ -55,10 +55,13 @@ def costs_after(view: ViewEntry, state: CatalogState, sizes: Sizes, seconds: Map
 
 
 def may_choose(state: CatalogState, view: ViewEntry) -> bool:
-    """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well."""
+    """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well.
+
+    A view whose state expires is not chosen: rebuilt, it would have what it had lost.
+    """
     chosen = view.strategy == "incremental" and view.refresh_policy == "auto"
     alone = not state.dependents(view.name) and _reads_sources_alone(state, view)
-    return chosen and alone and view.last_epoch is not None
+    return chosen and alone and view.last_epoch is not None and view.state_ttl is None
 
 
 def _reads_sources_alone(state: CatalogState, view: ViewEntry) -> bool:

@@ -63,6 +63,7 @@ class VerifyReport:
     ----------
     problem : why they could not be compared; the view then counts as different.
     sampled_keys : how many keys were compared; ``None`` where all rows were.
+    has_expired : whether state of the view may have expired (``state.ttl``), which is then why it differs.
     missing, unexpected : some of those rows.
     """
 
@@ -74,8 +75,14 @@ class VerifyReport:
     seconds: float
     problem: str | None = None
     sampled_keys: int | None = None
+    has_expired: bool = False
     missing: ShownRows = NO_ROWS
     unexpected: ShownRows = NO_ROWS
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the view is not what it should be; one whose state expires may differ."""
+        return not self.equal and not self.has_expired
 
 
 @dataclass(frozen=True, slots=True)

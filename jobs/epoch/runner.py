@@ -502,19 +502,27 @@ class EpochRunner:
             raise ended from error
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
-        """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed."""
+        """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed.
+
+        Views of which state may have expired are claimed meanwhile, as by a run.
+        """
         lock = self._warehouse.maintenance_lock_path
         with maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
             state = self._warehouse.read()
             for name in self._selected(state, views):
-                view = state.views[name]
-                if view.last_epoch is None:
-                    continue
-                try:
-                    done = compact_view(self._runs.session(view, Workload.FULL), self._warehouse, state, view)
-                except Exception as error:
-                    raise ends_the_run(error) or explained(name, None, error) from error
-                yield done
+                if state.views[name].last_epoch is not None:
+                    yield self._compact(state, name)
+
+    def _compact(self, state: CatalogState, name: str) -> CompactReport:
+        session = self._runs.session(state.views[name], Workload.FULL)
+        try:
+            if state.views[name].expiry.until is None:
+                return compact_view(session, self._warehouse, state, state.views[name])
+            with self._claims(uuid.uuid4().hex, "expiring state of") as claims:
+                state = claims.take([name])
+                return compact_view(session, self._warehouse, state, state.views[name], is_claimed=True)
+        except Exception as error:
+            raise ends_the_run(error) or explained(name, None, error) from error
 
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS

@@ -62,6 +62,7 @@ def verify_view(
         last,
         time.perf_counter() - started,
         sampled_keys=keys,
+        has_expired=view.expiry.until is not None,
         missing=ShownRows(columns, found.missing_rows),
         unexpected=ShownRows(columns, found.unexpected_rows),
     )

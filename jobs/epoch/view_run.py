@@ -161,7 +161,7 @@ class ViewRuns:
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
         counts = {str(table.table_id): table.vnode_count for table in after.tables}
-        entry = replace(view.reached(epoch.epoch), vnode_counts=counts, merged_rows=merged, costs=costs)
+        entry = replace(view.reached(epoch.epoch, epoch.instant), vnode_counts=counts, merged_rows=merged, costs=costs)
         return Done(report, Reached(entry, versions))
 
     def _publish(

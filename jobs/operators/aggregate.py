@@ -53,7 +53,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
         return None
-    groups = aggregate_newest.checked(node, aggregate_value.versions(node, tables, affected))
+    groups = aggregate_newest.checked(node, aggregate_value.versions(ctx, node, tables, affected))
     groups = aggregate_extreme.with_new(ctx, node, tables, groups)
     groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
     stored = aggregate_value.stored_rows(ctx, node, tables)

@@ -161,15 +161,22 @@ def weighted_value(call: AggCall) -> str:
     return f"CASE {WEIGHT} WHEN 1 THEN {value} WHEN -1 THEN CAST(0 AS {data_type}) - {value} ELSE {many} END"
 
 
-def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add, for each accumulator that is added to, its old and its new value to the grouped measures; of others the old one."""
+def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
+    """Add, for each accumulator that is added to, its old and its new value to the grouped measures; of others the old one.
+
+    No count is negative where rows may have expired: what is retracted of a group that has come back may not be of its rows.
+    """
+
+    def counted(count: str) -> str:
+        return f"greatest({count}, 0L)" if ctx.may_have_expired else count
+
     columns = old_columns(node, tables)
     for position, table in tables.value_tables.items():
         for column in table.desc.schema.columns:
             if column.name in node.group:
                 continue
             if column.name == GROUP_ROWS:
-                columns[f"_new{GROUP_ROWS}"] = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
+                columns[f"_new{GROUP_ROWS}"] = counted(f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)")
                 columns["_stored_new"] = "true"
                 continue
             if column.name in (FIRST, COMPLETE):
@@ -179,6 +186,7 @@ def versions(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
                 new = f"{'least' if node.calls[position].function == 'min' else 'greatest'}({old}, {changed})"
             else:
                 new = f"CAST({old} + coalesce({changed}, CAST(0 AS {column.data_type})) AS {column.data_type})"
+                new = counted(new) if column.name == COUNT else new
             columns[f"_new{column.name}_{position}"] = new
     return groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
 

@@ -43,6 +43,7 @@ class EpochContext:
     fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
     late_rows : rows of changelogs that came after a newer row of their key, and changed nothing.
+    may_have_expired : whether rows of the state may have expired (``state.ttl``), so that retractions find nothing.
     """
 
     epoch: int
@@ -59,6 +60,7 @@ class EpochContext:
     fused_columns: FusedColumns = field(default_factory=FusedColumns)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
     late_rows: int = 0
+    may_have_expired: bool = False
 
     @property
     def spark(self) -> SparkSession:

@@ -100,19 +100,31 @@ def _receive(ctx: EpochContext, side: _Side) -> None:
 
 
 def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
-    """Look up, merged, the stored records of a counted side that share a key with the other side's change set."""
-    if not side.counted or other.delta is None:
+    """Look up, merged, the stored records of a counted side that share a key with the other side's change set.
+
+    Where rows may have expired, with its own change set as well: how often a record was matched by what is gone, only its
+    stored count knows.
+    """
+    own = side.delta if ctx.may_have_expired else None
+    if not side.counted or (other.delta is None and own is None):
         return
     names = [*side.columns, NUM_ASSOCIATIONS]
     wanted = side.side.wanted
     if wanted:
+        met_by, on = other.delta, [(w.ours, w.theirs) for w in wanted]
+        if own is not None:
+            keys = [own.select(*columns_of([w.ours for w in wanted]))]
+            keys += [] if met_by is None else [met_by.select(*columns_of([w.theirs for w in wanted]))]
+            met_by, on = ctx.frames.share(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
+        assert met_by is not None
+        null_safe = [w.null_safe for w in wanted]
         runs = side.side.state.storage.lookup(
-            other.delta.select(*columns_of([w.theirs for w in wanted])).distinct(),
-            [(w.ours, w.theirs) for w in wanted],
-            null_safe=[w.null_safe for w in wanted],
+            met_by.select(*columns_of([theirs for _, theirs in on])).distinct(),
+            on,
+            null_safe=null_safe,
             columns=names,
-            hint=ctx.frames.hint(other.delta),
-            lookup_keys=ctx.frames.lookup_keys(other.delta, [(w.ours, w.theirs) for w in wanted if not w.null_safe]),
+            hint=ctx.frames.hint(met_by),
+            lookup_keys=ctx.frames.lookup_keys(met_by, [pair for pair, safe in zip(on, null_safe, strict=True) if not safe]),
         )
     else:
         runs = side.side.state.storage.runs(names)

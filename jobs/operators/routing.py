@@ -11,6 +11,7 @@ from relstate_dagster.jobs.operators import (
     aggregate,
     arrange,
     expand,
+    expired,
     filter,  # noqa: A004 - the operator's name in the field
     full_query,
     generate,
@@ -64,13 +65,16 @@ def operator_of(node: PlanNode) -> Operator:
 def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
     uses = _use_counts(root)
-    ctx.fused_columns.carrier = carrier_of(root, uses)
+    # What the view gets is changed on its way there where some of it may have expired: nothing can ride along.
+    ctx.fused_columns.carrier = None if ctx.may_have_expired else carrier_of(root, uses)
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))
 
     def compute(node: PlanNode) -> DataFrame | None:
         inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
+        if ctx.may_have_expired:
+            inputs = expired.agreeing(ctx, node, inputs)
         changes = operator_of(node)(ctx, node, *inputs)
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
             changes = ctx.frames.share(changes)

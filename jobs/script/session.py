@@ -195,7 +195,7 @@ class ScriptSession:
     def _verify(self, verify: VerifyStatement, number: int) -> Result:
         reports = self._runner.verify(list(verify.views) or None, sample=verify.sample)
         rows = [(r.view, r.equal, r.missing_rows, r.unexpected_rows, r.epoch) for r in reports]
-        different = [r for r in reports if not r.equal]
+        different = [r for r in reports if r.is_error]
         result = Result(number, ("view", "equal", "missing_rows", "unexpected_rows", "epoch"), list(rows), is_query=True)
         if different:
             raise VerificationFailed("; ".join(map(_difference, different)))

@@ -163,7 +163,7 @@ class _Case:
         if step.expect is not None:
             self._compare(step.expect)
         (report,) = self._runner.verify([self._test.view])
-        if not report.equal:
+        if report.is_error:
             said = report.problem or _said(report.missing_rows, report.unexpected_rows)
             raise _Failed(f"the view is not what its query gives when run in full: {said}", report.missing, report.unexpected)
 

@@ -134,7 +134,7 @@ def verify_table(reports: Sequence[VerifyReport], width: int) -> Table:
         [
             r.view,
             str(r.epoch or ""),
-            "[green]yes[/]" if r.equal else "[red]NO[/]",
+            "[green]yes[/]" if r.equal else "[red]NO[/]" if r.is_error else "[yellow]state.ttl[/]",
             *(["", ""] if r.problem else [str(r.missing_rows), str(r.unexpected_rows)]),
             *([f"{r.sampled_keys:,}" if r.sampled_keys is not None else "all"] if is_sampled else []),
             f"{r.seconds:.2f}",

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.epoch.compaction import expiring
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.verify import bag_difference
 from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
@@ -30,6 +31,7 @@ from relstate_dagster.jobs.planner.nodes import Field, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.state_lib.compaction import rewrite_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
@@ -119,6 +121,7 @@ class Lab:
     strict: bool = False
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
+    may_have_expired: bool = False
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
@@ -176,6 +179,7 @@ class Lab:
             spare_rows=self.spare_rows,
             instant=self.instant,
             last_instant=None if first else last_instant,
+            may_have_expired=self.may_have_expired and not first,
         )
         compute_changes(context, self.plan)
         if self.strict:
@@ -187,6 +191,24 @@ class Lab:
             for row, weight in rows:
                 self.bags[name][row] = self.bags[name].get(row, 0) + weight
                 assert self.bags[name][row] >= 0, f"the test itself retracts {row} of {name} too often"
+
+    def expire(self) -> None:
+        """All that can expire of what is stored does so now, and epochs after this one are told of it."""
+        self._end_last_check()
+        self.may_have_expired = True
+        gone = expiring(self.plan, self._store.descs, self.epoch)
+        if gone:
+            number = 1000 + self.epoch
+            done = rewrite_tables(
+                self._store, list(gone), version=self._version, app_id="expiry", txn_version=number, expired=gone
+            )
+            assert done is not None
+            self._version = done
+
+    def stored(self) -> dict[str, DataFrame]:
+        """The merged rows of each state table."""
+        tables = [self._store.storage_table(desc.table_id, version=self._version) for desc in self._store.descs]
+        return {f"{table.desc.table_id} {table.desc.schema.label}": table.scan() for table in tables}
 
     def _commit(self, mem_tables: list[MemTable]) -> int:
         """As a small epoch does it: by the driver, or by Spark where a type asks for it."""

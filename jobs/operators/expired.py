@@ -1,0 +1,117 @@
+"""Change sets that agree with state of which rows may have expired (``state.ttl``).
+
+What has expired stays in the view as it was, and can no longer be retracted. So before an operator gets a change set,
+
+* a retraction of a row that its state does not have is dropped, and
+* where rows have a key, an insertion replaces the row of its key that is stored, whether or not it was retracted.
+
+After that every change set adds to what is stored as it does without expiry, and no operator has to know of it. The view's own
+rows never expire, so the view takes an insertion of a key that it has for the update that it is.
+
+Cost: one lookup of the changed rows in each state table that keeps them. Nothing of this is done before the first row can have
+expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.pairs import sides_of
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner import nodes
+from relstate_dagster.jobs.planner.nodes import Aggregate, Join, PlanNode
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.state_table import StateTable
+
+_STORED = "_stored"
+_HAS_NEW = "_has_new"
+#: Their one input is kept in their first table.
+_KEEPERS = (nodes.Window, nodes.TopN, nodes.TemporalFilter, nodes.Materialize)
+
+
+def agreeing(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:
+    """The inputs of an operator, each in agreement with what the node's state tables have of it."""
+    if isinstance(node, Join):
+        return [
+            change if change is None or side.table is None else agreeing_with(ctx, side.table, side.node, change)
+            for change, side in zip(inputs, sides_of(ctx, node), strict=True)
+        ]
+    if isinstance(node, Aggregate):
+        return [None if inputs[0] is None else _of_aggregate(ctx, node, inputs[0])]
+    if isinstance(node, _KEEPERS):
+        kept = node if isinstance(node, nodes.Materialize) else node.child
+        return [None if inputs[0] is None else agreeing_with(ctx, ctx.tables[node][0], kept, inputs[0])]
+    return list(inputs)
+
+
+def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: DataFrame) -> DataFrame | None:
+    """A change of rows of a node, in agreement with the state table that has them; ``None`` where nothing is left."""
+    if rows.append_only:
+        return change
+    change = ctx.frames.share(change, summed=True)
+    if ctx.frames.is_empty(change):
+        return None
+    names, key = rows.column_names, rows.stream_key
+    on = key if key is not None else [f.name for f in rows.schema if not contains_map(f.data_type)]
+    columns = columns_of(names)
+    zero = F.lit(0).cast("bigint")
+    stored = _looked_up(ctx, table, change, on, names).select(*columns, F.col(STATE_WEIGHT).alias(_STORED), zero.alias(WEIGHT))
+    both = stored.union(change.select(*columns, zero.alias(_STORED), WEIGHT))
+    summed = both.groupBy(*columns).agg(F.sum(_STORED).alias(_STORED), F.sum(WEIGHT).alias(WEIGHT))
+    if key is None:
+        left: Column = F.greatest(F.col(WEIGHT), -F.col(_STORED))
+        agreed = summed.select(*columns, left.alias(WEIGHT))
+    else:
+        is_new = F.col(WEIGHT) > 0
+        of_key = Window.partitionBy(*columns_of(key)) if key else Window.partitionBy(F.lit(0))
+        with_new = summed.withColumn(_HAS_NEW, F.max(is_new).over(of_key))
+        remaining = F.greatest(F.col(_STORED) + F.col(WEIGHT), zero)
+        now = F.when(F.col(_HAS_NEW), is_new.cast("bigint")).otherwise(remaining)
+        agreed = with_new.select(*columns, (now - F.col(_STORED)).alias(WEIGHT))
+    return _left(ctx, agreed.where(F.col(WEIGHT) != 0))
+
+
+def _of_aggregate(ctx: EpochContext, node: Aggregate, change: DataFrame) -> DataFrame | None:
+    """The change without retractions from groups that are not stored, nor of input rows that are not, where they are kept."""
+    tables = tables_by_role(ctx, node)
+    if node.group and not node.child.append_only:
+        change = ctx.frames.share(change)
+        if ctx.frames.is_empty(change):
+            return None
+        retracted = change.where(F.col(WEIGHT) < 0)
+        (table, *_) = tables.value_tables.values()
+        group = columns_of(node.group)
+        found = _looked_up(ctx, table, change, node.group, node.group)
+        newest = found.groupBy(*group).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
+        known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0).select(
+            *(F.col(quoted(name)).alias(f"_group_{n}") for n, name in enumerate(node.group))
+        )
+        same: Column = F.lit(True)
+        for n, name in enumerate(node.group):
+            same = same & F.col(quoted(name)).eqNullSafe(F.col(f"_group_{n}"))
+        agreed = _left(ctx, change.where(F.col(WEIGHT) > 0).union(retracted.join(known, same, "left_semi")))
+        if agreed is None:
+            return None
+        change = agreed
+    return change if tables.input is None else agreeing_with(ctx, tables.input, node.child, change)
+
+
+def _looked_up(ctx: EpochContext, table: StateTable, change: DataFrame, on: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    if not on:
+        return table.storage.runs(columns)
+    pairs = [(name, name) for name in on]
+    keys = ctx.frames.lookup_keys(change, pairs, null_safe=True)
+    hint = ctx.frames.hint(change)
+    return table.storage.lookup(change, pairs, null_safe=True, columns=columns, hint=hint, lookup_keys=keys)
+
+
+def _left(ctx: EpochContext, change: DataFrame) -> DataFrame | None:
+    shared = ctx.frames.share(change)
+    return None if ctx.frames.is_empty(shared) else shared
