@@ -13,7 +13,7 @@ from pydantic import Field
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.logs import LogSettings
-from relstate_dagster.settings import log_file, needs_s3
+from relstate_dagster.settings import log_file, needs_azure, needs_s3
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.storage import use_options
 
@@ -38,9 +38,11 @@ class SparkResource(ConfigurableResource["SparkSession"]):
     driver_memory: str = Field(default="2g", description="heap of the driver; ignored by Spark Connect")
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
-    def session(self, logs: LogSettings | None = None, *, with_s3: bool = False) -> SparkSession:
+    def session(self, logs: LogSettings | None = None, *, with_s3: bool = False, with_azure: bool = False) -> SparkSession:
         """Return the process's session, starting it on the first call."""
-        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf, logs=logs, with_s3=with_s3)
+        settings = SparkSettings(
+            driver_memory=self.driver_memory, conf=self.conf, logs=logs, with_s3=with_s3, with_azure=with_azure
+        )
         return create_session(replace(settings, master=self.master) if self.master else settings)
 
 
@@ -54,7 +56,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
-        description="access to S3, by the names of AWS's variables (AWS_ACCESS_KEY_ID, …); values by EnvVar",
+        description="access to S3 or Azure, by the names of their variables (AWS_ACCESS_KEY_ID, …); values by EnvVar",
     )
     wait_seconds: float = Field(
         default=-1,
@@ -70,7 +72,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
         warehouse = self.opened()
         started = time.perf_counter()
-        session = self.spark.session(self._logs(), with_s3=needs_s3(self.path))
+        session = self._session()
         tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")
         started = time.perf_counter()
         sync_project(session, warehouse, project)
@@ -124,7 +126,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         warehouse = self.opened()
         rows = None if as_ == "spark" else arrow_rows(warehouse, view, epoch)
         if rows is None:
-            frame = spark_rows(self.spark.session(self._logs(), with_s3=needs_s3(self.path)), warehouse, view, epoch)
+            frame = spark_rows(self._session(), warehouse, view, epoch)
             if as_ == "spark":
                 return frame
             rows = frame.toArrow()
@@ -141,6 +143,9 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         from relstate_dagster.jobs.api import newest_epoch  # noqa: PLC0415 - imports PySpark
 
         return newest_epoch(self.opened().read())
+
+    def _session(self) -> SparkSession:
+        return self.spark.session(self._logs(), with_s3=needs_s3(self.path), with_azure=needs_azure(self.path))
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

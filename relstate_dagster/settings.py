@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relstate_dagster import assets
-from relstate_dagster.jobs.spark.jars import has_s3a_jars
+from relstate_dagster.jobs.spark.jars import has_azure_jars, has_s3a_jars
 from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.storage import is_s3_configured
+from relstate_dagster.state_lib.lake.storage import is_azure_configured, is_s3_configured
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"
@@ -36,6 +36,11 @@ class Location:
         """Whether Spark has to reach S3, for the warehouse or for sources."""
         return needs_s3(self.warehouse)
 
+    @property
+    def needs_azure(self) -> bool:
+        """Whether Spark has to reach Azure Storage, for the warehouse or for sources."""
+        return needs_azure(self.warehouse)
+
     @classmethod
     def from_environment(cls) -> Location:
         """Read ``RELSTATE_PROJECT``, ``RELSTATE_WAREHOUSE`` and ``RELSTATE_FUNCTIONS``; by default the demo, here."""
@@ -49,6 +54,11 @@ class Location:
 def needs_s3(warehouse: str) -> bool:
     """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys and jars for it."""
     return Address.parse(warehouse).is_s3 or (is_s3_configured() and has_s3a_jars())
+
+
+def needs_azure(warehouse: str) -> bool:
+    """Whether Spark has to reach Azure Storage, as :func:`needs_s3`."""
+    return Address.parse(warehouse).is_azure or (is_azure_configured() and has_azure_jars())
 
 
 def log_file(warehouse: str) -> Path | None:

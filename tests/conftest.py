@@ -26,9 +26,9 @@ def resized() -> Iterator[Resized]:
 def spark() -> Iterator[SparkSession]:
     from relstate_dagster.jobs.spark import SparkSettings, create_session
 
-    session = create_session(
-        SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", with_s3=True)
-    )
+    stores = {"with_s3": True, "with_azure": True}
+    settings = SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", **stores)
+    session = create_session(settings)
     yield session
     session.stop()
 

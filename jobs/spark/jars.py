@@ -116,6 +116,18 @@ S3A_JARS: Final = (
 )
 
 
+#: What the driver of Azure Storage needs besides what Spark has.
+AZURE_JARS: Final = (
+    Jar("org.apache.hadoop", "hadoop-azure", "3.5.0", "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663"),
+    Jar(
+        "org.wildfly.openssl",
+        "wildfly-openssl",
+        "1.1.3.Final",
+        "4e7d50a877822ba7561fa6a0109691b30b23a784eba3f3f8fbbf5ea866500786",
+    ),
+)
+
+
 def delta_jars() -> list[Path]:
     """Return local files of the two Delta jars, fetching what neither cache holds.
 
@@ -135,6 +147,16 @@ def s3a_jars() -> list[Path]:
 def has_s3a_jars() -> bool:
     """Whether those are here already: nothing is fetched for tables in S3 that there may not be."""
     return all(find_jar(jar) is not None for jar in S3A_JARS)
+
+
+def azure_jars() -> list[Path]:
+    """Return local files of the jars with which Spark reads Azure Storage, as :func:`delta_jars`."""
+    return _found(AZURE_JARS)
+
+
+def has_azure_jars() -> bool:
+    """Whether those are here already."""
+    return all(find_jar(jar) is not None for jar in AZURE_JARS)
 
 
 def _found(jars: Sequence[Jar]) -> list[Path]:

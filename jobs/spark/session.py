@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relstate_dagster.jobs.spark.class_archive import archive_options
-from relstate_dagster.jobs.spark.jars import delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.jars import azure_jars, delta_jars, s3a_jars
 from relstate_dagster.jobs.spark.java import Java, find_java, spark_java_home
 from relstate_dagster.jobs.spark.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.spark.logs import LogSettings
 from relstate_dagster.state_lib.errors import EnvironmentProblem
-from relstate_dagster.state_lib.lake.storage import spark_settings
+from relstate_dagster.state_lib.lake.storage import azure_spark_settings, spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +51,8 @@ class SparkSettings:
         How much of Spark's log reaches the terminal, and the file that it goes to.
     with_s3
         Whether tables lie in S3, or in a store that speaks as it does; its jars are fetched then.
+    with_azure
+        Whether tables lie in Azure Storage; likewise.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RELSTATE_MASTER") or "local[*]")
@@ -60,6 +62,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     logs: LogSettings | None = None
     with_s3: bool = False
+    with_azure: bool = False
 
     @property
     def is_remote(self) -> bool:
@@ -132,7 +135,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.master": settings.master,
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(str(jar) for jar in (*delta_jars(), *(s3a_jars() if settings.with_s3 else ()))),
+        "spark.jars": ",".join(map(str, _jars(settings))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",
@@ -148,6 +151,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.driver.extraJavaOptions": _java_options(java, settings.logs or LogSettings()),
         **session_conf(settings),
         **({"spark.delta.logStore.s3a.impl": CLASS_NAME, **spark_settings()} if settings.with_s3 else {}),
+        **(azure_spark_settings() if settings.with_azure else {}),
     }
     if settings.is_local:
         # A laptop whose host name resolves to nothing, or to an address behind a VPN, must still start.
@@ -172,6 +176,12 @@ def _start(settings: SparkSettings) -> SparkSession:
                 f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "
                 "Run `relstate doctor` to see what is missing."
             ) from problem
+
+
+def _jars(settings: SparkSettings) -> list[Path]:
+    found = delta_jars()
+    found += s3a_jars() if settings.with_s3 else []
+    return found + (azure_jars() if settings.with_azure else [])
 
 
 def _connect(settings: SparkSettings) -> SparkSession:

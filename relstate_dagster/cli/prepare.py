@@ -13,7 +13,7 @@ from rich.filesize import decimal
 
 from relstate_dagster.cli.app import app, console, output
 from relstate_dagster.jobs.spark.class_archive import class_archive, writing_to
-from relstate_dagster.jobs.spark.jars import delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.jars import azure_jars, delta_jars, s3a_jars
 from relstate_dagster.jobs.spark.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 
@@ -38,6 +38,7 @@ REFRESH;
 @app.command()
 def prepare(
     s3: Annotated[bool, typer.Option("--s3", help="Fetch what Spark needs for S3 as well (13 MB).")] = False,
+    azure: Annotated[bool, typer.Option("--azure", help="Fetch what Spark needs for Azure Storage as well (1 MB).")] = False,
 ) -> None:
     """Fetch Delta's jars and archive Spark's classes: starting Spark and a first epoch then take three tenths less."""
     java = find_java()
@@ -45,6 +46,8 @@ def prepare(
         delta_jars()
         if s3:
             s3a_jars()
+        if azure:
+            azure_jars()
     archive = class_archive(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder, console.status("running views to learn Spark's classes"):

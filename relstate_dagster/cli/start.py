@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def start_spark(where: Location | None = None) -> SparkSession:
     """The session of this process; its log goes to a file of the warehouse, if that lies on this machine."""
     with console.status("starting Spark"):
-        return create_session(SparkSettings(logs=log_settings(where), with_s3=where is not None and where.needs_s3))
+        logs = log_settings(where)
+        if where is None:
+            return create_session(SparkSettings(logs=logs))
+        return create_session(SparkSettings(logs=logs, with_s3=where.needs_s3, with_azure=where.needs_azure))
 
 
 def log_settings(where: Location | None) -> LogSettings:

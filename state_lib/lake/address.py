@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from relstate_dagster.state_lib.errors import AddressError, StateError
+from relstate_dagster.state_lib.lake.azure import OF_AZURE
 from relstate_dagster.state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//.*)", re.DOTALL)
@@ -80,6 +81,11 @@ class Address:
     def is_s3(self) -> bool:
         """Whether it is in S3, or in a store that speaks as it does."""
         return self.scheme in OF_S3
+
+    @property
+    def is_azure(self) -> bool:
+        """Whether it is in Azure Storage."""
+        return self.scheme in OF_AZURE
 
     @property
     def spark(self) -> str:
@@ -158,9 +164,9 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
     if uri is None or uri[1] == "file":
         return fs.LocalFileSystem(), _path_of_file_uri(path)
     authority, _, inside = uri[2].removeprefix("//").partition("/")
-    store = arrow_filesystem(uri[1])
+    store = arrow_filesystem(uri[1], authority)
     if store is not None:
-        return store, f"{authority}/{inside}".rstrip("/")
+        return store[0], f"{store[1]}/{inside}".rstrip("/")
     filesystem, root = fs.FileSystem.from_uri(f"{_SCHEMES.get(uri[1], ('', uri[1]))[1]}://{authority}/")
     return filesystem, "/".join(part for part in (root.rstrip("/"), inside) if part)
 

@@ -7,17 +7,21 @@
 ``AWS_ALLOW_HTTP``           ``true`` where the endpoint has no TLS; an ``http://`` endpoint says so, too
 ===========================  ======================================================================
 
-Without keys each of the three looks where it always does (profiles, roles of the machine).
+Without keys each of the three looks where it always does (profiles, roles of the machine). Azure's are in
+:mod:`.state_lib.lake.azure`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
 from pyarrow import fs
+
+from relstate_dagster.state_lib.lake import azure
+from relstate_dagster.state_lib.lake.azure import OF_AZURE
 
 #: Options that this process was given besides its environment: they go before it.
 _given: dict[str, str] = {}
@@ -38,8 +42,15 @@ def is_s3_configured() -> bool:
     return bool(_options())
 
 
+def is_azure_configured() -> bool:
+    """Whether the environment or the given options say anything about Azure Storage."""
+    return bool(_options(azure.NAMES))
+
+
 def storage_options(scheme: str) -> dict[str, str] | None:
-    """delta-rs's options for a store; ``None`` of one that is not AWS's, or of this machine's disks."""
+    """delta-rs's options for a store; ``None`` of one that is not AWS's or Azure's, or of this machine's disks."""
+    if scheme in OF_AZURE:
+        return azure.delta_rs_options(_options(azure.NAMES))
     if scheme not in OF_S3:
         return None
     options = _options()
@@ -52,9 +63,14 @@ def storage_options(scheme: str) -> dict[str, str] | None:
     return {**options, "conditional_put": "etag"}
 
 
-def arrow_filesystem(scheme: str) -> fs.FileSystem | None:
-    """Arrow's file system of AWS's stores; ``None`` of others, which Arrow finds by their addresses."""
-    return _s3(tuple(sorted(_options().items()))) if scheme in OF_S3 else None
+def arrow_filesystem(scheme: str, authority: str) -> tuple[fs.FileSystem, str] | None:
+    """Arrow's file system of a store of AWS or Azure, and the bucket or container in it.
+
+    ``None`` of others, which Arrow finds by their addresses.
+    """
+    if scheme in OF_AZURE:
+        return azure.arrow_filesystem(_options(azure.NAMES), authority), azure.container_of(authority)
+    return (_s3(tuple(sorted(_options().items()))), authority) if scheme in OF_S3 else None
 
 
 @lru_cache(maxsize=8)
@@ -69,6 +85,11 @@ def _s3(given: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     scheme, _, host = (endpoint or "").partition("://")
     where = {} if endpoint is None else {"scheme": scheme, "endpoint_override": host}
     return fs.S3FileSystem(region=_region(options), **keys, **where)
+
+
+def azure_spark_settings() -> dict[str, str]:
+    """Settings by which Spark reaches Azure Storage as the others do."""
+    return azure.spark_settings(_options(azure.NAMES))
 
 
 def spark_settings() -> dict[str, str]:
@@ -91,9 +112,10 @@ def spark_settings() -> dict[str, str]:
     return found
 
 
-def _options() -> dict[str, str]:
-    found = {name: os.environ[name] for name in _NAMES if os.environ.get(name)}
-    return {**found, **_given}
+def _options(names: Collection[str] = _NAMES) -> dict[str, str]:
+    """What is given by some names."""
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    return {**found, **{name: value for name, value in _given.items() if name in names}}
 
 
 def _endpoint(options: Mapping[str, str]) -> str | None:
