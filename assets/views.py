@@ -23,6 +23,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from relstate_dagster.assets.checks import declared_result, verify_result
 from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
 from relstate_dagster.assets.observations import SourceObservations
+from relstate_dagster.assets.run_config import ViewsConfig
 from relstate_dagster.assets.specs import ProjectAssets, check_specs
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
@@ -44,8 +45,18 @@ class WarehouseAccess(Protocol):
     def runner(self, project: Project, tell: Callable[[str], None] = ...) -> "EpochRunner":
         """Start Spark, make the project known to the warehouse, and return its epoch runner; says what takes its time."""
 
-    def idle_reports(self, project: Project, names: Collection[str]) -> "list[ViewReport] | None":
-        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
+    def idle_reports(
+        self,
+        project: Project,
+        names: Collection[str],
+        *,
+        full_refresh: Collection[str] = (),
+        until_version: Mapping[str, int] = ...,
+    ) -> "list[ViewReport] | None":
+        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something.
+
+        Whether views can be rebuilt, and read up to versions, is checked before anything is written.
+        """
 
     def view_path(self, name: str) -> str:
         """Return where a view is published."""
@@ -59,11 +70,14 @@ Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess, ProjectAs
 def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
     """Bring the selected views up to date, then run the selected checks; yields what Dagster is to know of each.
 
-    A view that holds what Dagster has last been told of gives no materialization.
+    A view that holds what Dagster has last been told of gives no materialization. The run's config is a
+    :class:`.assets.run_config.ViewsConfig`.
     """
     project, names = assets.project, assets.names_of(context.selected_asset_keys)
     is_asked, sample = _verification(context.run.tags)
-    idle = warehouse.idle_reports(project, names) if names else None
+    config = ViewsConfig.of(context)
+    rebuilt, until = config.rebuilt(assets, names), config.until_version
+    idle = warehouse.idle_reports(project, names, full_refresh=rebuilt, until_version=until) if names else None
     if idle is not None:
         # What was checked is as it was: checks alone can still be run.
         context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
@@ -75,7 +89,8 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
         return
     runner = warehouse.runner(project, context.log.info)
     if names:
-        yield from _run(context, assets, warehouse, runner.run(names, run_id=context.run.run_id))
+        reports = runner.run(names, full_refresh=rebuilt, until_version=until, strict=config.strict, run_id=context.run.run_id)
+        yield from _run(context, assets, warehouse, reports)
     yield from _check(runner, _checks_of(context, names, is_asked=is_asked), assets, sample)
 
 
@@ -174,7 +189,8 @@ def build_views_asset(
         pool=pool,
         retry_policy=retry_policy,
     )
-    def materialized_views(context: AssetExecutionContext) -> Iterator[Event]:
+    def materialized_views(context: AssetExecutionContext, config: ViewsConfig) -> Iterator[Event]:
+        del config  # what runs the views asks the context for it
         warehouse: WarehouseAccess = getattr(context.resources, resource_key)
         yield from execute(context, warehouse, assets)
 

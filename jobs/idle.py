@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
@@ -10,32 +11,59 @@ from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.health import check_tables
+from relstate_dagster.jobs.epoch.protocol import to_rebuild
 from relstate_dagster.jobs.epoch.reports import ViewReport, unchanged
+from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 from relstate_dagster.jobs.registry import declares
 from relstate_dagster.jobs.sync import source_entry
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.errors import DeclarationError, StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 
 
-def idle_reports(warehouse: Warehouse, project: Project, names: Collection[str]) -> list[ViewReport] | None:
+def idle_reports(
+    warehouse: Warehouse,
+    project: Project,
+    names: Collection[str],
+    *,
+    full_refresh: Collection[str] = (),
+    until_version: Mapping[str, int] = MappingProxyType({}),
+) -> list[ViewReport] | None:
     """The reports of a run over some views that finds nothing to do; ``None`` where there may be something.
+
+    Parameters
+    ----------
+    full_refresh, until_version : as of :meth:`.jobs.epoch.runner.EpochRunner.run`. They are checked here, before the project is
+        made known to the warehouse.
 
     Raises
     ------
+    DeclarationError : there is no such view to rebuild, or no such source.
+    SourceError : a source has no such version, or a view has read further.
     WarehouseError : the catalog cannot be read.
     """
     state, wanted = warehouse.read(), set(names)
+    until = named_sources(until_version, {*project.source_names, *state.sources})
+    views = {*(view.name for view in project.views), *state.views}
+    unknown = [name for name in full_refresh if name not in views]
+    if unknown:
+        raise DeclarationError(
+            f"no materialized view named {', '.join(unknown)} to rebuild; there are {', '.join(sorted(views)) or 'none'}"
+        )
+    rebuilt = to_rebuild(state, [name for name in full_refresh if name in state.views])
+    check_reachable(rebuilt.working, wanted, until, warehouse.source)
+    if full_refresh:
+        return None
     if warehouse.functions is not None or not _is_declared(state, warehouse, project):
         return None
     # What another run does, or has left, and files that a drop has left.
     if state.garbage or any(wanted & set(claim.views) for claim in state.claims.values()):
         return None
-    views = [state.views[name] for name in topological(state) if name in wanted]
-    if views_behind(warehouse, wanted, state) or not all(_is_well(warehouse, state, view) for view in views):
+    entries = [state.views[name] for name in topological(state) if name in wanted]
+    if views_behind(warehouse, wanted, state, until) or not all(_is_well(warehouse, state, view) for view in entries):
         return None
-    return [unchanged(state, view) for view in views]
+    return [unchanged(state, view) for view in entries]
 
 
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:

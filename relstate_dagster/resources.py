@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 from dagster import ConfigurableResource
@@ -80,11 +81,24 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         wait = self.wait_seconds if self.wait_seconds >= 0 else None
         return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=tell, on_start=tell)
 
-    def idle_reports(self, project: Project, names: Collection[str]) -> list[ViewReport] | None:
-        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something."""
+    def idle_reports(
+        self,
+        project: Project,
+        names: Collection[str],
+        *,
+        full_refresh: Collection[str] = (),
+        until_version: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[ViewReport] | None:
+        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something.
+
+        Raises
+        ------
+        RelstateError
+            A view cannot be rebuilt, or a source not be read up to a version, as the run is asked to.
+        """
         from relstate_dagster.jobs.api import idle_reports  # noqa: PLC0415 - imports PySpark
 
-        return idle_reports(self.opened(), project, names)
+        return idle_reports(self.opened(), project, names, full_refresh=full_refresh, until_version=until_version)
 
     def opened(self) -> Warehouse:
         """Return the warehouse, with access to the store that it lies in."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
@@ -13,7 +14,12 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 
 
-def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState | None = None) -> dict[str, str]:
+def views_behind(
+    warehouse: Warehouse,
+    names: Iterable[str],
+    state: CatalogState | None = None,
+    until_version: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, str]:
     """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
 
     A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
@@ -22,13 +28,15 @@ def views_behind(warehouse: Warehouse, names: Iterable[str], state: CatalogState
     Parameters
     ----------
     state : of the catalog, read just now; the newest without one.
+    until_version : the versions that the run reads some sources up to at most.
     """
     state, wanted = state or warehouse.read(), set(names)
     found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
     read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
-    pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins)
+    pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins, until_version)
     newest = {name: pin.identity for name, pin in pins.items()}
-    newest |= {name: f"{newest.get(name, name)} and {files}" for name, files in new_files(state, read).items()}
+    unread = new_files(state, read - set(until_version))
+    newest |= {name: f"{newest.get(name, name)} and {files}" for name, files in unread.items()}
     for name in topological(state.working):
         reason = _behind(state, state.views[name], newest, found) if name in wanted else None
         if reason is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from contextlib import suppress
 
 from pyspark.sql import SparkSession
@@ -27,15 +28,26 @@ from relstate_dagster.state_lib.sizing import sizing
 _log = logging.getLogger(__name__)
 
 
-def refresh_indexes(spark: SparkSession, warehouse: Warehouse, state: CatalogState, reads: SourceReads, claims: Claims) -> None:
+def refresh_indexes(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    state: CatalogState,
+    reads: SourceReads,
+    claims: Claims,
+    but: Collection[str] = (),
+) -> None:
     """Bring the indexes of sources to the versions that the newest epoch has pinned, but for those that another run is at.
 
     An index is of the columns that the views of today read.
+
+    Parameters
+    ----------
+    but : sources whose newest pin may be an older one than that of their index.
     """
     pins = state.last_pins
     for entry in state.sources.values():
         columns = _columns_read(state, entry)
-        if not entry.indexes or not columns or entry.name not in pins:
+        if not entry.indexes or not columns or entry.name not in pins or entry.name in but:
             continue
         for column in entry.indexes:
             index = reads.index(warehouse, entry, column)

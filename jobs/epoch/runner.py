@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -54,6 +55,7 @@ from relstate_dagster.jobs.epoch.refresh_choice import choose_refresh
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport, unchanged
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SharedReads, SourceReads
+from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources, reachable_epochs
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
 from relstate_dagster.jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
 from relstate_dagster.jobs.epoch.view_run import Done, ViewRuns
@@ -112,12 +114,20 @@ class EpochRunner:
         self._checked_keys: set[CheckedKey] = set()
         self._left = LeftBehind()
         self._ingested: dict[str, Ingested] = {}
+        self._until: dict[str, int] = {}
+        self._strict = False
         self._wait_seconds = wait_seconds
         self._on_wait = on_wait or _log.warning
         self._on_start = on_start
 
     def run(
-        self, views: Sequence[str] | None = None, *, full_refresh: Sequence[str] = (), run_id: str | None = None
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        full_refresh: Sequence[str] = (),
+        until_version: Mapping[str, int] = MappingProxyType({}),
+        strict: bool = False,
+        run_id: str | None = None,
     ) -> Iterator[ViewReport]:
         """Run one epoch, yielding a report as each view is published, or left behind.
 
@@ -126,9 +136,15 @@ class EpochRunner:
         views : which views; all by default. A view whose upstream views are not among them goes to the newest epoch
             that all of those have reached.
         full_refresh : views to plan again and rebuild from their sources; views over them are rebuilt as well.
+        until_version : Delta versions, by the names of sources. This run reads these up to there at most. New files of a folder
+            that is named here are not read.
+        strict : check what every operator gives, at the cost of Spark jobs (:mod:`.jobs.operators.contracts`). A view that
+            fails is left behind.
 
         Raises
         ------
+        DeclarationError : there is no such view or source; nothing was done.
+        SourceError : a source has no such version, or a view has read further; nothing was done.
         EpochError : another run has some of the views for longer than there was time to wait; nothing was done.
         RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
             EpochError that names them all.
@@ -138,9 +154,13 @@ class EpochRunner:
             self._warehouse.functions.load()
         self._reads, self._left, self._ingested = SourceReads(), LeftBehind(), {}
         self._checked_keys.clear()
+        self._strict = strict
         with self._claims(run_id, "bringing up to date") as claims:
             state = self._warehouse.read()
             names = self._selected(state, views)
+            self._until = named_sources(until_version, state.sources)
+            opened = partial(self._reads.source, self._warehouse)
+            check_reachable(to_rebuild(state, full_refresh).working, names, self._until, opened)
             for report in self._epoch(claims, state, names, full_refresh):
                 yield self._with_malformed(report, state)
             # Views selected without all of their upstream views follow to an epoch that those have all reached.
@@ -148,7 +168,7 @@ class EpochRunner:
                 if _outside_upstream(state.working, name, names) and name not in self._left:
                     yield from self._follow(claims, name)
             if any(source.indexes for source in state.sources.values()):
-                refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads, claims)
+                refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), self._reads, claims, self._until)
         self._left.raise_if_any()
 
     def _with_malformed(self, report: ViewReport, state: CatalogState) -> ViewReport:
@@ -303,10 +323,13 @@ class EpochRunner:
         with_upstream = [v for v in names if not _outside_upstream(working, v, names)]
         read = {name for view in with_upstream for name in working.views[view].reads if name in working.sources}
         sources = {name: self._reads.source(self._warehouse, working.sources[name]) for name in read}
-        folders = {name: working.sources[name] for name in read if working.sources[name].folder is not None}
+        # Another run may have read further since this one began.
+        check_reachable(working, with_upstream, self._until)
+        folders = {name: working.sources[name] for name in read - {*self._until} if working.sources[name].folder is not None}
         ingested, unread = ingest_all(self._spark, folders, sources, self._on_start)
         self._ingested |= ingested
-        pins, unpinned = look_at({name: source for name, source in sources.items() if name not in unread}, working.last_pins)
+        readable = {name: source for name, source in sources.items() if name not in unread}
+        pins, unpinned = look_at(readable, working.last_pins, self._until)
         unpinned |= unread
         epoch = EpochEntry(UNNUMBERED, pins, (), claims.run_id, instant=read_clock(self._clock))
         able = self._able(working, epoch, with_upstream, unpinned, reports)
@@ -379,9 +402,7 @@ class EpochRunner:
             self._check_there(state, [name])
             working = state.working
             view = working.views[name]
-            upstream = [working.views[n] for n in view.reads if n in working.views]
-            common = set.intersection(*(set(u.epochs) for u in upstream))
-            reachable = [e for e in common if view.last_epoch is None or e > view.last_epoch]
+            reachable = reachable_epochs(working, view, self._until)
             if not reachable and view.last_epoch is None:
                 # The views it reads have reached no epoch together: the first epoch of this one is their next.
                 yield from self._epoch(claims, state, with_upstream_views(working, name))
@@ -424,7 +445,7 @@ class EpochRunner:
                 known = (other.pins.get(name) for other in others)
                 pins[name] = next((p for p in known if p is not None), None) or self._reads.source(
                     self._warehouse, state.sources[name]
-                ).pin(None)
+                ).pin(None, self._until.get(name))
         return pins
 
     def _finish(self, claims: Claims, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
@@ -472,7 +493,8 @@ class EpochRunner:
                         inputs = self._runs.inputs(working, view, epoch, reads, dict(versions))
                         seen = state.versions_at(name)
                         self._on_start(f"{name}: {'built' if view.last_epoch is None else 'brought'} to epoch {epoch.epoch}")
-                        running[pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence)] = name
+                        future = pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence, strict=self._strict)
+                        running[future] = name
                         del pending[name]
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)

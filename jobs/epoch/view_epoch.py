@@ -19,6 +19,7 @@ from relstate_dagster.jobs.epoch.explained import explained
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.stages import Stages, Writer
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.contracts import check_change_sets
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -104,6 +105,8 @@ def compute_and_commit(
     known: Since | None,
     wanted: EpochCommit,
     most_partitions: str | None = None,
+    *,
+    strict: bool = False,
 ) -> StateCommit | None:
     """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
 
@@ -115,6 +118,7 @@ def compute_and_commit(
     known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
     wanted : names the commit to be made.
     most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
+    strict : check the change set of every operator before anything is written.
 
     Returns
     -------
@@ -122,7 +126,7 @@ def compute_and_commit(
 
     Raises
     ------
-    StateError : the change contradicts the state, or another run committed other data for this epoch.
+    StateError : the change contradicts the state, or in strict mode itself, or another run committed other data for this epoch.
     SourceError : a source's changes cannot be read.
     """
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
@@ -151,6 +155,8 @@ def compute_and_commit(
     )
     try:
         changes = compute_changes(context, plan)
+        if strict:
+            check_change_sets(context.changes, view.name, epoch)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         if changes is None and not mem_tables and not inputs.sizes.is_backfill:
             return None

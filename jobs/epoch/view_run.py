@@ -95,6 +95,7 @@ class ViewRuns:
         fence: Fence,
         *,
         only_committed: bool = False,
+        strict: bool = False,
     ) -> Done | None:
         """Bring a view to an epoch.
 
@@ -105,6 +106,7 @@ class ViewRuns:
         upstream : rows that upstream views have inserted and deleted in this epoch.
         fence : raises where another run has taken this one's views over.
         only_committed : finish what an earlier try has committed; ``None`` where it has not come that far.
+        strict : check what every operator gives.
         """
         seconds: dict[str, float] = {}
         started = time.perf_counter()
@@ -127,7 +129,7 @@ class ViewRuns:
             session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
         seconds["plan"] = time.perf_counter() - started
         started = time.perf_counter()
-        commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions)
+        commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
         seconds["compute_and_commit"] = time.perf_counter() - started
         started = time.perf_counter()
         done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
@@ -135,11 +136,34 @@ class DeltaSource:
             self._facts[version] = table_facts(self.table, version)
         return self._facts[version]
 
-    def pin(self, previous: Pin | None) -> Pin:
-        """Pin the newest version; the same pin again where nothing was committed since, without opening the table."""
-        if previous is not None and self._is_there(previous) and not self.log.has(previous.version + 1):
-            return previous
+    def check_version(self, version: int) -> None:
+        """Look whether the table can be read at a version.
+
+        Raises
+        ------
+        SourceError : it has no such version, or not any more.
+        """
+        where, newest = f"source {self.name} ({self.path})", self.facts().version
+        if version > newest:
+            raise SourceError(f"{where} has no version {version}: the newest is {newest}")
+        try:
+            self.facts(version)
+        except SourceError as error:
+            raise SourceError(f"{where} cannot be read at version {version} any more: its log was cleaned up") from error
+
+    def pin(self, previous: Pin | None, until: int | None = None) -> Pin:
+        """Pin the newest version, or one that is to be read at most.
+
+        The same pin again where nothing was committed since, without opening the table.
+        """
+        is_early = previous is not None and (until is None or previous.version <= until)
+        if previous is not None and is_early and self._is_there(previous):
+            is_last = previous.version == until or not self.log.has(previous.version + 1)
+            if is_last:
+                return previous
         facts = self.facts()
+        if until is not None and until < facts.version:
+            facts = self.facts(until)
         base = 0
         if not self.key:
             # A keyless source only appends, or gets no ids: an epoch before had at most the rows that are there now.
@@ -392,12 +416,15 @@ class DeltaSource:
         return rows.select(*columns, weight)
 
 
-def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tuple[dict[str, Pin], dict[str, Exception]]:
+def look_at(
+    sources: Mapping[str, DeltaSource], last: Mapping[str, Pin], until_version: Mapping[str, int] = MappingProxyType({})
+) -> tuple[dict[str, Pin], dict[str, Exception]]:
     """Look once at sources, all at the same time, without Spark.
 
     Parameters
     ----------
     last : what was pinned of them before.
+    until_version : the versions that some of them are to be read up to at most.
 
     Returns
     -------
@@ -407,7 +434,9 @@ def look_at(sources: Mapping[str, DeltaSource], last: Mapping[str, Pin]) -> tupl
     if not sources:
         return pins, errors
     with ThreadPoolExecutor(max_workers=min(_LOOKED_AT_ONCE, len(sources))) as pool:
-        under_way = {name: pool.submit(source.pin, last.get(name)) for name, source in sorted(sources.items())}
+        under_way = {
+            name: pool.submit(source.pin, last.get(name), until_version.get(name)) for name, source in sorted(sources.items())
+        }
         for name, looking in under_way.items():
             try:
                 pins[name] = looking.result()

@@ -11,7 +11,7 @@ from relstate_dagster.cli.plan import ask_before_rebuilds
 from relstate_dagster.cli.start import declare_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,15 @@ def run(
         typer.Option("--full-refresh", help="Rebuild this view and those over it; may be repeated. --full-refresh --all: all."),
     ] = None,
     every: Annotated[bool, typer.Option(_ALL, help="With --full-refresh: every view.", hidden=True)] = False,
+    until: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--until", metavar="SOURCE=VERSION", help="Read a source up to this Delta version at most; may be repeated."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Check what every operator gives; a view that fails is left behind. Takes longer.")
+    ] = False,
     prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Rebuild edited views without asking, at a terminal too.")] = False,
     wait: WaitOption = None,
@@ -42,26 +51,28 @@ def run(
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
     names = list(views or []) or [view.name for view in declared.views]
-    rebuilt = list(full_refresh or [])
-    idle = None if rebuilt or every or prune else idle_reports(home, declared, names)
+    rebuilt, until_version = list(full_refresh or []), versions(until or [])
+    if every or _ALL in rebuilt:
+        rebuilt = [view.name for view in declared.views]
+    idle = idle_reports(home, declared, names, full_refresh=rebuilt, until_version=until_version)
+    if prune:
+        idle = None
     if idle is not None:
         _name_undeclared(home, declared)
         output.print(epoch_table(idle, output.width))
         return
-    if not (yes or rebuilt or every):
+    if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
     spark = start_spark(where)
     runner = declare_project(declared, home, spark)
     _undeclared(spark, home, declared, drop=prune)
-    if every or _ALL in rebuilt:
-        rebuilt = [view.name for view in declared.views]
     reports = []
     failed: RelstateError | None = None
     # They are built after the last view is published, which can take minutes.
     then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
     with console.status("running the epoch") as status:
         try:
-            for report in runner.run(names, full_refresh=rebuilt):
+            for report in runner.run(names, full_refresh=rebuilt, until_version=until_version, strict=strict):
                 reports.append(report)
                 done = len({r.view for r in reports if not r.is_repair})
                 status.update(f"{report.view} done, {done} of {len(names)}{then if done == len(names) else ''}")
@@ -74,6 +85,24 @@ def run(
         output.print(line, highlight=False, markup=False, soft_wrap=True)
     if failed is not None:
         raise typer.Exit(1)
+
+
+def versions(texts: list[str]) -> dict[str, int]:
+    """The versions by the names of sources that ``--until`` gives.
+
+    Raises
+    ------
+    DeclarationError : one is written otherwise, or a source is named twice.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        source, _, version = text.rpartition("=")
+        if not source or not (version.isascii() and version.isdigit()):
+            raise DeclarationError(f"--until {text}: write SOURCE=VERSION, as in --until orders=12")
+        if source in found:
+            raise DeclarationError(f"--until {text}: {source} is named twice")
+        found[source] = int(version)
+    return found
 
 
 def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:

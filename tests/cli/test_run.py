@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from relstate_dagster.cli import app
 from relstate_dagster.cli.app import console, output
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 from tests.processes import heeds_interrupts
 
 _LONG = "revenue_of_each_customer_by_day_of_the_week_and_store"
@@ -88,6 +88,26 @@ def test_all_views_are_rebuilt_at_once(terminal):
     assert terminal("run", "--full-refresh", "--all")[0] == 0
     after = {name: view.generation for name, view in Warehouse(terminal.warehouse).read().views.items()}
     assert not set(before.values()) & set(after.values())
+    assert terminal("verify")[0] == 0
+
+
+def test_a_source_is_read_up_to_a_version(terminal):
+    assert terminal("run")[0] == 0
+    for number in (1, 2):
+        terminal("sql", "-e", f"INSERT INTO orders_of_all_stores VALUES ({number}, 'ann', 200)")
+    assert terminal("run", "--until", "orders_of_all_stores=1", "--strict")[0] == 0
+    assert Warehouse(terminal.warehouse).read().last_pins["orders_of_all_stores"].version == 1
+    assert "unchanged" in terminal("run", "--until", "orders_of_all_stores=1")[1]
+    for wrong, message in (
+        ("orders_of_all_stores", "write SOURCE=VERSION"),
+        ("orders_of_all_stores=x", "write SOURCE=VERSION"),
+        ("orders=1", "there is no source named orders; there are orders_of_all_stores"),
+        ("orders_of_all_stores=0", "up to version 1 and cannot go back to version 0"),
+    ):
+        with pytest.raises(RelstateError, match=message):
+            terminal("run", "--until", wrong)
+    assert terminal("run", "--full-refresh", "--all", "--until", "orders_of_all_stores=0")[0] == 0
+    assert terminal("run")[0] == 0
     assert terminal("verify")[0] == 0
 
 

@@ -149,7 +149,7 @@ class Idle:
     def __init__(self):
         self.said = []
 
-    def idle_reports(self, project, names):
+    def idle_reports(self, project, names, **_config):
         return []
 
 

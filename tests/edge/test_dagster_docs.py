@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterInstance, Definitions, materialize
+from dagster import AssetKey, DagsterInstance, Definitions, materialize, validate_run_config
 from dagster.components.testing import create_defs_folder_sandbox
 
 import relstate_dagster
 from relstate_dagster import MaterializedViewsComponent
+from relstate_dagster.assets.run_config import ViewsConfig
 from relstate_dagster.assets.specs import project_assets
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.starter import STARTER
@@ -67,9 +68,22 @@ def test_the_sql_block_says_what_dagster_takes():
     assert spec.freshness_policy
 
 
+def test_the_run_config_is_one(folder):
+    (text,) = [text for text in blocks("yaml") if text.startswith("ops:")]
+    repository = executed(python("best_customer"))["defs"].get_repository_def()
+    config = yaml.safe_load(text)
+    assert validate_run_config(repository.get_job("shop_refresh_views"), config)["ops"]["shop_materialized_views"]["config"]
+    (described,) = config["ops"].values()
+    assert set(described["config"]) == set(ViewsConfig.model_fields)
+    rows = re.findall(
+        r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8").split("## Run config")[1].split("\n## ")[0], re.MULTILINE
+    )
+    assert rows == list(ViewsConfig.model_fields)
+
+
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 def test_the_component_loads():
-    (text,) = blocks("yaml")
+    (text,) = [text for text in blocks("yaml") if "type: relstate" in text]
     with create_defs_folder_sandbox() as sandbox:
         for path, starter in STARTER.items():
             place = sandbox.project_root / "my_views" / path

@@ -43,11 +43,15 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
     orders = f"delta.`{warehouse}/sources/orders`"
 
     said: list[str] = []
+    errors: list[str] = []
     with DagsterInstance.ephemeral() as instance:
 
-        def run(job):
-            result = repository.get_job(job).execute_in_process(instance=instance)
-            assert result.success
+        def run(job, **config):
+            asked = {"ops": {"materialized_views": {"config": config}}}
+            result = repository.get_job(job).execute_in_process(instance=instance, run_config=asked, raise_on_error=False)
+            errors[:] = [str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure]
+            if errors:
+                return None
             said[:] = [entry.user_message for entry in instance.all_logs(result.run_id)]
             return {
                 event.asset_key.to_user_string(): {name: value.value for name, value in event.materialization.metadata.items()}
@@ -91,11 +95,28 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
             }
             assert outcomes == {"matches_full_recompute": True, "stream_key_unique": True}
 
+        # Run config: the same sources, read no further than a version; and all of them, again.
+        written = Warehouse(str(warehouse)).read().version
+        for config, wanted in (
+            ({"until_version": {"orders": 1}}, "per_customer has read source orders up to version 2"),
+            ({"until_version": {"orders": 3}}, "has no version 3: the newest is 2"),
+            ({"until_version": {"order": 3}}, "there is no source named order; there are orders"),
+            ({"full_refresh": ["orders"]}, "the project has no view orders"),
+        ):
+            assert run("refresh_views", **config) is None
+            assert wanted in errors[0]
+        assert Warehouse(str(warehouse)).read().version == written
+        assert run("refresh_views", until_version={"orders": 2}) == {}, "nothing to read up to there"
+        again = run("refresh_views", full_refresh=["*"], until_version={"orders": 1}, strict=True)
+        assert [r.data["version"] for r in again["per_customer"]["inputs"].records] == ["1"]
+        assert set(run("refresh_views")) == {"per_customer", "big_customers"}
+
         assert run("refresh_views") == {}
         observed = instance.fetch_observations(AssetKey("orders"), limit=10).records
         told = [{k: v.value for k, v in r.event_log_entry.asset_observation.metadata.items()} for r in observed]
-        assert [(o["version"], o.get("rows in +"), o.get("rows in −")) for o in told[:2]] == [(2, 0, 1), (1, 3, 0)], told
-        assert [o["version"] for o in told[2:]] == [0], told
+        moved = [(o["version"], o.get("rows in +"), o.get("rows in −")) for o in told[2:4]]
+        assert moved == [(2, 0, 1), (1, 3, 0)], told
+        assert [o["version"] for o in told] == [2, 1, 2, 1, 0], told
 
 
 def test_a_view_that_is_left_behind_fails_its_asset_and_not_the_others(spark, tmp_path):

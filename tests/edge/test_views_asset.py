@@ -11,6 +11,7 @@ from dagster import (
     AssetSelection,
     AutomationCondition,
     DagsterInstance,
+    DagsterInvalidConfigError,
     Definitions,
     asset,
     evaluate_automation_conditions,
@@ -58,8 +59,9 @@ class StubRunner:
     def __init__(self, reports=None, wrong=()):
         self.reports, self.wrong, self.asked = reports, wrong, []
 
-    def run(self, views, *, full_refresh=(), run_id=None):
+    def run(self, views, *, run_id=None, **config):
         self.asked.append(list(views))
+        self.config = config
         yield from self.reports or [report(view) for view in views]
 
     def verify(self, views, *, sample=None):
@@ -73,8 +75,8 @@ class StubWarehouse:
     def __init__(self, runner, idle=None):
         self._runner, self._idle = runner, idle
 
-    def idle_reports(self, project, names):
-        return self._idle
+    def idle_reports(self, project, names, *, full_refresh, until_version):
+        return None if full_refresh else self._idle
 
     def runner(self, project, tell=None):
         assert self._idle is None, "Spark is not started for nothing"
@@ -174,6 +176,51 @@ def test_a_subset_runs_only_the_views_asked_for():
     assert runner.asked == [["biggest"]]
     assert [e.asset_key.to_user_string() for e in result.get_asset_materialization_events()] == ["biggest"]
     assert not result.get_asset_check_evaluations()
+
+
+def configured(**config):
+    return {"ops": {"materialized_views": {"config": config}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        ({}, ([], {}, False)),
+        ({"full_refresh": ["biggest"], "strict": True}, (["biggest"], {}, True)),
+        ({"full_refresh": ["*"], "until_version": {"flights": 3}}, (["per_carrier", "biggest"], {"flights": 3}, False)),
+    ],
+)
+def test_run_config_reaches_the_run(config, asked):
+    runner = StubRunner()
+    assert run(runner, run_config=configured(**config)).success
+    assert tuple(runner.config.values()) == asked
+
+
+def test_a_full_refresh_is_never_idle():
+    runner = StubRunner()
+    result = run(runner, [], run_config=configured(full_refresh=["biggest"]), raise_on_error=False)
+    assert "Spark is not started for nothing" in str(result.all_events), "it goes on to the runner"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"full_refresh": ["bigest"]}, "full_refresh: the project has no view bigest; there are per_carrier, biggest"),
+        ({"full_refresh": ["big"]}, "the project has no view big;"),
+    ],
+)
+def test_run_config_that_means_nothing_is_refused_before_anything_runs(config, said):
+    runner = StubRunner()
+    with pytest.raises(DeclarationError, match=said):
+        run(runner, run_config=configured(**config))
+    selection = AssetSelection.checks(AssetCheckKey(AssetKey("biggest"), STREAM_KEY_UNIQUE))
+    with pytest.raises(DeclarationError, match="this one only makes checks"):
+        run(runner, selection=selection, run_config=configured(full_refresh=["biggest"]))
+    with pytest.raises(DagsterInvalidConfigError, match="full_refrsh"):
+        run(runner, run_config=configured(full_refrsh=["biggest"]))
+    with pytest.raises(DagsterInvalidConfigError, match="Invalid scalar"):
+        run(runner, run_config=configured(until_version={"flights": "newest"}))
+    assert runner.asked == []
 
 
 def test_an_epoch_that_another_run_left_is_told_of_too():

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.operators.contracts import change_rows
 from relstate_dagster.jobs.planner.nodes import PlanNode
-from relstate_dagster.state_lib.constants import WEIGHT
 
 
 class Alternation:
@@ -31,15 +28,14 @@ class Alternation:
 
     def check(self, changes: Mapping[PlanNode, DataFrame | None], epoch: int) -> None:
         """Look at the change sets of an epoch; one job for all of them."""
-        nodes = [node for node, frame in changes.items() if frame is not None and node.stream_key is not None]
-        if not nodes:
+        given = [(node, frame) for node, frame in changes.items() if frame is not None and node.stream_key is not None]
+        if not given:
             return
-        told = reduce(DataFrame.union, (_told(n, node, changes[node]) for n, node in enumerate(nodes)))
         by_node: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
-        for number, key, row, weight in told.groupBy("n", "key", "row").agg(F.sum("w").alias("w")).where("w != 0").collect():
+        for number, key, row, weight in change_rows(given).collect():
             by_node[number].append((key, row, weight))
         for number, rows in by_node.items():
-            self._alternate(nodes[number], rows, epoch)
+            self._alternate(given[number][0], rows, epoch)
 
     def _alternate(self, node: PlanNode, rows: list[tuple[str, str, int]], epoch: int) -> None:
         held = self._held[node]
@@ -52,13 +48,3 @@ class Alternation:
             else:
                 assert key not in held, f"{place}: {row} is inserted, and its key is there: {held.get(key)}"
                 held[key] = row
-
-
-def _told(number: int, node: PlanNode, changes: DataFrame | None) -> DataFrame:
-    """A node's change set as texts: which node, key, row, weight."""
-    assert changes is not None
-    key, row = (
-        F.to_json(F.struct(*[F.col(c).alias(f"_{n}") for n, c in enumerate(columns_of(names))])) if names else F.lit("{}")
-        for names in (node.stream_key or (), node.column_names)
-    )
-    return changes.select(F.lit(number).alias("n"), key.alias("key"), row.alias("row"), F.col(WEIGHT).alias("w"))

@@ -1,0 +1,85 @@
+"""Strict mode: what every operator promises of its change set, checked by one Spark job of its own.
+
+* A change set has the columns of its node, and a weight.
+* Where a node has a stream key, a change set has at most one insertion and one deletion of each key, of weight 1, once equal
+  rows are summed.
+* An append-only node deletes nothing.
+
+Rows and keys are compared as JSON, so that one job takes all the nodes of a plan. Texts that a collation takes for equal, and
+0.0 and −0.0, count as different then, which hides a violation and never makes one up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.errors import StateError
+
+#: Two times of one millisecond are two rows.
+_EXACT_TIMES: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def change_rows(given: Iterable[tuple[PlanNode, DataFrame]]) -> DataFrame:
+    """The rows of change sets, equal ones summed: ``n`` (of the node), ``key`` and ``row`` as JSON, ``w`` (never 0)."""
+    rows = reduce(DataFrame.union, (_as_text(n, node, frame) for n, (node, frame) in enumerate(given)))
+    return rows.groupBy("n", "key", "row").agg(F.sum("w").alias("w")).where("w <> 0")
+
+
+def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> None:
+    """Check the change sets of a view's epoch.
+
+    Raises
+    ------
+    StateError : one is not what its operator promises; names the operator, its key, and a row.
+    """
+    given = [(node, frame) for node, frame in changes.items() if frame is not None]
+    for node, frame in given:
+        missing = {*node.column_names, WEIGHT} - set(frame.columns)
+        if missing:
+            raise StateError(
+                f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives no column {', '.join(sorted(missing))}; "
+                "this is a fault of relstate"
+            )
+    promising = [(node, frame) for node, frame in given if node.stream_key is not None or node.append_only]
+    if not promising:
+        return
+    plus, minus = F.sum(F.greatest("w", F.lit(0))).alias("plus"), F.sum(F.greatest(-F.col("w"), F.lit(0))).alias("minus")
+    keyed = [n for n, (node, _) in enumerate(promising) if node.stream_key is not None]
+    appended = [n for n, (node, _) in enumerate(promising) if node.append_only]
+    is_wrong = (F.col("n").isin(keyed) & ((F.col("plus") > 1) | (F.col("minus") > 1))) | (
+        F.col("n").isin(appended) & (F.col("minus") > 0)
+    )
+    of_keys = change_rows(promising).groupBy("n", "key").agg(plus, minus, F.min("row").alias("row"))
+    for found in of_keys.where(is_wrong).orderBy("n", "key").limit(1).collect():
+        node = promising[found.n][0]
+        raise StateError(
+            f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives {found.plus} insertion(s) and {found.minus} "
+            f"deletion(s) of key {found.key}, among them row {found.row}: a key of its sources is not unique, or an "
+            "append-only source deletes; else this is a fault of relstate"
+        )
+
+
+def _named(node: PlanNode) -> str:
+    key = "without a stream key" if node.stream_key is None else f"with stream key ({', '.join(node.stream_key)})"
+    return f"operator {type(node).__name__} {key}"
+
+
+def _as_text(number: int, node: PlanNode, changes: DataFrame) -> DataFrame:
+    key, row = (
+        F.to_json(F.struct(*[F.col(c).alias(f"_{n}") for n, c in enumerate(columns_of(names))]), _EXACT_TIMES)
+        if names
+        else F.lit("{}")
+        for names in (node.column_names if node.stream_key is None else node.stream_key, node.column_names)
+    )
+    return changes.select(F.lit(number).alias("n"), key.alias("key"), row.alias("row"), F.col(WEIGHT).alias("w"))
