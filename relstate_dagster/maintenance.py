@@ -1,7 +1,7 @@
-"""The job that keeps a warehouse small: compaction, then vacuum."""
+"""The job that keeps a warehouse small: compaction, then vacuum, of all views or of some."""
 # Dagster reads the annotations of an op as types: they are not to become strings.
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster import (
     Config,
@@ -23,11 +23,18 @@ from relstate_dagster.assets.views import WAREHOUSE_KEY
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
+from relstate_dagster.state_lib.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from relstate_dagster.jobs.api import CompactReport, VacuumReport
 
 
 class MaintenanceConfig(Config):
-    """What a vacuum leaves."""
+    """Of which views, and what a vacuum leaves."""
 
+    views: list[str] = Field(default=[], description="names of views; without any, every view of the warehouse")
+    compact: bool = Field(default=True, description="rewrite the state of the views")
+    vacuum: bool = Field(default=True, description="delete the files of the views that nobody needs any more")
     epochs: int | None = Field(default=None, ge=1, description="epochs of each view that stay readable; by default the last 32")
     hours: int = Field(default=RETAINED_HOURS, ge=0, description="what was replaced no longer ago than this stays as well")
 
@@ -42,7 +49,7 @@ def maintenance_job(
     resource_key: str = WAREHOUSE_KEY,
     executor: ExecutorDefinition | None = None,
 ) -> JobDefinition:
-    """Return the job that compacts the state of every view, then deletes the files that no retained epoch needs.
+    """Return the job that compacts the state of views, then deletes the files that no retained epoch needs.
 
     ``before`` begins its name and that of its op.
     """
@@ -54,23 +61,24 @@ def maintenance_job(
     )
     def compact_and_vacuum(context: OpExecutionContext, config: MaintenanceConfig) -> Output[None]:
         warehouse: WarehouseResource = getattr(context.resources, resource_key)
-        runner = warehouse.runner(project, context.log.info)
-        for done in runner.compact():
-            context.log.info(f"{done.view}: {done.files_before} files of state, now {done.files_after}")
-        rows = [
-            TableRecord(
-                {
-                    "of": done.name,
-                    "files deleted": done.files_deleted,
-                    "bytes deleted": done.bytes_deleted,
-                    "files left": done.files_left,
-                    "bytes left": done.bytes_left,
-                }
+        known = warehouse.opened().read().views
+        unknown = [name for name in config.views if name not in known]
+        if unknown:
+            raise DeclarationError(
+                f"views: the warehouse has no view {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}."
             )
-            for done in runner.vacuum(epochs=config.epochs, hours=config.hours)
-        ]
-        schema = TableSchema([TableColumn("of"), *(TableColumn(name, "int") for name in list(rows[0].data)[1:])])
-        return Output(None, metadata={"vacuum": TableMetadataValue(rows, schema)})
+        views = list(dict.fromkeys(config.views)) or None
+        runner = warehouse.runner(project, context.log.info)
+        metadata = {}
+        if config.compact:
+            compacted = []
+            for done in runner.compact(views):
+                context.log.info(f"{done.view}: {done.files_before} files of state, now {done.files_after}")
+                compacted.append(_compacted(done))
+            metadata["compaction"] = _table(compacted)
+        if config.vacuum:
+            metadata["vacuum"] = _table([_vacuumed(d) for d in runner.vacuum(views, epochs=config.epochs, hours=config.hours)])
+        return Output(None, metadata=metadata)
 
     @job(
         name=before + MAINTENANCE_JOB,
@@ -81,3 +89,28 @@ def maintenance_job(
         compact_and_vacuum()
 
     return maintain_state
+
+
+def _compacted(done: "CompactReport") -> dict[str, Any]:
+    return {
+        "of": done.view,
+        "files before": done.files_before,
+        "files after": done.files_after,
+        "bytes before": done.bytes_before,
+        "bytes after": done.bytes_after,
+    }
+
+
+def _vacuumed(done: "VacuumReport") -> dict[str, Any]:
+    return {
+        "of": done.name,
+        "files deleted": done.files_deleted,
+        "bytes deleted": done.bytes_deleted,
+        "files left": done.files_left,
+        "bytes left": done.bytes_left,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> TableMetadataValue:
+    columns = [TableColumn(name, "string" if name == "of" else "int") for name in (rows[0] if rows else {"of": ""})]
+    return TableMetadataValue([TableRecord(row) for row in rows], TableSchema(columns))

@@ -77,12 +77,28 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
         third = run("refresh_views")
         assert (third["big_customers"]["rows out +"], third["big_customers"]["rows out −"]) == (0, 1)
 
-        vacuum = {"ops": {"compact_and_vacuum": {"config": {"epochs": 1, "hours": 0}}}}
-        maintained = repository.get_job("maintain_state").execute_in_process(instance=instance, run_config=vacuum)
-        (output,) = [e.step_output_data for e in maintained.all_events if e.is_successful_output]
-        deleted = {record.data["of"]: record.data["files deleted"] for record in output.metadata["vacuum"].records}
+        def maintained(**config):
+            asked = {"ops": {"compact_and_vacuum": {"config": config}}}
+            done = repository.get_job("maintain_state").execute_in_process(
+                instance=instance, run_config=asked, raise_on_error=False
+            )
+            outputs = [e.step_output_data for e in done.all_events if e.is_successful_output]
+            errors[:] = [str(e.step_failure_data.error) for e in done.all_events if e.is_step_failure]
+            return (
+                {name: {r.data["of"]: r.data for r in table.records} for name, table in outputs[0].metadata.items()}
+                if outputs
+                else {}
+            )
+
+        compacted = maintained(views=["per_customer"], vacuum=False)
+        assert list(compacted) == ["compaction"]
+        (of_view,) = compacted["compaction"].items()
+        assert (of_view[0], of_view[1]["files before"] > of_view[1]["files after"]) == ("per_customer", True)
+        assert maintained(views=["orders"]) == {}
+        assert "views: the warehouse has no view orders; there are big_customers, per_customer" in errors[0]
+        deleted = maintained(epochs=1, hours=0)["vacuum"]
         assert set(deleted) == {"per_customer", "big_customers", "catalog"}
-        assert deleted["catalog"] > 0
+        assert deleted["catalog"]["files deleted"] > 0
 
         assert run("verify_views") == {}
         for view in ("per_customer", "big_customers"):
