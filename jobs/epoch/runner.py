@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -55,6 +56,7 @@ from relstate_dagster.jobs.epoch.refresh_choice import choose_refresh
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport, unchanged
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SharedReads, SourceReads
+from relstate_dagster.jobs.epoch.stopping import CancelJobs, cancellable_jobs, stop
 from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources, reachable_epochs
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
 from relstate_dagster.jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
@@ -116,6 +118,7 @@ class EpochRunner:
         self._ingested: dict[str, Ingested] = {}
         self._until: dict[str, int] = {}
         self._strict = False
+        self._cancel_jobs: CancelJobs = lambda: None
         self._wait_seconds = wait_seconds
         self._on_wait = on_wait or _log.warning
         self._on_start = on_start
@@ -155,7 +158,10 @@ class EpochRunner:
         self._reads, self._left, self._ingested = SourceReads(), LeftBehind(), {}
         self._checked_keys.clear()
         self._strict = strict
-        with self._claims(run_id, "bringing up to date") as claims:
+        with (
+            self._claims(run_id, "bringing up to date") as claims,
+            cancellable_jobs(self._spark, self._runs.sessions) as self._cancel_jobs,
+        ):
             state = self._warehouse.read()
             names = self._selected(state, views)
             self._until = named_sources(until_version, state.sources)
@@ -478,7 +484,7 @@ class EpochRunner:
         tries = Counter[str]()
         running: dict[Future[Done | None], str] = {}
         moved: dict[str, tuple[int, int]] = {}
-        with ThreadPoolExecutor(max_workers=self._parallel_views) as pool:
+        with ThreadPoolExecutor(max_workers=self._parallel_views) as pool, self._stopped(running):
             while running or pending:
                 for name, upstream_behind in waiting(working, list(pending), self._left.problems).items():
                     yield self._left.waits(pending.pop(name), upstream_behind)
@@ -514,6 +520,17 @@ class EpochRunner:
                     versions[name] = done.reached.versions
                     moved[name] = (done.report.rows_inserted, done.report.rows_deleted)
                     yield done
+
+    @contextmanager
+    def _stopped(self, running: Collection[Future[Done | None]]) -> Iterator[None]:
+        """What was begun ends at once where the run is stopped from outside."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            stop(list(running), self._cancel_jobs)
+            raise
 
     def _stop_for(self, error: Exception) -> None:
         """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""

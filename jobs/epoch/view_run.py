@@ -73,6 +73,10 @@ class ViewRuns:
             )
         return self._sessions[place]
 
+    def sessions(self) -> list[SparkSession]:
+        """Those that are kept."""
+        return list(self._sessions.values())
+
     def inputs(
         self,
         state: CatalogState,

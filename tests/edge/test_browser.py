@@ -1,8 +1,9 @@
-"""Dagster's UI on the demo, opened in a real headless Chromium."""
+"""Dagster's UI, opened in a real headless Chromium: the demo's assets, and runs that are terminated."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 import relstate_dagster
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.epoch.claims import Claims
 
 ROOT = Path(relstate_dagster.__file__).parents[1]
 FLAGS = [
@@ -37,18 +41,18 @@ def chromium():
     return found
 
 
-@pytest.fixture
-def ui(tmp_path):
+@contextlib.contextmanager
+def dagster_dev(folder, **environment):
     """`dagster dev` on loopback with the instance settings that `make dev` uses; gives its address."""
-    home = tmp_path / "home"
+    home = folder / "home"
     home.mkdir()
     shutil.copy(ROOT / "relstate_dagster" / "dagster.yaml", home)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse")}
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "RELSTATE_WAREHOUSE": str(folder / "warehouse"), **environment}
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
-    with (tmp_path / "log").open("w+") as log:
+    with (folder / "log").open("w+") as log:
         server = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -69,6 +73,14 @@ def ui(tmp_path):
             server.wait()
 
 
+@contextlib.contextmanager
+def opened_page(**viewport):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=FLAGS)
+        yield browser.new_page(viewport=viewport)
+        browser.close()
+
+
 def answers(address):
     try:
         with urllib.request.urlopen(f"{address}/server_info", timeout=2) as response:
@@ -78,10 +90,8 @@ def answers(address):
 
 
 @pytest.mark.browser
-def test_asset_graph_is_shown(ui, tmp_path):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1800, "height": 1000})
+def test_asset_graph_is_shown(tmp_path):
+    with dagster_dev(tmp_path) as ui, opened_page(width=1800, height=1000) as page:
         problems = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         # The graph of everything that is computed from flights fits itself to the window; names are drawn only when visible.
@@ -93,6 +103,104 @@ def test_asset_graph_is_shown(ui, tmp_path):
         page.goto(f"{ui}/assets/flight_details", wait_until="domcontentloaded")
         page.get_by_text("Each flight with its airline, destination and plane").first.wait_for(timeout=60_000)
         page.get_by_text("delta_versions", exact=True).first.wait_for(timeout=60_000)
-        browser.close()
     assert not problems
     assert screenshot.stat().st_size > 20_000
+
+
+# ------------------------------------------------------------------------------------------------------------- Terminate
+
+SLOW = """
+CREATE TABLE t (k BIGINT, PRIMARY KEY (k));
+CREATE MATERIALIZED VIEW quick AS SELECT count(*) AS n FROM t;
+CREATE MATERIALIZED VIEW slow AS SELECT count(*) AS n FROM t a JOIN t b ON a.k % 7 <> b.k % 11;
+"""
+#: From the click to the end of the run.
+TERMINATES_IN_SECONDS = 20
+
+
+class Runs:
+    """Runs of a `dagster dev`, as its web server knows them."""
+
+    def __init__(self, address, page):
+        self.address, self.page = address, page
+
+    def asked(self, query):
+        body = json.dumps({"query": query}).encode()
+        request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)["data"]
+
+    def materialize(self, name):
+        """Click Materialize on an asset's page; the id of the new run."""
+        known = set(self.all())
+        self.page.goto(f"{self.address}/assets/{name}", wait_until="domcontentloaded")
+        self.page.get_by_role("button", name="Materialize").first.click(timeout=60_000)
+        return self.until(lambda: next(iter(set(self.all()) - known), None))
+
+    def terminate(self, run_id):
+        """Click Terminate on a run's page, and once more where the UI asks; seconds until the run has ended."""
+        self.page.goto(f"{self.address}/runs/{run_id}", wait_until="domcontentloaded")
+        self.page.get_by_role("button", name="Terminate").first.click(timeout=60_000)
+        self.page.get_by_role("dialog").get_by_role("button", name="Terminate").click(timeout=60_000)
+        started = time.monotonic()
+        self.until(lambda: self.all()[run_id] not in ("STARTING", "STARTED", "CANCELING"))
+        return time.monotonic() - started
+
+    def all(self):
+        found = self.asked("{runsOrError {... on Runs {results {runId status}}}}")["runsOrError"]["results"]
+        return {run["runId"]: run["status"] for run in found}
+
+    def said(self, run_id):
+        query = "... on EventConnection {events {... on MessageEvent {message}}}"
+        events = self.asked(f'{{logsForRun(runId: "{run_id}") {{{query}}}}}')["logsForRun"]["events"]
+        return [event["message"] for event in events if event]
+
+    def until_said(self, run_id, words):
+        def has_said():
+            assert self.all()[run_id] not in ("FAILURE", "SUCCESS", "CANCELED"), self.said(run_id)
+            return any(words in line for line in self.said(run_id))
+
+        self.until(has_said)
+
+    @staticmethod
+    def until(condition, seconds=180):
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        return found
+
+
+@pytest.mark.browser
+def test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_it(spark, tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "views.sql").write_text(SLOW)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    sync_project(spark, warehouse, load_project(tmp_path / "project"))
+    table = f"delta.`{warehouse.root}/sources/t`"
+    spark.sql(f"INSERT INTO {table} SELECT id FROM range(400000)")
+    with (
+        dagster_dev(tmp_path, RELSTATE_PROJECT=str(tmp_path / "project")) as address,
+        opened_page(width=1600, height=900) as page,
+    ):
+        runs = Runs(address, page)
+        # While it waits for another run, and says for which.
+        with Claims(warehouse, "the-other-run", "bringing up to date") as other:
+            other.take(["quick"])
+            waiting = runs.materialize("quick")
+            runs.until_said(waiting, "(run the-other-run), which is bringing up to date quick")
+            assert runs.terminate(waiting) < TERMINATES_IN_SECONDS
+            assert runs.all()[waiting] == "CANCELED"
+        # While Spark computes, which it would for minutes.
+        computing = runs.materialize("slow")
+        runs.until_said(computing, "slow: built to epoch")
+        time.sleep(3)
+        assert runs.terminate(computing) < TERMINATES_IN_SECONDS
+        assert runs.all()[computing] == "CANCELED"
+        assert not [line for line in runs.said(computing) if "Traceback" in line]
+    state = warehouse.read()
+    assert [claim.views for claim in state.claims.values()] == [("slow",)], "its epoch is left for the next run"
+    spark.sql(f"DELETE FROM {table} WHERE k >= 100")
+    list(EpochRunner(spark, warehouse).run())
+    assert all(report.equal for report in EpochRunner(spark, warehouse).verify())
+    assert not warehouse.read().claims
