@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dagster import AutomationCondition, FreshnessPolicy
+from dagster import AssetKey, AutomationCondition, FreshnessPolicy
 from dagster._utils.schedules import is_valid_cron_string
 
 from relstate_dagster.jobs.declare import ViewDeclaration
 from relstate_dagster.jobs.declare.durations import duration
 from relstate_dagster.state_lib.errors import DeclarationError
 
+KEY: Final = "dagster.key"
 GROUP: Final = "dagster.group"
 OWNERS: Final = "dagster.owners"
 TAGS: Final = "dagster.tags"
@@ -33,6 +34,15 @@ def where(view: ViewDeclaration) -> str:
 def listed(view: ViewDeclaration, key: str) -> list[str]:
     """Return the parts of a property between its commas."""
     return [part.strip() for part in view.properties.get(key, "").split(",") if part.strip()]
+
+
+def asset_key(view: ViewDeclaration) -> AssetKey:
+    """Read ``dagster.key``: ``mart/sales``; the view's name without one."""
+    text = view.properties.get(KEY, view.name)
+    parts = [part.strip() for part in text.split("/")]
+    if not all(parts):
+        raise DeclarationError(f"{where(view)}: '{KEY}' = {text!r} has an empty part; write 'mart/sales'.")
+    return AssetKey(parts)
 
 
 def tags(view: ViewDeclaration) -> dict[str, str]:

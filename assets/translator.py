@@ -49,8 +49,8 @@ class RelstateTranslator:
         )
 
     def get_asset_key(self, view: ViewDeclaration) -> AssetKey:
-        """Return the key of a view, without the project's prefix: its name."""
-        return AssetKey(view.name)
+        """Return the key of a view, without the project's prefix: ``dagster.key``, else its name."""
+        return properties.asset_key(view)
 
     def get_description(self, view: ViewDeclaration) -> str | None:
         """Return what ``COMMENT`` says."""

@@ -26,6 +26,7 @@ VIEW_PROPERTIES: Final = (
     SPARE_ROWS.name,
     STATE_TTL,
     "dagster.group",
+    "dagster.key",
     "dagster.owners",
     "dagster.tags",
     "dagster.kinds",

@@ -20,6 +20,31 @@ _FILES: Final = {
 load_from:
   - python_module: relstate_dagster.definitions
 """,
+    "pyproject.toml": """\
+# What dg reads: in this folder, `dg dev`, `dg check defs` and `dg launch --assets '*'` serve the views beside this file.
+[project]
+name = "relstate-views"
+version = "0.1.0"
+requires-python = ">=3.10"
+dependencies = ["relstate-dagster"]
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "code_location"
+code_location_target_module = "code_location.definitions"
+""",
+    "code_location/__init__.py": "",
+    "code_location/definitions.py": """\
+from pathlib import Path
+
+from relstate_dagster import build_definitions
+
+_FOLDER = Path(__file__).parent.parent
+
+defs = build_definitions(_FOLDER, warehouse=_FOLDER / "warehouse")
+""",
 }
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+import tomlkit
 from typer.testing import CliRunner
 
 from relstate_dagster.cli import app, main
@@ -49,6 +53,21 @@ def test_init_makes_a_project_that_loads(relstate, tmp_path):
     project = load_project(folder, exists=lambda _: False)
     assert [view.name for view in project.views] == ["sales_by_customer"]
     assert project.sources[0].primary_key == ("order_id",)
+
+
+def test_what_init_makes_is_a_project_of_dg(relstate, tmp_path, monkeypatch):
+    """As dg reads it: a module in the folder, with definitions, and nothing that is made by loading them."""
+    assert relstate("init", str(tmp_path / "new")).exit_code == 0
+    settings = tomlkit.parse((tmp_path / "new" / "pyproject.toml").read_text())
+    dg = settings["tool"]["dg"]
+    assert (dg["directory_type"], set(dg["project"])) == ("project", {"root_module", "code_location_target_module"})
+    assert (tmp_path / "new" / dg["project"]["root_module"] / "__init__.py").exists()
+    module = dg["project"]["code_location_target_module"]
+    code = f"from {module} import defs; print(defs.resolve_asset_graph().materializable_asset_keys)"
+    monkeypatch.chdir(tmp_path / "new")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{AssetKey(['sales_by_customer'])}"
+    assert not (tmp_path / "new" / "warehouse").exists()
 
 
 def test_init_leaves_a_full_folder_alone(tmp_path, monkeypatch, capsys):

@@ -63,6 +63,7 @@ def test_python_blocks_run_and_their_definitions_load(folder, text):
 def test_the_sql_block_says_what_dagster_takes():
     (text,) = blocks("sql")
     (spec,) = project_assets(build_project(parse_text(text, "docs"))).views.values()
+    assert spec.key == AssetKey(["mart", "sales_by_day"])
     assert spec.group_name == "sales"
     assert spec.automation_condition
     assert spec.freshness_policy

@@ -347,3 +347,11 @@ def test_a_table_of_changes_is_a_source_and_a_view(kind):
     assert list(assets.views["people"].owners) == ["team:shop"]
     assert assets.views["people"].description == "who there is"
     assert assets.sources == ()
+
+
+def test_a_view_has_the_key_that_it_declares():
+    assert spec("'dagster.key' = 'mart / sales'", key_prefix="shop").key == AssetKey(["shop", "mart", "sales"])
+    with pytest.raises(DeclarationError, match=r"v: 'dagster.key' = 'mart/' has an empty part"):
+        spec("'dagster.key' = 'mart/'")
+    with pytest.raises(DeclarationError, match="the asset key 'märt' has the part 'märt'"):
+        spec("'dagster.key' = 'märt'")
