@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableRecord, TableSchema
 
@@ -33,11 +33,52 @@ def view_metadata(view: ViewDeclaration) -> Metadata:
     return {"query": sql_block(view.query), "refresh policy": view.refresh_policy}
 
 
-def epoch_metadata(report: ViewReport) -> Metadata:
-    """Return the numbers of one view in one epoch, each under a name of its own, so that the UI plots it."""
+#: What an epoch of a view says of itself, in the order in which it matters, and what that is. The reference is made of this.
+EPOCH_METADATA: Final[Mapping[str, str]] = {
+    "epoch": "Number of the epoch that the view has reached.",
+    "strategy": "`backfill` (its first epoch), `incremental`, or `full` and why.",
+    "changed": "Whether the epoch has written anything. If not, something else than this run had.",
+    "rows in +": "Rows inserted into what the view reads, since its last epoch. None of a backfill.",
+    "rows in −": "Rows deleted from it. An update is both.",
+    "rows out +": "Rows that entered the view.",
+    "rows out −": "Rows that left it.",
+    "dagster/row_count": "Rows of the view, from the log of its table. Missing where only Spark could count them.",
+    "late rows": "Rows of a table of changes that came after a newer row of their key.",
+    "malformed records": "Records of new files that are no rows.",
+    "inputs": "A line for each source: its Delta version, and rows inserted and deleted. Of views that it reads, the rows.",
+    "seconds": "Of all steps together.",
+    "seconds: plan": "To find out what has changed, and who computes what.",
+    "seconds: compute and commit": "To compute the change and write it, with the view's state.",
+    "seconds: publish": "To apply the change to the view's table.",
+    "seconds: compact": "To keep the state small.",
+    "state rows written": "Rows that were added to the view's state, its own changes among them.",
+    "view version": "Delta version of the view's table.",
+    "dagster/uri": "Where the view's table is.",
+    "dagster/column_schema": "The columns of the view.",
+    "dagster/column_lineage": "Of which columns of its inputs each is computed.",
+    "advice": "What would make such epochs cheaper.",
+    "remarks": "What else there is to know.",
+    "stages": "The steps that the epoch was planned as, with sizes and reasons ([sizing](sizing.md)).",
+    "plan": "The plan of the view, as `relstate explain` prints it.",
+}
+
+
+def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Metadata:
+    """Return the numbers of one view in one epoch, each under a name of its own, so that the UI plots it.
+
+    Parameters
+    ----------
+    of_table
+        What :func:`table_metadata` says.
+
+    Returns
+    -------
+    Values by the names of :data:`EPOCH_METADATA`, in that order.
+    """
+    strategy = "backfill" if report.is_backfill and report.strategy == "incremental" else report.strategy
     metadata: Metadata = {
         "epoch": report.epoch,
-        "strategy": report.strategy if not report.reason else f"{report.strategy}: {report.reason}",
+        "strategy": strategy if not report.reason else f"{strategy}: {report.reason}",
         "changed": not report.skipped,
         "rows in +": sum(inserted for inserted, _ in report.rows_in.values()),
         "rows in −": sum(deleted for _, deleted in report.rows_in.values()),
@@ -45,8 +86,11 @@ def epoch_metadata(report: ViewReport) -> Metadata:
         "rows out −": report.rows_deleted,
         "state rows written": report.state_rows_written,
         "inputs": _inputs(report),
+        "seconds": _rounded(sum(report.seconds.values())),
+        **{f"seconds: {stage.replace('_', ' ')}": _rounded(seconds) for stage, seconds in report.seconds.items()},
         "stages": MetadataValue.md("\n".join(f"* {line}" for line in report.stages) or "nothing to do"),
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
+        **(of_table or {}),
     }
     if report.late_rows:
         metadata["late rows"] = report.late_rows
@@ -54,14 +98,11 @@ def epoch_metadata(report: ViewReport) -> Metadata:
         metadata["malformed records"] = report.malformed_records
     if report.view_version is not None:
         metadata["view version"] = report.view_version
-    metadata["seconds"] = _rounded(sum(report.seconds.values()))
-    for stage, seconds in report.seconds.items():
-        metadata[f"seconds: {stage}"] = _rounded(seconds)
     if report.advice:
         metadata["advice"] = "\n".join(report.advice)
     if report.remarks:
         metadata["remarks"] = "\n".join(report.remarks)
-    return metadata
+    return {name: metadata[name] for name in EPOCH_METADATA if name in metadata}
 
 
 def _rounded(seconds: float) -> float:
@@ -81,21 +122,32 @@ def _inputs(report: ViewReport) -> MetadataValue[Any]:
     return MetadataValue.table(records=records, schema=schema)
 
 
-def published_schema(path: str) -> TableSchema | None:
-    """Return the visible columns of a published view, read by delta-rs; None where there is no table yet."""
-    from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable  # noqa: PLC0415 - delta-rs loads only when asked
+def table_metadata(path: str, version: int | None) -> Metadata:
+    """Return where a view's table is, its visible columns and how many rows it has; less where there is no table yet.
+
+    Read by delta-rs, without Spark.
+    """
+    # delta-rs loads only when asked
+    from relstate_dagster.state_lib.lake.statistics import data_files, row_count  # noqa: PLC0415
+    from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable  # noqa: PLC0415
 
     try:
-        fields = DeltaTable(path).schema().fields
+        table = DeltaTable(path, version=version)
     except (DeltaError, OSError):
-        return None
-    return TableSchema(
-        columns=[
-            TableColumn(field.name, _type_name(field.type))
-            for field in fields
-            if field.name != VIEW_KEY and not field.name.startswith("_")
-        ]
-    )
+        return {}
+    found: Metadata = {
+        "dagster/uri": path,
+        "dagster/column_schema": TableSchema(
+            columns=[
+                TableColumn(field.name, _type_name(field.type))
+                for field in table.schema().fields
+                if field.name != VIEW_KEY and not field.name.startswith("_")
+            ]
+        ),
+    }
+    # A file with a deletion vector has fewer rows than it says.
+    rows = None if "deletionVectors" in (table.protocol().reader_features or ()) else row_count(data_files(table, {}))
+    return found if rows is None else {**found, "dagster/row_count": rows}
 
 
 def column_lineage(project: Project, name: str, keys: Mapping[str, AssetKey]) -> TableColumnLineage | None:

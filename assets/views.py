@@ -21,7 +21,7 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from relstate_dagster.assets.checks import declared_result, verify_result
-from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, published_schema
+from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, table_metadata
 from relstate_dagster.assets.observations import SourceObservations
 from relstate_dagster.assets.run_config import ViewsConfig
 from relstate_dagster.assets.specs import ProjectAssets, check_specs
@@ -233,7 +233,7 @@ def _run(
         if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
             yield _nothing_new(context, spec.key)
             continue
-        metadata = epoch_metadata(report) | _columns(assets, warehouse, report.view)
+        metadata = epoch_metadata(report, _of_table(assets, warehouse, report))
         if is_due:
             yield MaterializeResult(asset_key=spec.key, metadata=metadata, data_version=DataVersion(str(report.view_version)))
         else:
@@ -260,15 +260,10 @@ def _nothing_new(context: AssetExecutionContext, key: AssetKey) -> Output[None]:
     return Output(None, output_name=output_name, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
 
-def _columns(assets: ProjectAssets, warehouse: WarehouseAccess, name: str) -> Metadata:
-    found: Metadata = {}
-    schema = published_schema(warehouse.view_path(name))
-    if schema is not None:
-        found["dagster/column_schema"] = schema
-    lineage = column_lineage(assets.project, name, assets.keys)
-    if lineage is not None:
-        found["dagster/column_lineage"] = lineage
-    return found
+def _of_table(assets: ProjectAssets, warehouse: WarehouseAccess, report: "ViewReport") -> Metadata:
+    found = table_metadata(warehouse.view_path(report.view), report.view_version)
+    lineage = column_lineage(assets.project, report.view, assets.keys)
+    return found if lineage is None else {**found, "dagster/column_lineage": lineage}
 
 
 def _check(

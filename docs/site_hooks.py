@@ -1,4 +1,4 @@
-"""What mkdocs does for the site besides: the README is its first page, and the page on commands comes from their code."""
+"""What mkdocs does for the site besides: the README is its first page; pages on commands and metadata come from code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import typer
 from mkdocs.structure.files import File, Files
 
+from relstate_dagster.assets.metadata import EPOCH_METADATA
 from relstate_dagster.cli import app
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     readme = _README.read_text(encoding="utf-8")
     files.append(File.generated(config, "index.md", content=re.sub(r"\]\(docs/", "](", readme)))
     files.append(File.generated(config, "cli.md", content="\n".join(commands())))
+    files.append(File.generated(config, "metadata.md", content="\n".join(metadata())))
     return files
 
 
@@ -48,6 +50,15 @@ def commands() -> Iterator[str]:
         if command.params:
             yield "| | |\n|---|---|"
             yield from (f"| {_names(parameter)} | {_cell(getattr(parameter, 'help', None))} |" for parameter in command.params)
+
+
+def metadata() -> Iterator[str]:
+    """The lines of the page on metadata in Dagster."""
+    yield "# Metadata in Dagster\n"
+    yield "What a materialization of a view says of its epoch; numbers are plotted. Late rows, malformed records, advice and"
+    yield "remarks are there where there are some. Nothing of this takes a Spark job of its own.\n"
+    yield "| name | |\n|---|---|"
+    yield from (f"| `{name}` | {_cell(text)} |" for name, text in EPOCH_METADATA.items())
 
 
 def _sentence(command: click.Command) -> str:

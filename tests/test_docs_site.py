@@ -12,6 +12,7 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
+from relstate_dagster.assets.metadata import EPOCH_METADATA
 from relstate_dagster.cli import app
 from relstate_dagster.jobs.declare.changelogs import SOURCE_PROPERTIES
 from relstate_dagster.jobs.declare.model import VIEW_PROPERTIES
@@ -36,6 +37,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         assert f"relstate {name}" in page
         assert all(option in page for parameter in command.params for option in parameter.opts if option.startswith("-"))
+    page = (tmp_path / "metadata" / "index.html").read_text(encoding="utf-8")
+    assert all(f"<code>{name}</code>" in page for name in EPOCH_METADATA)
     assert "Two commands" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 

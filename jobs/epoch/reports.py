@@ -23,13 +23,14 @@ class ViewReport:
     late_rows : rows of a changelog that came after a newer row of their key, and changed nothing.
     malformed_records : of files that this run read into the view's sources: records that are no rows.
     state_rows_written : rows appended to the view's state, change log included.
-    seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``.
+    seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``, ``compact``.
     source_versions : pinned version of each source.
     stages : how the epoch was run, a line each (:mod:`.jobs.epoch.stages`).
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
     remarks : what else there is to know, in sentences.
     problem : why the view was left behind, and did not reach the epoch.
+    is_backfill : all rows were computed, since the view had no earlier epoch.
     is_repair : the epoch was begun by an earlier run, which ended before it was complete.
     """
 
@@ -53,6 +54,7 @@ class ViewReport:
     remarks: tuple[str, ...] = ()
     problem: str | None = None
     is_repair: bool = False
+    is_backfill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,7 @@ class ViewRuns:
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),
             is_repair=only_committed,
+            is_backfill=view.last_epoch is None,
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
         counts = {str(table.table_id): table.vnode_count for table in after.tables}

@@ -7,6 +7,7 @@ import re
 from dagster import AssetKey, DagsterInstance
 from typer.testing import CliRunner
 
+from relstate_dagster.assets.metadata import EPOCH_METADATA
 from relstate_dagster.cli import app
 from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.api import Warehouse
@@ -61,6 +62,8 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
         first = run("refresh_views")
         assert set(first) == {"per_customer", "big_customers"}
         assert first["per_customer"]["rows out +"] == 0
+        assert first["per_customer"]["strategy"] == "backfill"
+        assert set(first["per_customer"]) <= set(EPOCH_METADATA)
         wanted = (r"Spark \S+ is there after", "2 views are planned after", "per_customer: built to epoch 1")
         assert all(any(re.match(pattern, line) for line in said) for pattern in wanted), said
 
@@ -68,6 +71,8 @@ def test_two_epochs_and_their_proof(spark, tmp_path):
         second = run("refresh_views")
         assert second["per_customer"]["rows in +"] == 3
         assert (second["per_customer"]["rows out +"], second["per_customer"]["rows out −"]) == (2, 0)
+        assert (second["per_customer"]["strategy"], second["per_customer"]["dagster/row_count"]) == ("incremental", 2)
+        assert second["per_customer"]["dagster/uri"] == f"{warehouse}/views/per_customer"
         assert second["big_customers"]["epoch"] == second["per_customer"]["epoch"] > first["per_customer"]["epoch"]
         assert [record.data["version"] for record in second["per_customer"]["inputs"].records] == ["1"]
         columns = [column.name for column in second["big_customers"]["dagster/column_schema"].columns]

@@ -19,6 +19,7 @@ from dagster import (
 )
 
 from relstate_dagster import when_views_change
+from relstate_dagster.assets.metadata import EPOCH_METADATA, epoch_metadata
 from relstate_dagster.assets.specs import check_specs, project_assets
 from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
@@ -142,6 +143,28 @@ def test_a_run_is_one_epoch_over_all_views_with_its_numbers():
     assert inputs == {"input": "flights", "version": "4", "rows +": 5, "rows −": 2}
     assert "scan flights" in numbers["plan"]
     assert {check.check_name for check in result.get_asset_check_evaluations()} == {STREAM_KEY_UNIQUE}
+
+
+def test_an_epoch_says_what_the_reference_says_in_its_order():
+    whole = replace(
+        report("per_carrier"),
+        seconds={"plan": 0.1, "compute_and_commit": 2.4555947989999822, "publish": 0.5, "compact": 0.0},
+        late_rows=1,
+        malformed_records=2,
+        advice=("an index",),
+        remarks=("a file",),
+        is_backfill=True,
+    )
+    of_table = {
+        "dagster/row_count": 3,
+        "dagster/uri": "/w/views/v",
+        "dagster/column_schema": None,
+        "dagster/column_lineage": None,
+    }
+    found = epoch_metadata(whole, of_table)
+    assert list(found) == list(EPOCH_METADATA)
+    assert (found["strategy"], found["seconds: compute and commit"]) == ("backfill", 2.456)
+    assert epoch_metadata(replace(whole, strategy="full", reason="rand()"))["strategy"] == "full: rand()"
 
 
 @pytest.mark.parametrize(
