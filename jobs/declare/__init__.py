@@ -2,6 +2,7 @@
 
 from relstate_dagster.jobs.declare.lineage import column_lineage, dependencies, output_columns
 from relstate_dagster.jobs.declare.model import (
+    CheckStatement,
     Declaration,
     DropStatement,
     ExplainCreateStatement,
@@ -21,6 +22,7 @@ from relstate_dagster.jobs.declare.python_views import materialized_view
 from relstate_dagster.jobs.declare.statements import Statement, normalized_sql, split_statements
 
 __all__ = [
+    "CheckStatement",
     "Declaration",
     "DropStatement",
     "ExplainCreateStatement",

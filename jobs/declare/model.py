@@ -227,6 +227,15 @@ class VerifyStatement:
 
 
 @dataclass(frozen=True)
+class CheckStatement:
+    """``CHECK`` (all views: `views` is empty) or ``CHECK a, b``: the checks that views declare."""
+
+    views: tuple[str, ...] = ()
+    path: str | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
 class ExplainStatement:
     """``EXPLAIN MATERIALIZED VIEW name``."""
 
@@ -266,6 +275,7 @@ Declaration: TypeAlias = (
     | DropStatement
     | RefreshStatement
     | VerifyStatement
+    | CheckStatement
     | ExplainStatement
     | ExplainCreateStatement
     | OtherStatement

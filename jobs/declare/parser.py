@@ -21,6 +21,7 @@ from relstate_dagster.jobs.declare.model import (
     PUBLISH_ON_CHANGE,
     REFRESH_POLICIES,
     VIEW_PROPERTIES,
+    CheckStatement,
     Declaration,
     DropStatement,
     ExplainCreateStatement,
@@ -395,6 +396,12 @@ def _verify(cursor: Cursor) -> VerifyStatement:
     return VerifyStatement(names, statement.path, statement.line, sample)
 
 
+def _check(cursor: Cursor) -> CheckStatement:
+    statement = cursor.statement
+    _ = cursor.accept("VIEW") or cursor.accept("MATERIALIZED VIEW")
+    return CheckStatement(() if cursor.at_end else _names(cursor), statement.path, statement.line)
+
+
 def _explain_view(cursor: Cursor) -> ExplainStatement:
     return ExplainStatement(_name(cursor, "view"), cursor.statement.path, cursor.statement.line)
 
@@ -424,6 +431,7 @@ _STATEMENTS: Final[tuple[tuple[tuple[str, ...], Callable[[Cursor], Declaration |
     (("EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW",), _refuse_or_replace),
     (("REFRESH",), _refresh),
     (("VERIFY",), _verify),
+    (("CHECK",), _check),
 )
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import (
+    CheckStatement,
     Declaration,
     DropStatement,
     ExplainCreateStatement,
@@ -123,6 +124,7 @@ class ScriptSession:
             ExplainStatement: self._explain,
             ExplainCreateStatement: self._explain_create,
             VerifyStatement: self._verify,
+            CheckStatement: self._check,
             OtherStatement: self._other,
         }
         return handlers[type(parsed)](parsed, number)
@@ -200,6 +202,15 @@ class ScriptSession:
         if different:
             raise VerificationFailed("; ".join(map(_difference, different)))
         return result
+
+    def _check(self, check: CheckStatement, number: int) -> Result:
+        reports = self._runner.check(list(check.views) or None)
+        failed = [r for r in reports if r.is_error]
+        if failed:
+            raise CheckFailed("; ".join(f"{r.view}: check {r.check.name} fails: {r.problem or r.found}" for r in failed))
+        rows = [(r.view, r.check.name, r.passed, r.check.severity, r.found, r.failing, r.epoch) for r in reports]
+        columns = ("view", "check", "passed", "severity", "found", "failing_rows", "epoch")
+        return Result(number, columns, list(rows), is_query=True)
 
     # -- explain --------------------------------------------------------------------------------------------------
 
@@ -339,4 +350,8 @@ class VerificationFailed(RelstateError):
     """A view is not what its query gives when run in full."""
 
 
-__all__ = ["Declaration", "Result", "ScriptSession", "VerificationFailed"]
+class CheckFailed(RelstateError):
+    """A check that a view declares fails, and is no warning."""
+
+
+__all__ = ["CheckFailed", "Declaration", "Result", "ScriptSession", "VerificationFailed"]

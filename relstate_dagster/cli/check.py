@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.start import open_project, start_spark
 from relstate_dagster.cli.tables import check_table, rows_table
+
+if TYPE_CHECKING:
+    from relstate_dagster.jobs.api import CheckReport
 
 
 @app.command()
@@ -27,9 +31,15 @@ def check(views: ViewsArgument = None, project: ProjectOption = None, warehouse:
         runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
     with console.status("checking"):
         reports = runner.check(list(views or []) or None)
+    if show_checks(reports):
+        raise typer.Exit(1)
+
+
+def show_checks(reports: list[CheckReport]) -> bool:
+    """Print what checks found, and some of the rows that fail; whether one failed that is no warning."""
     if not reports:
         output.print("no check is declared: TBLPROPERTIES ('check.<name>.<kind>' = '…')", highlight=False, markup=False)
-        return
+        return False
     output.print(check_table(reports, output.width))
     for report in reports:
         if report.problem is not None:
@@ -37,5 +47,4 @@ def check(views: ViewsArgument = None, project: ProjectOption = None, warehouse:
         elif report.shown.rows:
             output.print(f"{report.view}, {report.check.name}:", highlight=False, markup=False, soft_wrap=True)
             output.print(rows_table(report.shown))
-    if any(report.is_error for report in reports):
-        raise typer.Exit(1)
+    return any(report.is_error for report in reports)

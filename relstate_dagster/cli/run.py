@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.check import show_checks
 from relstate_dagster.cli.plan import ask_before_rebuilds
 from relstate_dagster.cli.start import declare_project, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from relstate_dagster.jobs.api import Warehouse
+    from relstate_dagster.jobs.api import ViewReport, Warehouse
     from relstate_dagster.jobs.declare import Project
 
 _ALL: Final = "--all"
@@ -41,6 +44,9 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="Check what every operator gives; a view that fails is left behind. Takes longer.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Make the checks that the views declare afterwards; exit with 1 if one fails.")
+    ] = False,
     prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Rebuild edited views without asking, at a terminal too.")] = False,
     wait: WaitOption = None,
@@ -55,27 +61,42 @@ def run(
     if every or _ALL in rebuilt:
         rebuilt = [view.name for view in declared.views]
     idle = idle_reports(home, declared, names, full_refresh=rebuilt, until_version=until_version)
-    if prune:
-        idle = None
+    if prune or (check and _has_checks(declared, names)):
+        idle = None  # what is checked is looked at by Spark
     if idle is not None:
         _name_undeclared(home, declared)
         output.print(epoch_table(idle, output.width))
+        if check:
+            show_checks([])
         return
     if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
     spark = start_spark(where)
     runner = declare_project(declared, home, spark)
     _undeclared(spark, home, declared, drop=prune)
-    reports = []
-    failed: RelstateError | None = None
     # They are built after the last view is published, which can take minutes.
     then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
+    epoch = runner.run(names, full_refresh=rebuilt, until_version=until_version, strict=strict)
+    is_complete = _shown(epoch, len(names), then)
+    passes = True
+    if check:
+        with console.status("checking"):
+            made = runner.check(names)
+        passes = not show_checks(made)
+    if not (is_complete and passes):
+        raise typer.Exit(1)
+
+
+def _shown(epoch: Iterator[ViewReport], views: int, then: str) -> bool:
+    """Run an epoch and print its reports; whether no view was left behind."""
+    reports: list[ViewReport] = []
+    failed: RelstateError | None = None
     with console.status("running the epoch") as status:
         try:
-            for report in runner.run(names, full_refresh=rebuilt, until_version=until_version, strict=strict):
+            for report in epoch:
                 reports.append(report)
                 done = len({r.view for r in reports if not r.is_repair})
-                status.update(f"{report.view} done, {done} of {len(names)}{then if done == len(names) else ''}")
+                status.update(f"{report.view} done, {done} of {views}{then if done == views else ''}")
         except RelstateError as error:
             failed = error
     if failed is not None and not any(r.problem for r in reports):
@@ -83,8 +104,13 @@ def run(
     output.print(epoch_table(reports, output.width))
     for line in remarks(reports):
         output.print(line, highlight=False, markup=False, soft_wrap=True)
-    if failed is not None:
-        raise typer.Exit(1)
+    return failed is None
+
+
+def _has_checks(project: Project, names: list[str]) -> bool:
+    """Whether some views may have checks; what no file declares any more the catalog knows."""
+    declared = {view.name: view.properties for view in project.views}
+    return any(name not in declared or checks_of(declared[name], name) for name in names)
 
 
 def versions(texts: list[str]) -> dict[str, int]:

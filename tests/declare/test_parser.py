@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relstate_dagster.jobs.declare import (
+    CheckStatement,
     DropStatement,
     ExplainCreateStatement,
     ExplainStatement,
@@ -208,6 +209,8 @@ def test_wrong_sources(text, message):
         ("REFRESH FUNCTION f", OtherStatement("REFRESH FUNCTION f", "REFRESH", "views.sql")),
         ("VERIFY", VerifyStatement((), "views.sql")),
         ("VERIFY a, b", VerifyStatement(("a", "b"), "views.sql")),
+        ("CHECK", CheckStatement((), "views.sql")),
+        ("check view a, b", CheckStatement(("a", "b"), "views.sql")),
         ("EXPLAIN MATERIALIZED VIEW v", ExplainStatement("v", "views.sql")),
         ("REFRESH TABLE t", OtherStatement("REFRESH TABLE t", "REFRESH", "views.sql")),
         ("EXPLAIN SELECT 1", OtherStatement("EXPLAIN SELECT 1", "EXPLAIN", "views.sql")),
