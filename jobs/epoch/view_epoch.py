@@ -151,6 +151,7 @@ def compute_and_commit(
         spare_rows=SPARE_ROWS.of(view.properties, f"view {view.name}"),
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
+        strict=strict,
         may_have_expired=view.expiry.until is not None,
     )
     try:

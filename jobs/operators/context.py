@@ -43,6 +43,7 @@ class EpochContext:
     fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
     late_rows : rows of changelogs that came after a newer row of their key, and changed nothing.
+    strict : whether operators are checked at the cost of Spark jobs (:mod:`.jobs.operators.contracts`).
     may_have_expired : whether rows of the state may have expired (``state.ttl``), so that retractions find nothing.
     """
 
@@ -60,6 +61,7 @@ class EpochContext:
     fused_columns: FusedColumns = field(default_factory=FusedColumns)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
     late_rows: int = 0
+    strict: bool = False
     may_have_expired: bool = False
 
     @property

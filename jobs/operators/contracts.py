@@ -4,6 +4,7 @@
 * Where a node has a stream key, a change set has at most one insertion and one deletion of each key, of weight 1, once equal
   rows are summed.
 * An append-only node deletes nothing.
+* What a join retracts from its state is there (:func:`.jobs.operators.expired.check_agrees`).
 
 Rows and keys are compared as JSON, so that one job takes all the nodes of a plan. Texts that a collation takes for equal, and
 0.0 and −0.0, count as different then, which hides a violation and never makes one up.

@@ -22,10 +22,11 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.pairs import sides_of
-from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner import nodes
 from relstate_dagster.jobs.planner.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
@@ -76,6 +77,33 @@ def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: 
         now = F.when(F.col(_HAS_NEW), is_new.cast("bigint")).otherwise(remaining)
         agreed = with_new.select(*columns, (now - F.col(_STORED)).alias(WEIGHT))
     return _left(ctx, agreed.where(F.col(WEIGHT) != 0))
+
+
+def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> None:
+    """Check, in strict mode, that the sides of a join retract what its state has.
+
+    Joins look rows of a side up by what changes on the other one. A retraction of a row that was never stored would be noticed
+    when that happens, or by the next compaction.
+
+    Raises
+    ------
+    StateError : one does not, with the row.
+    """
+    if not isinstance(node, Join):
+        return
+    for change, side in zip(inputs, sides_of(ctx, node), strict=True):
+        if change is None or side.table is None or side.node.append_only:
+            continue
+        agreed = agreeing_with(ctx, side.table, side.node, change)
+        columns = columns_of(side.node.column_names)
+        rows = change.select(*columns, WEIGHT)
+        if agreed is not None:
+            rows = rows.union(agreed.select(*columns, (-F.col(WEIGHT)).alias(WEIGHT)))
+        for row in consolidate(rows, side.node.column_names).limit(1).collect():
+            raise StateError(
+                f"epoch {ctx.epoch}: strict mode: {row.asDict()} of {side.table.storage.place()} is not what the state has of "
+                "it: state and inputs contradict each other, rebuild with --full-refresh"
+            )
 
 
 def _of_aggregate(ctx: EpochContext, node: Aggregate, change: DataFrame) -> DataFrame | None:

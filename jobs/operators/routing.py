@@ -75,6 +75,8 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
         if ctx.may_have_expired:
             inputs = expired.agreeing(ctx, node, inputs)
+        elif ctx.strict and not ctx.is_backfill:
+            expired.check_agrees(ctx, node, inputs)
         changes = operator_of(node)(ctx, node, *inputs)
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
             changes = ctx.frames.share(changes)

@@ -179,6 +179,7 @@ class Lab:
             spare_rows=self.spare_rows,
             instant=self.instant,
             last_instant=None if first else last_instant,
+            strict=self.strict,
             may_have_expired=self.may_have_expired and not first,
         )
         compute_changes(context, self.plan)
