@@ -31,6 +31,7 @@ from relstate_dagster.state_lib.errors import DeclarationError
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.api import EpochRunner, ViewReport
+    from relstate_dagster.server.runner import ServerRunner
 
 VIEWS_OP = "materialized_views"
 WAREHOUSE_KEY = "warehouse"
@@ -42,8 +43,8 @@ VERIFY_TAG = "relstate/verify"
 class WarehouseAccess(Protocol):
     """What a run needs of its warehouse resource."""
 
-    def runner(self, project: Project, tell: Callable[[str], None] = ...) -> "EpochRunner":
-        """Start Spark, make the project known to the warehouse, and return its epoch runner; says what takes its time."""
+    def runner(self, project: Project, tell: Callable[[str], None] = ...) -> "EpochRunner | ServerRunner":
+        """Start Spark, or find the server that has it, make the project known, and return what runs epochs."""
 
     def idle_reports(
         self,
@@ -267,7 +268,7 @@ def _of_table(assets: ProjectAssets, warehouse: WarehouseAccess, report: "ViewRe
 
 
 def _check(
-    runner: "EpochRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets, sample: int | None
+    runner: "EpochRunner | ServerRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets, sample: int | None
 ) -> Iterator[AssetCheckResult]:
     names = {spec.key: name for name, spec in assets.views.items()}
     ordered = sorted(keys, key=lambda check: (check.asset_key.to_user_string(), check.name))

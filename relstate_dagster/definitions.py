@@ -12,7 +12,7 @@ _location = Location.from_environment()
 
 defs = build_definitions(
     _location.project,
-    warehouse=WarehouseResource(path=_location.warehouse, functions=_location.functions or ""),
+    warehouse=WarehouseResource(path=_location.warehouse, functions=_location.functions or "", server=_location.server),
     # All views are one step: a process of its own for that step would only start Dagster twice.
     executor=in_process_executor,
 )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
+    from relstate_dagster.server.client import ServerAt
+    from relstate_dagster.server.runner import ServerRunner
+    from relstate_dagster.server.settings import ServerSettings
 
 #: What the rows of a view are read as.
 RowsAs: TypeAlias = Literal["spark", "arrow", "pandas"]
@@ -41,10 +44,14 @@ class SparkResource(ConfigurableResource["SparkSession"]):
 
     def session(self, logs: LogSettings | None = None, *, with_s3: bool = False, with_azure: bool = False) -> SparkSession:
         """Return the process's session, starting it on the first call."""
+        return create_session(self.settings(logs, with_s3=with_s3, with_azure=with_azure))
+
+    def settings(self, logs: LogSettings | None = None, *, with_s3: bool = False, with_azure: bool = False) -> SparkSettings:
+        """Return how it is started."""
         settings = SparkSettings(
             driver_memory=self.driver_memory, conf=self.conf, logs=logs, with_s3=with_s3, with_azure=with_azure
         )
-        return create_session(replace(settings, master=self.master) if self.master else settings)
+        return replace(settings, master=self.master) if self.master else settings
 
 
 class WarehouseResource(ConfigurableResource["EpochRunner"]):
@@ -63,12 +70,24 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         default=-1,
         description="how long a run waits for others that have the same views; below 0: RELSTATE_LOCK_WAIT_SECONDS, else 600 s",
     )
+    server: str = Field(
+        default="auto",
+        description="whether the warehouse's warm server does the work: auto (if there is one), never, start (one is started "
+        "where none is there), or its address",
+    )
 
-    def runner(self, project: Project, tell: Callable[[str], None] = lambda _said: None) -> EpochRunner:
-        """Start Spark, make the project known to the warehouse, and return its epoch runner.
+    def runner(self, project: Project, tell: Callable[[str], None] = lambda _said: None) -> EpochRunner | ServerRunner:
+        """Start Spark, or find the server that has it, make the project known, and return what runs epochs.
 
         ``tell`` is called with what takes its time: Spark, planning, other runs that are waited for, and each view that begins.
         """
+        server = self._server()
+        if server is not None:
+            return self._at_server(server, project, tell)
+        return self._here(project, tell)
+
+    def _here(self, project: Project, tell: Callable[[str], None]) -> EpochRunner:
+        """Return a runner of this process."""
         from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
@@ -78,8 +97,30 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         started = time.perf_counter()
         sync_project(session, warehouse, project)
         tell(f"{len(project.views)} views are planned after {time.perf_counter() - started:.1f} s")
-        wait = self.wait_seconds if self.wait_seconds >= 0 else None
-        return EpochRunner(session, warehouse, wait_seconds=wait, on_wait=tell, on_start=tell)
+        return EpochRunner(session, warehouse, wait_seconds=self._wait(), on_wait=tell, on_start=tell)
+
+    def _server(self) -> ServerAt | None:
+        from relstate_dagster.server.client import server_for  # noqa: PLC0415 - for runs only
+
+        use_options(self.storage)
+        return server_for(self.server or "auto", self._server_settings())
+
+    def _at_server(self, server: ServerAt, project: Project, tell: Callable[[str], None]) -> ServerRunner:
+        """Return a runner whose work a server does, and this process where the server does not."""
+        from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - for runs only
+
+        tell(f"the server of the warehouse (process {server.registered.pid}) does the work")
+        agreed = self._server_settings().agreed()
+        return ServerRunner(server, agreed, project, lambda: self._here(project, tell), tell, tell, self._wait())
+
+    def _server_settings(self) -> ServerSettings:
+        from relstate_dagster.server.settings import ServerSettings  # noqa: PLC0415 - for runs only
+
+        spark = self.spark.settings(self._logs(), with_s3=needs_s3(self.path), with_azure=needs_azure(self.path))
+        return ServerSettings.of(Address.parse(self.path).spark, spark, self.functions or None, storage=dict(self.storage))
+
+    def _wait(self) -> float | None:
+        return self.wait_seconds if self.wait_seconds >= 0 else None
 
     def idle_reports(
         self,

@@ -20,11 +20,13 @@ class Location:
     """A project's folder, its warehouse (a folder or the address of an object store), and its functions.
 
     ``functions`` is the callable that registers what views call besides Spark's own functions, ``package.module:callable``.
+    ``server`` says whether the warehouse's server does the work: ``auto``, ``never``, ``start``, or its address.
     """
 
     project: Path
     warehouse: str
     functions: str | None = None
+    server: str = "auto"
 
     @property
     def log_file(self) -> Path | None:
@@ -43,12 +45,13 @@ class Location:
 
     @classmethod
     def from_environment(cls) -> Location:
-        """Read ``RELSTATE_PROJECT``, ``RELSTATE_WAREHOUSE`` and ``RELSTATE_FUNCTIONS``; by default the demo, here."""
+        """Read ``RELSTATE_PROJECT``, ``_WAREHOUSE``, ``_FUNCTIONS`` and ``_SERVER``; by default the demo, here."""
         project = os.environ.get("RELSTATE_PROJECT")
         warehouse = os.environ.get("RELSTATE_WAREHOUSE") or DEMO_WAREHOUSE
         warehouse = Address.parse(warehouse).spark
         functions = os.environ.get("RELSTATE_FUNCTIONS") or None
-        return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions)
+        server = os.environ.get("RELSTATE_SERVER") or "auto"
+        return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions, server)
 
 
 def needs_s3(warehouse: str) -> bool:

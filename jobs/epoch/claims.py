@@ -50,6 +50,7 @@ class Claims:
     run_id, doing : named in the message of a run that waits for this one.
     wait_seconds : how long to wait for others, by default as :func:`.jobs.locking.seconds_to_wait`.
     on_wait : called once for each holder that is waited for.
+    interrupted : called while others are waited for, and before each commit; it may raise.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Claims:
         *,
         wait_seconds: float | None = None,
         on_wait: Callable[[str], None] = _log.warning,
+        interrupted: Callable[[], None] = lambda: None,
     ) -> None:
         self._catalog = warehouse.catalog
         self._locks = HolderLocks(warehouse.holders_path)
@@ -68,6 +70,7 @@ class Claims:
         self._doing = doing
         self._wait_seconds = seconds_to_wait(wait_seconds)
         self._on_wait = on_wait
+        self._interrupted = interrupted
         self._until = utc_now()
         self._may_hold = False
         self._ended = threading.Event()
@@ -160,6 +163,7 @@ class Claims:
             if not living:
                 return state
             state = None
+            self._interrupted()
             for holder in living:
                 shared = ", ".join(sorted(set(views) & set(holder.views)))
                 if time.monotonic() >= deadline:
@@ -184,6 +188,7 @@ class Claims:
         ------
         ClaimLost : another run has taken the views over.
         """
+        self._interrupted()
         if utc_now() > self._until and self.id not in self._catalog.read().claims:
             raise ClaimLost(LOST)
 

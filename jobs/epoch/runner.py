@@ -92,6 +92,8 @@ class EpochRunner:
     wait_seconds : how long to wait for other runs that have some of the same views (:func:`.jobs.locking.seconds_to_wait`).
     on_wait : called with whom a run waits for; by default it is logged.
     on_start : called with what begins: a view, and which epoch it is brought to.
+    interrupted : called between steps, before commits and while others are waited for; it may raise, which ends the run.
+    runs : sessions to go on with, of an earlier runner of the same warehouse.
     """
 
     def __init__(
@@ -104,6 +106,8 @@ class EpochRunner:
         wait_seconds: float | None = None,
         on_wait: Callable[[str], None] | None = None,
         on_start: Callable[[str], None] = lambda _said: None,
+        interrupted: Callable[[], None] = lambda: None,
+        runs: ViewRuns | None = None,
     ) -> None:
         sizing()  # what the environment says of it, before anything is written
         self._spark = spark
@@ -111,7 +115,7 @@ class EpochRunner:
         self._parallel_views = parallel_views
         self._clock = clock
         self._catalog = warehouse.catalog
-        self._runs = ViewRuns(spark, warehouse)
+        self._runs = runs or ViewRuns(spark, warehouse)
         self._reads = SourceReads()
         self._checked_keys: set[CheckedKey] = set()
         self._left = LeftBehind()
@@ -122,6 +126,7 @@ class EpochRunner:
         self._wait_seconds = wait_seconds
         self._on_wait = on_wait or _log.warning
         self._on_start = on_start
+        self._interrupted = interrupted
 
     def run(
         self,
@@ -190,7 +195,14 @@ class EpochRunner:
         return replace(report, malformed_records=sum(read.malformed for read in found.values()), remarks=remarks)
 
     def _claims(self, run_id: str, doing: str) -> Claims:
-        return Claims(self._warehouse, run_id, doing, wait_seconds=self._wait_seconds, on_wait=self._on_wait)
+        return Claims(
+            self._warehouse,
+            run_id,
+            doing,
+            wait_seconds=self._wait_seconds,
+            on_wait=self._on_wait,
+            interrupted=self._interrupted,
+        )
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
         order = topological(state.working)
@@ -534,6 +546,7 @@ class EpochRunner:
 
     def _stop_for(self, error: Exception) -> None:
         """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""
+        self._interrupted()
         if isinstance(error, ConcurrentCatalogChange | ClaimLost):
             raise error
         ended = ends_the_run(error)

@@ -80,6 +80,7 @@ class ScriptSession:
     warehouse : where they lie.
     on_report : called with the report of each view as it is brought up to date.
     clock : gives the instants of epochs.
+    runner : brings views up to date; by default one with this clock.
     """
 
     def __init__(
@@ -88,21 +89,27 @@ class ScriptSession:
         warehouse: Warehouse,
         on_report: Callable[[ViewReport], None] = lambda _report: None,
         clock: Clock = utc_now,
+        runner: EpochRunner | None = None,
     ) -> None:
         self._spark = spark
         self._warehouse = warehouse
         if warehouse.functions is not None:
             warehouse.functions.register(spark)
         self._registry = Registry(spark, warehouse)
-        self._runner = EpochRunner(spark, warehouse, clock=clock)
+        self._runner = runner or EpochRunner(spark, warehouse, clock=clock)
         self._on_report = on_report
         #: What the session knows: sources with their paths, and views with what they show.
         self._tables: dict[str, str] = {}
         self._views: dict[str, object] = {}
 
-    def run(self, text: str, path: str | None = None) -> Iterator[Result | tuple[int, Exception]]:
-        """Run a script; an error is yielded as (statement number, error), and the caller decides whether to go on."""
+    def run(self, text: str, path: str | None = None, *, first: int = 1) -> Iterator[Result | tuple[int, Exception]]:
+        """Run a script, from its first statement or a later one on.
+
+        An error is yielded as (statement number, error), and the caller decides whether to go on.
+        """
         for number, statement in enumerate(split_statements(text, path), start=1):
+            if number < first:
+                continue
             try:
                 yield self.execute(statement, number)
             except (RelstateError, PySparkException) as error:
@@ -111,6 +118,11 @@ class ScriptSession:
                 if ends_the_run(error) is not None:
                     raise
                 yield number, StatementFailed(reason_of(error))
+
+    def close(self) -> None:
+        """Forget the names of sources and views, which other sessions of the same Spark would see."""
+        for name in [*self._views, *self._tables]:
+            self._forget(name)
 
     def execute(self, statement: Statement, number: int = 1) -> Result:
         """Run one statement."""

@@ -86,6 +86,17 @@ WaitOption: TypeAlias = Annotated[
 ]
 
 
+ServerOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        envvar="RELSTATE_SERVER",
+        metavar="auto|never|start|ADDRESS",
+        help="Whether the warehouse's server does it: if there is one, never, or started for it.",
+    ),
+]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         output.print(f"relstate {importlib.metadata.version('relstate-dagster')}", highlight=False)

@@ -22,6 +22,7 @@ from relstate_dagster.cli import (  # noqa: F401
     plan,
     prepare,
     run,
+    server,
     snapshot,
     sql,
     state,

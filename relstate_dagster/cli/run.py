@@ -7,20 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WaitOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import (
+    ProjectOption,
+    ServerOption,
+    ViewsArgument,
+    WaitOption,
+    WarehouseOption,
+    app,
+    console,
+    location,
+    output,
+)
 from relstate_dagster.cli.check import show_checks
 from relstate_dagster.cli.plan import ask_before_rebuilds
-from relstate_dagster.cli.start import declare_project, start_spark
+from relstate_dagster.cli.start import runner_of, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from relstate_dagster.jobs.api import ViewReport, Warehouse
+    from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
     from relstate_dagster.jobs.declare import Project
+    from relstate_dagster.server.runner import ServerRunner
+    from relstate_dagster.settings import Location
 
 _ALL: Final = "--all"
 
@@ -50,6 +60,7 @@ def run(
     prune: Annotated[bool, typer.Option("--prune", help="First drop the views that the project does not declare.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Rebuild edited views without asking, at a terminal too.")] = False,
     wait: WaitOption = None,
+    server: ServerOption = "auto",
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
     from relstate_dagster.jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
@@ -71,9 +82,11 @@ def run(
         return
     if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
-    spark = start_spark(where)
-    runner = declare_project(declared, home, spark)
-    _undeclared(spark, home, declared, drop=prune)
+    runner = runner_of(where, declared, home, server)
+    if prune:
+        _prune(where, runner, home, declared)
+    else:
+        _name_undeclared(home, declared)
     # They are built after the last view is published, which can take minutes.
     then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
     epoch = runner.run(names, full_refresh=rebuilt, until_version=until_version, strict=strict)
@@ -131,15 +144,16 @@ def versions(texts: list[str]) -> dict[str, int]:
     return found
 
 
-def _undeclared(spark: SparkSession, home: Warehouse, project: Project, *, drop: bool) -> None:
-    """Name the views of the warehouse that the project does not declare any more, or drop them."""
+def _prune(where: Location, runner: EpochRunner | ServerRunner, home: Warehouse, project: Project) -> None:
+    """Drop the views of the warehouse that the project does not declare any more."""
     from relstate_dagster.jobs.api import Registry  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - where there is a server only
 
-    if not drop:
-        _name_undeclared(home, project)
-        return
-    for name in _left(home, project):
-        Registry(spark, home).drop(name, "view")
+    left = _left(home, project)
+    if not (isinstance(runner, ServerRunner) and runner.has_dropped(left)):
+        for name in left:
+            Registry(start_spark(where), home).drop(name, "view")
+    for name in left:
         console.print(f"dropped {name}, which no file declares any more", highlight=False)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relstate_dagster.cli.app import LOG_LEVEL, console
 from relstate_dagster.jobs.declare import Project, load_project
+from relstate_dagster.jobs.locking import seconds_to_wait
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.logs import LEVELS, LogSettings
 from relstate_dagster.settings import Location
@@ -15,15 +16,60 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from relstate_dagster.jobs.api import EpochRunner, Warehouse
+    from relstate_dagster.server.client import ServerAt
+    from relstate_dagster.server.runner import ServerRunner
+    from relstate_dagster.server.settings import ServerSettings
 
 
 def start_spark(where: Location | None = None) -> SparkSession:
     """The session of this process; its log goes to a file of the warehouse, if that lies on this machine."""
     with console.status("starting Spark"):
-        logs = log_settings(where)
-        if where is None:
-            return create_session(SparkSettings(logs=logs))
-        return create_session(SparkSettings(logs=logs, with_s3=where.needs_s3, with_azure=where.needs_azure))
+        return create_session(spark_settings(where))
+
+
+def spark_settings(where: Location | None) -> SparkSettings:
+    """How this process, or a server for it, starts Spark."""
+    logs = log_settings(where)
+    if where is None:
+        return SparkSettings(logs=logs)
+    return SparkSettings(logs=logs, with_s3=where.needs_s3, with_azure=where.needs_azure)
+
+
+def server_settings(where: Location, **others: Any) -> ServerSettings:
+    """How a server is started that does what this process would do."""
+    from relstate_dagster.server.settings import ServerSettings  # noqa: PLC0415 - for verbs that ask a server only
+
+    return ServerSettings.of(where.warehouse, spark_settings(where), where.functions, **others)
+
+
+def server_of(where: Location, wanted: str) -> ServerAt | None:
+    """The server that is to do the work, as ``--server`` wants it; None where this process does it."""
+    from relstate_dagster.server.client import server_for  # noqa: PLC0415 - as above
+
+    with console.status("looking for a server"):
+        return server_for(wanted, server_settings(where))
+
+
+def runner_of(where: Location, project: Project, home: Warehouse, wanted: str) -> EpochRunner | ServerRunner:
+    """What brings a project's views up to date: a server, else this process. The project is made known to the warehouse."""
+    server = server_of(where, wanted)
+    if server is None:
+        return declare_project(project, home, start_spark(where))
+    from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - as above
+
+    return ServerRunner(
+        server,
+        server_settings(where).agreed(),
+        project,
+        lambda: declare_project(project, home, start_spark(where)),
+        tell_remark,
+        wait_seconds=seconds_to_wait(),
+    )
+
+
+def tell_remark(said: str) -> None:
+    """Print what people are told on the way."""
+    console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def log_settings(where: Location | None) -> LogSettings:

@@ -1,0 +1,122 @@
+"""What a server and those who ask it have to agree on: with anything else an epoch might come out otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from relstate_dagster.jobs.spark import SparkSettings
+from relstate_dagster.jobs.spark.logs import LogSettings
+from relstate_dagster.state_lib.lake.storage import azure_spark_settings, is_azure_configured, is_s3_configured, spark_settings
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How a server of a warehouse is started.
+
+    Parameters
+    ----------
+    warehouse : its folder or address.
+    functions : the callable that registers the user's functions.
+    storage : access to S3 or Azure, by the names of their variables.
+    idle_minutes : after so long without a request it ends.
+    most_memory_gb : with more than this in use (Python and the JVM) after a request, it ends.
+    log_level, log_file : of Spark's log.
+    """
+
+    warehouse: str
+    functions: str | None = None
+    master: str = ""
+    driver_memory: str = ""
+    conf: dict[str, str] = field(default_factory=dict)
+    with_s3: bool = False
+    with_azure: bool = False
+    storage: dict[str, str] = field(default_factory=dict)
+    idle_minutes: float = 30.0
+    most_memory_gb: float = 6.0
+    log_level: str = "off"
+    log_file: str | None = None
+
+    @classmethod
+    def of(cls, warehouse: str, spark: SparkSettings, functions: str | None = None, **others: Any) -> ServerSettings:
+        """Return the settings of a server that does what a process with these Spark settings does."""
+        logs = spark.logs or LogSettings()
+        return cls(
+            warehouse,
+            functions,
+            spark.master,
+            spark.driver_memory,
+            dict(spark.conf),
+            spark.with_s3,
+            spark.with_azure,
+            log_level=logs.console,
+            log_file=None if logs.file is None else str(logs.file),
+            **others,
+        )
+
+    def spark(self) -> SparkSettings:
+        """Return how the server starts Spark."""
+        logs = LogSettings(self.log_level, None if self.log_file is None else Path(self.log_file))
+        return SparkSettings(
+            master=self.master,
+            driver_memory=self.driver_memory,
+            conf=self.conf,
+            logs=logs,
+            with_s3=self.with_s3,
+            with_azure=self.with_azure,
+            app_name="relstate-server",
+        )
+
+    def agreed(self) -> dict[str, str]:
+        """Return what both ends have to have the same, by how it is called; the memory of the JVM is the server's own."""
+        return {
+            "version of relstate-dagster": f"{importlib.metadata.version('relstate-dagster')} ({_code_stamp()})",
+            "Python": sys.executable,
+            "Spark master": self.master,
+            "Spark settings": json.dumps(self.conf, sort_keys=True),
+            "log level": self.log_level,
+            "functions": _functions(self.functions),
+            "RELSTATE_SIZING": os.environ.get("RELSTATE_SIZING", ""),
+            "access to S3": _digest(spark_settings()) if is_s3_configured() else "",
+            "access to Azure": _digest(azure_spark_settings()) if is_azure_configured() else "",
+        }
+
+
+def difference(ours: dict[str, str], theirs: dict[str, str]) -> str | None:
+    """Return in which setting the server (``ours``) and who asks it (``theirs``) differ; None where in none."""
+    for name, value in ours.items():
+        other = theirs.get(name, "")
+        if value != other:
+            return f"{name}: {value or 'none'} there, {other or 'none'} here"
+    return None
+
+
+def _functions(name: str | None) -> str:
+    """Name the callable and the file that it is in: two projects may each have a module of that name."""
+    if not name:
+        return ""
+    try:
+        found = importlib.util.find_spec(name.partition(":")[0])
+    except (ImportError, ValueError):
+        found = None
+    return f"{name} in {found.origin}" if found is not None and found.origin else name
+
+
+@lru_cache(maxsize=1)
+def _code_stamp() -> str:
+    """Name the code as it lies on the disk: of an editable installation the version alone says little."""
+    package = Path(__file__).parent.parent
+    files = [Path(folder, name) for folder, _, names in os.walk(package, followlinks=True) for name in names]
+    return _digest(max(file.stat().st_mtime_ns for file in files if file.suffix == ".py"))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:12]

@@ -1,0 +1,155 @@
+"""What a server does for a request, in a thread of its own, with Spark and whatever of a warehouse is worth keeping."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.api import (
+    CheckReport,
+    CompactReport,
+    EpochRunner,
+    Registry,
+    VacuumReport,
+    VerifyReport,
+    ViewReport,
+    Warehouse,
+    sync_project,
+)
+from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.epoch.view_run import ViewRuns
+from relstate_dagster.jobs.script import ScriptSession
+from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
+from relstate_dagster.server.functions import WatchedFunctions
+from relstate_dagster.server.plain import from_plain, to_plain
+
+#: The methods of a runner that may be asked for, with what each gives.
+METHODS: Final[dict[str, type]] = {
+    "run": ViewReport,
+    "check": CheckReport,
+    "verify": VerifyReport,
+    "compact": CompactReport,
+    "vacuum": VacuumReport,
+    "stream_key_unique": int,
+}
+SQL: Final = "sql"
+DROP_VIEWS: Final = "drop_views"
+
+
+class Cancelled(Exception):
+    """Who asked has gone, or pressed Ctrl-C."""
+
+
+class Job:
+    """A request at work: says what takes its time, and can be cancelled from another thread."""
+
+    def __init__(self, spark: SparkSession, tell: Callable[[str], None], begins: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._group = uuid.uuid4().hex
+        self._is_cancelled = False
+        self.tell = tell
+        self.begins = begins
+
+    def begin(self, doing: str) -> None:
+        """Have the Spark jobs of this thread, and of those it starts, in a group of their own."""
+        self._spark.sparkContext.setJobGroup(self._group, doing, interruptOnCancel=True)
+
+    def cancel(self) -> None:
+        """End the Spark jobs, and raise at the next step. Called again, it ends those that have begun since."""
+        self._is_cancelled = True
+        self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def check(self) -> None:
+        """Raise where it was cancelled.
+
+        Raises
+        ------
+        Cancelled
+            Nobody waits for an answer.
+        """
+        if self._is_cancelled:
+            raise Cancelled
+
+
+class Works:
+    """A warehouse, opened, and the sessions in which its views are maintained."""
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._functions = WatchedFunctions(warehouse.functions)
+        self._runs = ViewRuns(spark, warehouse)
+
+    def do(self, job: Job, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Do what a request asks for, and yield the items of its answer.
+
+        Raises
+        ------
+        RelstateError
+            As the method that is asked for.
+        """
+        if self._functions.reloaded():
+            job.tell("functions were changed: they are imported again")
+            self._runs = ViewRuns(self._spark, self._warehouse)
+            # Workers that are kept would have the old modules: Spark takes those of the same environment only.
+            self._spark.sparkContext.environment["RELSTATE_FUNCTIONS_SINCE"] = uuid.uuid4().hex
+        what, arguments = request["do"], request.get("arguments", {})
+        if what == SQL:
+            yield from self._sql(job, **arguments)
+            return
+        runner = self._runner(job, request.get("wait_seconds"))
+        if request.get("project") is not None:
+            sync_project(self._spark, self._warehouse, from_plain(Project, request["project"]))
+        if what == DROP_VIEWS:
+            for name in arguments["names"]:
+                Registry(self._spark, self._warehouse).drop(name, "view")
+                yield {"item": name}
+            return
+        found = getattr(runner, what)(**arguments)
+        for item in [found] if isinstance(found, int) else found:
+            yield {"item": to_plain(item)}
+            job.check()
+
+    def _runner(self, job: Job, wait_seconds: float | None) -> EpochRunner:
+        return EpochRunner(
+            self._spark,
+            self._warehouse,
+            wait_seconds=wait_seconds,
+            on_wait=job.tell,
+            on_start=job.begins,
+            interrupted=job.check,
+            runs=self._runs,
+        )
+
+    def _sql(
+        self,
+        job: Job,
+        text: str,
+        path: str | None,
+        as_json: bool,
+        keep_going: bool,
+        wait_seconds: float | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        # A session of its own: neither settings nor temporary views of one script are there for the next.
+        session = self._spark.newSession()
+        reports: list[ViewReport] = []
+        runner = self._runner(job, wait_seconds)
+        script = ScriptSession(session, self._warehouse, on_report=reports.append, runner=runner)
+        try:
+            for result in script.run(text, path):
+                job.check()
+                yield from ({"report": to_plain(report)} for report in reports)
+                reports.clear()
+                if isinstance(result, tuple):
+                    kind, message = failure_shown(result[1], as_json=as_json)
+                    yield {"failed": result[0], "class": kind, "message": message}
+                    if not keep_going:
+                        return
+                    continue
+                rows = rows_shown(result, as_json=as_json) if result.is_query else None
+                yield {"done": result.statement, "columns": list(result.columns or ()), "rows": rows}
+        finally:
+            script.close()
