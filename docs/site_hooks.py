@@ -42,10 +42,10 @@ def commands() -> Iterator[str]:
     yield "Every command says what it does, and what its options are, with `--help`. Paths are folders or addresses of object"
     yield "stores. Commands exit with 1 if what they were asked for is not so, and with 2 for a wrong use.\n"
     yield "| command | |\n|---|---|"
-    group: Any = typer.main.get_command(app)
-    for name, command in sorted(group.commands.items()):
-        yield f"| [`relstate {name}`](#relstate-{name}) | {_sentence(command)} |"
-    for name, command in sorted(group.commands.items()):
+    found = sorted(_all_of(typer.main.get_command(app)))
+    for name, command in found:
+        yield f"| [`relstate {name}`](#relstate-{name.replace(' ', '-')}) | {_sentence(command)} |"
+    for name, command in found:
         yield f"\n## relstate {name}\n\n{_text(command.help)}\n"
         if command.params:
             yield "| | |\n|---|---|"
@@ -59,6 +59,14 @@ def metadata() -> Iterator[str]:
     yield "remarks are there where there are some. Nothing of this takes a Spark job of its own.\n"
     yield "| name | |\n|---|---|"
     yield from (f"| `{name}` | {_cell(text)} |" for name, text in EPOCH_METADATA.items())
+
+
+def _all_of(group: Any, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group by name, those of groups in it as well."""
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if hasattr(command, "commands"):
+            yield from _all_of(command, f"{before}{name} ")
 
 
 def _sentence(command: click.Command) -> str:
