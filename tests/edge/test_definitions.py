@@ -52,7 +52,9 @@ def test_loading_takes_little_longer_than_dagster_itself_and_no_jvm(tmp_path):
     loading, said = seconds(LOAD)
     assert said == ["10", "False", "False"]
     assert not (tmp_path / "warehouse").exists()
-    assert loading < 2.5 * seconds("import dagster")[0]
+    # The faster of two each: something else may have the machine meanwhile.
+    loading = min(loading, seconds(LOAD)[0])
+    assert loading < 2.5 * min(seconds("import dagster")[0] for _ in range(2))
 
 
 def test_location_comes_from_the_environment(monkeypatch, tmp_path):
