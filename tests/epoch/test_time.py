@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -107,7 +108,11 @@ def test_recovery_keeps_the_instant_of_the_epoch(timed: Script, clock: SetClock,
     clock.move(hours=2)
     begun = clock.now
 
+    # Those that read no other view have all committed: what has not, a run that is stopped cancels.
+    committed = threading.Barrier(2)
+
     def publish(*_args: object, **_kwargs: object) -> None:
+        committed.wait(120)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
