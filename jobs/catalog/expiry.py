@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-#: A time to live has so many marks: rows expire at most this part of it late.
+#: Marks are at least an eighth of the time to live apart, so rows expire at most an eighth of it too late.
 _MARKS: Final = 8
 
 

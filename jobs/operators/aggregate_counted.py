@@ -13,11 +13,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Tables
+from relstate_dagster.jobs.operators.agreement import agreeing_counts
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
 from relstate_dagster.jobs.planner.state_tables import value_column
-from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
@@ -49,28 +50,11 @@ def changed_counts(
         known = held.select([*node.group, *call.arguments, WEIGHT]).rename_columns([*node.group, *values_of(call), WEIGHT])
         changed = ctx.frames.derived(changed, known)
     if ctx.may_have_expired:
-        changed = _of_stored(ctx, node, call, changed, tables.counts[position])
+        # A value may have occurred before its group expired and came back.
+        names = [*node.group, *values_of(call)]
+        changed = ctx.frames.share(agreeing_counts(ctx, tables.counts[position], changed, names, names))
     tables.counts[position].write(changed)
     return changed
-
-
-def _of_stored(ctx: EpochContext, node: Aggregate, call: AggCall, changed: DataFrame, table: StateTable) -> DataFrame:
-    """Changed counts that make none negative: a value may have occurred before its group expired and came back."""
-    names = [*node.group, *values_of(call)]
-    columns, pairs = columns_of(names), [(name, name) for name in names]
-    runs = table.storage.lookup(
-        changed,
-        pairs,
-        null_safe=True,
-        columns=names,
-        hint=ctx.frames.hint(changed),
-        lookup_keys=ctx.frames.lookup_keys(changed, pairs, null_safe=True),
-    )
-    stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), F.lit(0).cast("bigint").alias(WEIGHT))
-    both = stored.union(changed.select(*columns, F.lit(0).cast("bigint").alias("_old"), WEIGHT))
-    summed = both.groupBy(*columns).agg(F.sum("_old").alias("_old"), F.sum(WEIGHT).alias(WEIGHT))
-    left = summed.select(*columns, F.greatest(F.col(WEIGHT), -F.col("_old")).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
-    return ctx.frames.share(left)
 
 
 def never_negative(count: Column, call: AggCall, table: StateTable) -> Column:

@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
-from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
@@ -164,8 +164,7 @@ def _run_out(ctx: EpochContext, node: Aggregate, groups: DataFrame, position: in
     if not node.group:
         return Affected(keys, None, None)
     keys = ctx.frames.of_rows(rows.select(list(node.group)), keys.schema)
-    on = [(name, name) for name in node.group]
-    return Affected(keys, ctx.frames.lookup_keys(keys, on, null_safe=True), ctx.frames.hint(keys))
+    return Affected.by(ctx, keys, node.group)
 
 
 def _refilled(
@@ -183,7 +182,7 @@ def _refilled(
     stored = affected.stored(table, node.group, names).select(*columns, F.col(STATE_WEIGHT).alias(WEIGHT))
     if node.group:
         changed = changed.alias("changed").join(
-            affected.groups.alias("wanted"), _same_group(node, "changed", "wanted"), "left_semi"
+            affected.groups.alias("wanted"), same_group(node.group, "changed", "wanted"), "left_semi"
         )
     counts = stored.union(changed.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
@@ -203,13 +202,6 @@ def _refilled(
     }
     kept = [f"{chosen[name]} AS {name}" if name in chosen else quoted(name) for name in groups.columns]
     return joined.selectExpr(*kept)
-
-
-def _same_group(node: Aggregate, one: str, other: str) -> Column:
-    condition: Column = F.lit(True)
-    for name in node.group:
-        condition = condition & F.col(f"{one}.{quoted(name)}").eqNullSafe(F.col(f"{other}.{quoted(name)}"))
-    return condition
 
 
 def result(call: AggCall, position: int, version: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
@@ -14,6 +14,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Aggregate
 from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy, counts_values
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
 
 
@@ -53,6 +54,12 @@ class Affected:
     groups: DataFrame
     lookup_keys: LookupKeys | None
     hint: str | None
+
+    @classmethod
+    def by(cls, ctx: EpochContext, changed: DataFrame, group: Sequence[str]) -> Affected:
+        """The groups of a shared change set, which may have each more than once."""
+        lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in group], null_safe=True)
+        return cls(changed.select(*columns_of(group)), lookup_keys, ctx.frames.hint(changed))
 
     def stored(self, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
         """The unmerged rows that a state table, keyed by the group first, has of these groups.
@@ -120,3 +127,9 @@ def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
 def lives(node: Aggregate, version: str) -> str:
     """Whether a group has rows in a version (``old`` or ``new``), as SQL; the one group of a global aggregate always has."""
     return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"
+
+
+def same_group(group: Sequence[str], one: str, other: str) -> Column:
+    """Whether rows of two aliased frames are of one group; NULL is a group like others."""
+    both = (F.col(f"{one}.{quoted(name)}").eqNullSafe(F.col(f"{other}.{quoted(name)}")) for name in group)
+    return reduce(Column.__and__, both, F.lit(True))

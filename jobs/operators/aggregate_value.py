@@ -63,8 +63,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     if ctx.frames.is_empty(folded):
         return None
     frames.add(folded, {name: only(name) for name in folds})
-    lookup_keys = ctx.frames.lookup_keys(folded, [(name, name) for name in node.group], null_safe=True)
-    affected = Affected(folded.select(*columns_of(node.group)), lookup_keys, ctx.frames.hint(folded))
+    affected = Affected.by(ctx, folded, node.group)
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, lookup_keys=affected.lookup_keys)
     frames.add(old, newest(tables))

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
+from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
+from relstate_dagster.jobs.operators.agreement import agreeing_counts, agreeing_rows
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.pairs import sides_of
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
@@ -28,11 +29,8 @@ from relstate_dagster.jobs.planner.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.row_encoding import contains_map
-from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
 
-_STORED = "_stored"
-_HAS_NEW = "_has_new"
 #: Their one input is kept in their first table.
 _KEEPERS = (nodes.Window, nodes.TopN, nodes.TemporalFilter, nodes.Materialize)
 
@@ -60,23 +58,10 @@ def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: 
     if ctx.frames.is_empty(change):
         return None
     names, key = rows.column_names, rows.stream_key
-    on = key if key is not None else [f.name for f in rows.schema if not contains_map(f.data_type)]
-    columns = columns_of(names)
-    zero = F.lit(0).cast("bigint")
-    stored = _looked_up(ctx, table, change, on, names).select(*columns, F.col(STATE_WEIGHT).alias(_STORED), zero.alias(WEIGHT))
-    both = stored.union(change.select(*columns, zero.alias(_STORED), WEIGHT))
-    summed = both.groupBy(*columns).agg(F.sum(_STORED).alias(_STORED), F.sum(WEIGHT).alias(WEIGHT))
-    if key is None:
-        left: Column = F.greatest(F.col(WEIGHT), -F.col(_STORED))
-        agreed = summed.select(*columns, left.alias(WEIGHT))
-    else:
-        is_new = F.col(WEIGHT) > 0
-        of_key = Window.partitionBy(*columns_of(key)) if key else Window.partitionBy(F.lit(0))
-        with_new = summed.withColumn(_HAS_NEW, F.max(is_new).over(of_key))
-        remaining = F.greatest(F.col(_STORED) + F.col(WEIGHT), zero)
-        now = F.when(F.col(_HAS_NEW), is_new.cast("bigint")).otherwise(remaining)
-        agreed = with_new.select(*columns, (now - F.col(_STORED)).alias(WEIGHT))
-    return _left(ctx, agreed.where(F.col(WEIGHT) != 0))
+    if key is not None:
+        return _left(ctx, agreeing_rows(ctx, table, change, names, key))
+    comparable = [f.name for f in rows.schema if not contains_map(f.data_type)]
+    return _left(ctx, agreeing_counts(ctx, table, change, names, comparable))
 
 
 def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> None:
@@ -113,31 +98,17 @@ def _of_aggregate(ctx: EpochContext, node: Aggregate, change: DataFrame) -> Data
         change = ctx.frames.share(change)
         if ctx.frames.is_empty(change):
             return None
-        retracted = change.where(F.col(WEIGHT) < 0)
         (table, *_) = tables.value_tables.values()
-        group = columns_of(node.group)
-        found = _looked_up(ctx, table, change, node.group, node.group)
-        newest = found.groupBy(*group).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
-        known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0).select(
-            *(F.col(quoted(name)).alias(f"_group_{n}") for n, name in enumerate(node.group))
-        )
-        same: Column = F.lit(True)
-        for n, name in enumerate(node.group):
-            same = same & F.col(quoted(name)).eqNullSafe(F.col(f"_group_{n}"))
-        agreed = _left(ctx, change.where(F.col(WEIGHT) > 0).union(retracted.join(known, same, "left_semi")))
+        found = Affected.by(ctx, change, node.group).stored(table, node.group, node.group)
+        newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
+        known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0).alias("known")
+        retracted = change.where(F.col(WEIGHT) < 0).alias("retracted")
+        retracted = retracted.join(known, same_group(node.group, "retracted", "known"), "left_semi")
+        agreed = _left(ctx, change.where(F.col(WEIGHT) > 0).union(retracted))
         if agreed is None:
             return None
         change = agreed
     return change if tables.input is None else agreeing_with(ctx, tables.input, node.child, change)
-
-
-def _looked_up(ctx: EpochContext, table: StateTable, change: DataFrame, on: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    if not on:
-        return table.storage.runs(columns)
-    pairs = [(name, name) for name in on]
-    keys = ctx.frames.lookup_keys(change, pairs, null_safe=True)
-    hint = ctx.frames.hint(change)
-    return table.storage.lookup(change, pairs, null_safe=True, columns=columns, hint=hint, lookup_keys=keys)
 
 
 def _left(ctx: EpochContext, change: DataFrame) -> DataFrame | None:

@@ -68,7 +68,7 @@ class Channel:
         return message
 
     def has_more(self, seconds: float) -> bool:
-        """Whether there is a message, or the other end has hung up, within so many seconds."""
+        """Wait up to ``seconds`` for a message; also true where the other end has hung up."""
         try:
             return self._connection.poll(seconds)
         except (OSError, EOFError):

@@ -19,7 +19,7 @@ from relstate_dagster.server.settings import ServerSettings
 from relstate_dagster.state_lib import errors
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
 
-#: How a server is looked for: one that is there, none, or one that is started where none is there. Else its address.
+#: Values of ``--server``: use a running server if there is one; use none; start one if none runs. Others are addresses.
 AUTO, NEVER, START = "auto", "never", "start"
 _START_SECONDS: Final = 120.0
 

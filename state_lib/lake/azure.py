@@ -7,7 +7,7 @@
 ``AZURE_STORAGE_USE_EMULATOR``        ``true`` for Azurite, at ``AZURITE_BLOB_STORAGE_URL`` (http://127.0.0.1:10000)
 ====================================  =============================================================================
 
-Without a key or a principal each of the three looks where it always does (identities of the machine).
+Without a key or a principal delta-rs and Arrow use the identity of the machine, and Spark the settings that it has.
 """
 
 from __future__ import annotations

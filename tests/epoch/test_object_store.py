@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.api import EpochRunner, Warehouse
-from relstate_dagster.jobs.catalog.store import CatalogStore
-from relstate_dagster.jobs.epoch import publish, view_epoch
+from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.files import files_in, write_once
+from tests.epoch import store_checks
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
+from tests.epoch.test_recovery import _CHANGES, _SETUP
 from tests.sizes import Resized
 from tests.stores import BUCKET, reach, served
 
@@ -48,20 +44,8 @@ def test_epochs_of_all_kinds_of_state(
     spark: SparkSession, root: str, monkeypatch: pytest.MonkeyPatch, resized: Resized, by_spark: bool
 ) -> None:
     if by_spark:
-        monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
-        monkeypatch.setattr(publish, "written_by_driver", lambda _: False)
-        resized(driver_compaction_bytes=0)
-    script = Script(spark, root)
-    script.run(_SETUP)
-    script.run(f"{_CHANGES}; REFRESH; VERIFY")
-    runner = EpochRunner(spark, script.warehouse)
-    assert any(report.rewritten for report in runner.compact())
-    script.run("UPDATE t SET v = v + 1 WHERE k = 5; REFRESH; VERIFY")
-    done = {report.name: report for report in runner.vacuum(epochs=1, hours=0)}
-    assert done["a"].files_deleted > 0
-    script.run("DELETE FROM t WHERE k = 6; REFRESH; VERIFY")
-    list(runner.run(full_refresh=["a"]))
-    script.verify()
+        store_checks.leave_to_spark(monkeypatch, resized)
+    script = store_checks.epochs_of_all_kinds_of_state(spark, root)
     script.run("DROP MATERIALIZED VIEW b; DROP MATERIALIZED VIEW a; DROP TABLE m")
     assert not files_in(f"{script.warehouse.root}/sources/m/_delta_log")
     script.run("CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM t; REFRESH; VERIFY")
@@ -119,15 +103,7 @@ def test_a_folder_of_files(spark: SparkSession, root: str) -> None:
 
 
 def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str) -> None:
-    script = Script(spark, root)
-    script.run(_SETUP + _CHANGES)
-    killed = in_process("REFRESH", root, "after_state_commit")
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-    # On the same machine it is known at once; the lease has two minutes to go.
-    list(EpochRunner(spark, Warehouse(root), wait_seconds=0).run())
-    script.verify()
-    assert {name: len(script.rows(query)) for name, query in _VIEWS.items()} == {"a": 4, "b": 6}
-    assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())
+    store_checks.a_killed_run_is_repaired(spark, root)
 
 
 def test_of_two_runs_at_once_both_end_well(spark: SparkSession, root: str) -> None:
@@ -169,14 +145,7 @@ def test_each_version_of_a_table_is_written_once_whoever_writes(spark: SparkSess
 
 
 def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
-    def write(_: int) -> None:
-        store = CatalogStore(Warehouse(root).root)
-        for _ in range(5):
-            store.update(lambda state: replace(state, next_epoch=state.next_epoch + 1))
-
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(write, range(3)))
-    assert Warehouse(root).read().next_epoch == 16
+    store_checks.writers_of_the_catalog_lose_nothing(root)
 
 
 def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ _ROWS = "INSERT INTO t SELECT id, id % 3, id FROM range(12);"
 _MATERIALIZED = """
 CREATE MATERIALIZED VIEW leaf AS SELECT g, count(*) AS n, min(v) AS lo FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW stays TBLPROPERTIES ('refresh.policy' = 'incremental') AS SELECT k, v FROM t WHERE g = 1;
+CREATE MATERIALIZED VIEW expires TBLPROPERTIES ('state.ttl' = '1 day') AS SELECT g, max(v) AS hi FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW below AS SELECT g, sum(v) AS s FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW above AS SELECT max(s) AS most FROM below;
 """
 _SETUP, _DECLARED = _TABLE + _ROWS + _MATERIALIZED, _TABLE + _MATERIALIZED
 _CHANGE = "UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4; DELETE FROM t WHERE k = 11"
-_VIEWS = ("leaf", "stays", "below", "above")
+_VIEWS = ("leaf", "stays", "expires", "below", "above")
 _DEAR, _CHEAP = EpochCost(1_000_000, 90.0), EpochCost(100_000, 1.0)
 
 
@@ -62,13 +63,14 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
     assert {name: report.strategy for name, report in first.items()} == {
         "leaf": "full",
         "stays": "incremental",  # by its refresh.policy
+        "expires": "incremental",  # recomputed it would have what it had lost
         "below": "incremental",  # another view reads it
         "above": "incremental",  # what it reads is no source
     }
     reason = str(first["leaf"].reason)
     assert {name: one.does for name, one in looked_at.items()} == {
         "leaf": Does.RECOMPUTE,
-        **dict.fromkeys(("stays", "below", "above"), Does.FOLLOW),
+        **dict.fromkeys(("stays", "expires", "below", "above"), Does.FOLLOW),
     }
     assert looked_at["leaf"].why == reason, "said before the run as after it"
     assert reason.startswith("recomputed because past epochs say that")

@@ -60,6 +60,7 @@ def test_azure_has_a_key_or_a_principal(monkeypatch: pytest.MonkeyPatch) -> None
     for name in azure.NAMES:
         monkeypatch.delenv(name, raising=False)
     address = Address.parse("abfss://c@account.dfs.core.windows.net/w")
+    assert (address.is_azure, address.is_s3, address.is_local) == (True, False, False)
     assert address.options == {}
     assert not storage.is_azure_configured()
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")

@@ -1,0 +1,66 @@
+"""What holds in every object store: checks that the tests of each one make."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.api import EpochRunner, Warehouse
+from relstate_dagster.jobs.catalog.store import CatalogStore
+from relstate_dagster.jobs.epoch import publish, view_epoch
+from tests.epoch.scripts import Script
+from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
+from tests.sizes import Resized
+
+
+def leave_to_spark(monkeypatch: pytest.MonkeyPatch, resized: Resized) -> None:
+    """Nothing is held, or written, by the driver."""
+    monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
+    monkeypatch.setattr(publish, "written_by_driver", lambda _: False)
+    resized(driver_compaction_bytes=0)
+
+
+def epochs_of_all_kinds_of_state(spark: SparkSession, root: str) -> Script:
+    """Epochs, compaction, vacuum and a full refresh; each view equals its query after each."""
+    script = Script(spark, root)
+    script.run(_SETUP)
+    script.run(f"{_CHANGES}; REFRESH; VERIFY")
+    runner = EpochRunner(spark, script.warehouse)
+    assert any(report.rewritten for report in runner.compact())
+    script.run("UPDATE t SET v = v + 1 WHERE k = 5; REFRESH; VERIFY")
+    done = {report.name: report for report in runner.vacuum(epochs=1, hours=0)}
+    assert done["a"].files_deleted > 0
+    script.run("DELETE FROM t WHERE k = 6; REFRESH; VERIFY")
+    list(runner.run(full_refresh=["a"]))
+    script.verify()
+    return script
+
+
+def a_killed_run_is_repaired(spark: SparkSession, root: str) -> None:
+    """The killed one is the command line, which has its access from environment variables."""
+    script = Script(spark, root)
+    script.run(_SETUP + _CHANGES)
+    killed = in_process("REFRESH", root, "after_state_commit")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    # On the same machine it is known at once; the lease has two minutes to go.
+    list(EpochRunner(spark, Warehouse(root), wait_seconds=0).run())
+    script.verify()
+    assert {name: len(script.rows(query)) for name, query in _VIEWS.items()} == {"a": 4, "b": 6}
+    assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())
+
+
+def writers_of_the_catalog_lose_nothing(root: str) -> None:
+    """Three at once."""
+
+    def write(_: int) -> None:
+        store = CatalogStore(Warehouse(root).root)
+        for _ in range(5):
+            store.update(lambda state: replace(state, next_epoch=state.next_epoch + 1))
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    assert Warehouse(root).read().next_epoch == 16
