@@ -193,11 +193,11 @@ class Lab:
                 self.bags[name][row] = self.bags[name].get(row, 0) + weight
                 assert self.bags[name][row] >= 0, f"the test itself retracts {row} of {name} too often"
 
-    def expire(self) -> None:
-        """All that can expire of what is stored does so now, and epochs after this one are told of it."""
+    def expire(self, until: int | None = None) -> None:
+        """What was last written in an epoch or before it expires, where it can; epochs after this one are told of it."""
         self._end_last_check()
         self.may_have_expired = True
-        gone = expiring(self.plan, self._store.descs, self.epoch)
+        gone = expiring(self.plan, self._store.descs, self.epoch if until is None else until)
         if gone:
             number = 1000 + self.epoch
             done = rewrite_tables(
