@@ -108,6 +108,18 @@ def test_a_value_from_before_its_group_expired_is_in_no_count(spark: SparkSessio
         _is_sound(lab)
 
 
+@pytest.mark.parametrize("name", ["min and max", "distinct calls", "materialized input"])
+def test_values_live_as_long_as_their_group(spark: SparkSession, name: str) -> None:
+    """The group is touched by a row that has no value."""
+    old = (1, 1, "a", decimal(100))
+    with Lab(spark, QUERIES[name]) as lab:
+        lab.step({"t": [(old, 1)]})
+        lab.step({"t": [((2, 1, None, None), 1)]})
+        lab.expire(until=1)
+        lab.step({"t": [(old, -1)]})
+        lab.check(wait=True)
+
+
 def test_a_record_that_has_expired_meets_nothing_more_and_its_rows_stay(spark: SparkSession) -> None:
     query = "SELECT x.k, x.w, e.s FROM (SELECT t.k, t.g, r.w FROM t LEFT JOIN r ON t.k = r.k) x JOIN e ON x.g = e.g"
     with Lab(spark, query) as lab:
