@@ -3,6 +3,9 @@
 The state holds the input rows of all groups, under ``group key | stream key``. For the affected groups the rows as of
 the last epoch, and those rows with the change added, are each handed to Spark's own aggregate: its results are the
 group's old and new ones. Cost: the rows of the affected groups.
+
+Sums of floating-point numbers, lists and sketches depend on the order of the rows. What an epoch takes back has to be, to the
+last bit, what an earlier one has given, so Spark gets the rows of a group in one order whenever it computes them.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import old_and_new
+from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.consolidated import is_consolidated
-from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import CallStrategy
+from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.planner.state_tables import CallStrategy, is_exact
 
 _VERSION = "_version"
 _OVER_NOTHING = "_over_nothing"
+#: Of whole numbers and decimals, the result is the same in any order.
+_ANY_ORDER = frozenset({"sum", "avg", "count", "min", "max", "bit_and", "bit_or", "bit_xor", "percentile", "median"})
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
@@ -31,6 +37,8 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
+    if any(_depends_on_order(call) for call in calls.values()):
+        versions = _in_order(node, versions)
     computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
     measures = {f"_{v}_{p}": f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
     if not node.group:
@@ -41,6 +49,15 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
         measures |= {f"_has_{v}": f"IF({_VERSION} = '{v}', true, NULL)" for v in ("old", "new")}
     picked = computed.selectExpr(*columns_of(node.group), *(f"{sql} AS {name}" for name, sql in measures.items()))
     frames.add(picked, {name: only(name) for name in measures})
+
+
+def _depends_on_order(call: AggCall) -> bool:
+    return call.function not in _ANY_ORDER or not all(map(is_exact, call.argument_types))
+
+
+def _in_order(node: Aggregate, rows: DataFrame) -> DataFrame:
+    spread = rows.repartition(*columns_of(node.group)) if node.group else rows.coalesce(1)
+    return spread.sortWithinPartitions(*columns_of(node.group), *by_order_then_all((), node.child.schema))
 
 
 def global_result(position: int, version: str) -> str:
