@@ -43,7 +43,7 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "rows out +": "Rows that entered the view.",
     "rows out −": "Rows that left it.",
     "dagster/row_count": "Rows of the view, from the log of its table. Missing where only Spark could count them.",
-    "late rows": "Rows of a table of changes that came after a newer row of their key.",
+    "late rows": "Rows of a table of changes that came after a newer row of their key, and rows of closed windows.",
     "malformed records": "Records of new files that are no rows.",
     "inputs": "A line for each source: its Delta version, and rows inserted and deleted. Of views that it reads, the rows.",
     "seconds": "Of all steps together.",

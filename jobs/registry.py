@@ -70,7 +70,7 @@ class Registry:
     def add_source(self, entry: SourceEntry) -> CatalogState:
         """Register a Delta table as a source, or declare it otherwise than before: views that read it are then rebuilt.
 
-        Other indexes may be declared at any time.
+        Other indexes, and another watermark, may be declared at any time.
         """
         return self._patiently(partial(self._add_source, entry))
 
@@ -81,7 +81,7 @@ class Registry:
         if known == entry:
             return state
         self._check_free(state, entry.name, besides="source")
-        is_other = known is not None and replace(known, indexes=entry.indexes) != entry
+        is_other = known is not None and replace(known, indexes=entry.indexes, watermark=entry.watermark) != entry
         source_relation(entry, self._warehouse.source(entry).facts())
         readers = state.working.dependents(entry.name) if is_other else []
         state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -9,14 +11,17 @@ from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
+from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.epoch.explained import reason_of
 from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.log import table_facts
 from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import property_list
 
 
@@ -66,8 +71,23 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
             raise DeclarationError(
                 f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
             )
+        _check_watermark(entry, {column.name: parse_type(column.type_text).simpleString() for column in source.columns})
         create_source_table(spark, path, source)
+    else:
+        columns = struct_of(table_facts(OpenedTable(path)).schema_json).fields
+        _check_watermark(entry, {column.name: column.dataType.simpleString() for column in columns})
     return registry.add_source(entry)
+
+
+def _check_watermark(entry: SourceEntry, types: Mapping[str, str]) -> None:
+    """Check that the watermark of a source is about a column that it has, of times, dates or whole numbers."""
+    watermark, where = entry.watermarked, f"source {entry.name}"
+    if watermark is None:
+        return
+    found = [data_type for column, data_type in types.items() if column.lower() == watermark.column.lower()]
+    if not found:
+        raise DeclarationError(f"{where}: '{WATERMARK}' is about column {watermark.column}, which {entry.path} does not have.")
+    watermark.check_type(found[0], where)
 
 
 def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry:
@@ -85,6 +105,7 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry
         source.indexes,
         source.is_changelog,
         folder,
+        source.watermark,
     )
 
 

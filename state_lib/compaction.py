@@ -66,6 +66,13 @@ class ExpiredRows:
     by_table: int | None = None
 
 
+@dataclass(frozen=True)
+class ClosedRows:
+    """Rows of a state table that a rewrite leaves out for what they are: those of groups that are closed."""
+
+    condition: Column
+
+
 def rewrite_tables(
     store: StateStore,
     table_ids: Sequence[int],
@@ -74,7 +81,7 @@ def rewrite_tables(
     app_id: str,
     txn_version: int,
     merged_until: Mapping[int, int] | None = None,
-    expired: Mapping[int, ExpiredRows] | None = None,
+    expired: Mapping[int, ExpiredRows | ClosedRows] | None = None,
     by_driver: bool = True,
 ) -> int | None:
     """Rewrite state tables as the rows that they mean; committed only if nothing was committed since ``version``.
@@ -117,7 +124,9 @@ def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, 
     return version + 1
 
 
-def _merged(store: StateStore, table_id: int, version: int, merged_until: int | None, expired: ExpiredRows | None) -> DataFrame:
+def _merged(
+    store: StateStore, table_id: int, version: int, merged_until: int | None, expired: ExpiredRows | ClosedRows | None
+) -> DataFrame:
     """The stored form of a table's merged rows; a row that is retracted more often than it was inserted ends the job.
 
     Joins read runs unmerged and do not see it.
@@ -145,7 +154,9 @@ def _merged(store: StateStore, table_id: int, version: int, merged_until: int | 
     return stored.unionByName(store.stored_form(table_id, recent, F.col(EPOCH)))
 
 
-def _unexpired(store: StateStore, version: int, rows: DataFrame, expired: ExpiredRows) -> DataFrame:
+def _unexpired(store: StateStore, version: int, rows: DataFrame, expired: ExpiredRows | ClosedRows) -> DataFrame:
+    if isinstance(expired, ClosedRows):
+        return rows.where(~expired.condition)
     if expired.by_table is None:
         return rows.where(F.col(EPOCH) > expired.until)
     table = store.storage_table(expired.by_table, version=version)

@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
+from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.jobs.sources.delta_source import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
@@ -22,7 +24,8 @@ class SourceEntry:
     """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by.
 
     ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
-    over it has it. ``folder`` is the folder of files whose rows are appended to it as they come.
+    over it has it. ``folder`` is the folder of files whose rows are appended to it as they come. ``watermark`` is how far
+    behind its newest row others may come (:mod:`.jobs.declare.watermarks`).
     """
 
     name: str
@@ -33,6 +36,12 @@ class SourceEntry:
     indexes: tuple[str, ...] = ()
     is_changelog: bool = False
     folder: FileFolder | None = None
+    watermark: str | None = None
+
+    @property
+    def watermarked(self) -> Watermark | None:
+        """How far behind its newest row others may come; ``None`` where nothing is said of that."""
+        return None if self.watermark is None else watermark_of(self.watermark, f"source {self.name}")
 
 
 def managed_path(root: str, name: str, folder: FileFolder | None = None) -> str:
@@ -86,8 +95,8 @@ class ViewEntry:
     ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
-    published table is laid out. ``expiry`` is how old its state is, where that expires. ``problem`` is why it was left
-    behind by the last run that tried.
+    published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by
+    which groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried.
     """
 
     name: str
@@ -110,6 +119,7 @@ class ViewEntry:
     inlined: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
     expiry: Expiry = field(default_factory=Expiry)
+    watermarks: Watermarks = field(default_factory=dict)
     problem: Problem | None = None
 
     @property
@@ -162,6 +172,7 @@ class ViewEntry:
             generation=new_generation(),
             merged_rows={},
             expiry=Expiry(),
+            watermarks={},
             problem=None,
             first_vnode_counts=first,
         )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from relstate_dagster.jobs.catalog import watermarks
 from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.entries import (
     Claim,
@@ -127,6 +128,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"inlined": list(view.inlined.items())} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
         **({"expiry": view.expiry.to_dict()} if view.expiry != Expiry() else {}),
+        **({"watermarks": watermarks.to_dict(view.watermarks)} if view.watermarks else {}),
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
     }
 
@@ -143,6 +145,7 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
             "layout": _layout(payload.get("layout", {})),
             "inlined": dict(payload.get("inlined", ())),
             "expiry": Expiry.from_dict(payload.get("expiry", {})),
+            "watermarks": watermarks.from_dict(payload.get("watermarks", {})),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
         }
     )

@@ -17,6 +17,7 @@ from typing import Final
 
 from relstate_dagster.jobs.declare.checks import CHECKS, checks_of
 from relstate_dagster.jobs.declare.model import OURS, VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.watermarks import WATERMARK, watermark_of
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -31,7 +32,7 @@ ORDER: Final = "source.order"
 #: What the envelope of a change is: columns that are structs, columns of JSON, or one column of JSON.
 ENVELOPE: Final = "source.envelope"
 #: The properties of sources that are ours.
-SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, "index.columns")
+SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, WATERMARK, "index.columns")
 #: Properties that the view of a changelog has from its declaration.
 _OF_THE_VIEW: Final = tuple(key for key in VIEW_PROPERTIES if key.startswith(("dagster.", "publish.")))
 
@@ -71,11 +72,12 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     kind = found.get(KIND, "table")
     if kind not in KINDS:
         raise DeclarationError(f"{where}: '{KIND}' = {kind!r} is unknown; it is one of {', '.join(KINDS)}.")
-    allowed = {"table": ("index.columns",), "upsert": (DELETED, ORDER), "debezium": (ORDER, ENVELOPE)}[kind]
+    allowed = {"table": (WATERMARK, "index.columns"), "upsert": (DELETED, ORDER), "debezium": (ORDER, ENVELOPE)}[kind]
     for key in found:
         is_ours = key != KIND and key.startswith(OURS) and key not in allowed
         if is_ours and not (is_changelog_view(found) and _is_of_the_view(key)):
             raise DeclarationError(f"{where}: '{key}' says nothing of a source of '{KIND}' = '{kind}'; leave it out.")
+    _check_watermark(source, where)
     if kind == "table":
         return
     checks_of(found, where)
@@ -86,6 +88,14 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
         raise DeclarationError(f"{where}: a table of '{KIND}' = '{kind}' cannot have a column {', '.join(sorted(taken))}.")
     if kind == "debezium" and not source.columns:
         raise DeclarationError(f"{where}: '{KIND}' = 'debezium' needs the columns that rows have before and after a change.")
+
+
+def _check_watermark(source: SourceDeclaration, where: str) -> None:
+    if source.watermark is None:
+        return
+    watermark = watermark_of(source.watermark, where)
+    if source.columns and watermark.column.lower() not in {column.name.lower() for column in source.columns}:
+        raise DeclarationError(f"{where}: '{WATERMARK}' is about column {watermark.column}, which the source does not have.")
 
 
 def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclaration | None]:

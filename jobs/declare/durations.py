@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-_DURATION: Final = re.compile(r"(\d+)\s*(minute|hour|day|week)s?", re.IGNORECASE)
+_DURATION: Final = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
 
 
 def duration(text: str) -> timedelta:

@@ -190,6 +190,11 @@ class SourceDeclaration:
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
 
     @property
+    def watermark(self) -> str | None:
+        """What ``source.watermark`` says of how far behind its newest row others may come."""
+        return self.properties.get("source.watermark")
+
+    @property
     def indexes(self) -> tuple[str, ...]:
         """The columns that ``index.columns`` names: the source is to be looked up by each of them."""
         names = (name.strip() for name in self.properties.get("index.columns", "").split(","))

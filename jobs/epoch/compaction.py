@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, tables_by_node
+from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.planner.nodes import Aggregate, Join, Materialize
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.compaction import ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
+from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.sizing import sizing
@@ -85,9 +86,13 @@ def state_after_epoch(
         if sizes[table_id] <= sizing().driver_compaction_bytes
         and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
     ]
-    expired = expired_rows(view, there)
+    expired: dict[int, ExpiredRows | ClosedRows] = {**expired_rows(view, there)}
     if sum(sizes[table_id] for table_id in expired) > sizing().driver_compaction_bytes:
         expired = {}  # for `relstate compact`, which has Spark write
+    closed = closed_rows(view)
+    if not closed.keys().isdisjoint(due) and sum(sizes[n] for n in {*due, *closed}) <= sizing().driver_compaction_bytes:
+        # When state has grown so much that it is rewritten anyway; all of it, since a group is in all tables or in none.
+        expired |= closed
     due = sorted({*due, *expired})
     rewritten = _rewrite(session, files, state, view, due, epoch, expired, by_driver=True)
     if has_many_runs(there):
@@ -102,13 +107,13 @@ def compact_view(
 
     Parameters
     ----------
-    is_claimed : no epoch of the view is on its way, which would take for stored what expires now.
+    is_claimed : no epoch of the view is on its way, which would take for stored what expires now, or is closed.
     """
     started = time.perf_counter()
     files = StateFiles(warehouse.state_path(view))
     before = files.at(None)
     assert view.last_epoch is not None
-    expired = expired_rows(view, before) if is_claimed else {}
+    expired = {**closed_rows(view), **expired_rows(view, before)} if is_claimed else {}
     unmerged = [t.table_id for t in view.tables if t.table_id in expired or _has_runs(before, t.table_id)]
     small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= sizing().driver_compaction_bytes
     rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=small)
@@ -159,6 +164,15 @@ def expiring(plan: Materialize, tables: tuple[StateTableDesc, ...], until: int) 
     return found
 
 
+def closed_rows(view: ViewEntry) -> dict[int, ExpiredRows | ClosedRows]:
+    """The rows of groups that watermarks have closed as of the view's last epoch, by table; none where state expires anyway."""
+    if view.state_ttl is not None or view.expiry.until is not None:
+        return {}
+    found = closed_groups(view.plan, view.watermarks)
+    tables = tables_by_node(view.plan, view.tables) if found else {}
+    return {desc.table_id: ClosedRows(closed.condition) for node, closed in found.items() for desc in tables[node]}
+
+
 def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
     own = [f for f in files if f.partition[TABLE_ID] == table_id]
     return len(own) > len({partition_of(f) for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
@@ -171,7 +185,7 @@ def _rewrite(
     view: ViewEntry,
     table_ids: list[int],
     epoch: int,
-    expired: Mapping[int, ExpiredRows],
+    expired: Mapping[int, ExpiredRows | ClosedRows],
     *,
     by_driver: bool,
 ) -> dict[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
@@ -92,6 +92,11 @@ class EpochInputs:
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
         return self._view_rows(name, lookup_keys) if self._is_view(name) else self.lookups.rows(self.spark, name, lookup_keys)
+
+    def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
+        """The rows of a source as of this epoch of which a column lies between two values, with weights."""
+        rows = self.sources.snapshot(name, self.spark)
+        return rows.where(F.col(quoted(column)).between(lower, upper)).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     # Of views, the log tells nothing of this: their state has a row more than once.
 

@@ -20,7 +20,7 @@ class ViewReport:
     ----------
     rows_in : for each relation read, rows inserted and deleted since the view's last epoch.
     rows_inserted, rows_deleted : rows that entered and left the published view (an update counts as both).
-    late_rows : rows of a changelog that came after a newer row of their key, and changed nothing.
+    late_rows : rows of a changelog that came after a newer row of their key, and changed nothing; those of closed groups.
     malformed_records : of files that this run read into the view's sources: records that are no rows.
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``, ``compact``.

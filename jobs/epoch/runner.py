@@ -556,7 +556,7 @@ class EpochRunner:
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed.
 
-        Views of which state may have expired are claimed meanwhile, as by a run.
+        Views of which state may have expired, or is of closed groups, are claimed meanwhile, as by a run.
         """
         lock = self._warehouse.maintenance_lock_path
         with maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
@@ -568,7 +568,7 @@ class EpochRunner:
     def _compact(self, state: CatalogState, name: str) -> CompactReport:
         session = self._runs.session(state.views[name], Workload.FULL)
         try:
-            if state.views[name].expiry.until is None:
+            if state.views[name].expiry.until is None and not state.views[name].watermarks:
                 return compact_view(session, self._warehouse, state, state.views[name])
             with self._claims(uuid.uuid4().hex, "expiring state of") as claims:
                 state = claims.take([name])

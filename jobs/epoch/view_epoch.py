@@ -18,6 +18,7 @@ from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence, Since, 
 from relstate_dagster.jobs.epoch.explained import explained
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.stages import Stages, Writer
+from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
 from relstate_dagster.jobs.operators.frames import Frames
@@ -153,6 +154,7 @@ def compute_and_commit(
         last_instant=None if inputs.since is None else inputs.since.instant,
         strict=strict,
         may_have_expired=view.expiry.until is not None,
+        closed=closed_groups(plan, view.watermarks),
     )
     try:
         changes = compute_changes(context, plan)

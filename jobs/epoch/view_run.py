@@ -30,6 +30,7 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
+from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -168,7 +169,13 @@ class ViewRuns:
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
         counts = {str(table.table_id): table.vnode_count for table in after.tables}
-        entry = replace(view.reached(epoch.epoch, epoch.instant), vnode_counts=counts, merged_rows=merged, costs=costs)
+        entry = replace(
+            view.reached(epoch.epoch, epoch.instant),
+            vnode_counts=counts,
+            merged_rows=merged,
+            costs=costs,
+            watermarks=watermarks_after(inputs),
+        )
         return Done(report, Reached(entry, versions))
 
     def _publish(

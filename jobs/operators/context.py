@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
@@ -18,11 +18,26 @@ from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
+from relstate_dagster.jobs.planner.closing import Closing
 from relstate_dagster.jobs.planner.in_place import is_only_read
-from relstate_dagster.jobs.planner.nodes import FullQuery, PlanNode
+from relstate_dagster.jobs.planner.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.state_lib.state_table import StateTable
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Which groups of an aggregate are closed, and where their rows are.
+
+    Parameters
+    ----------
+    closing : a column of the source, and the range of it that a group's rows have.
+    condition : whether a group is closed, of rows with the group columns.
+    """
+
+    closing: Closing
+    condition: Column
 
 
 @dataclass(slots=True)
@@ -42,9 +57,11 @@ class EpochContext:
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
-    late_rows : rows of changelogs that came after a newer row of their key, and changed nothing.
+    late_rows : rows of changelogs that came after a newer row of their key, and changed nothing; those of groups that a
+        watermark had closed.
     strict : whether operators are checked at the cost of Spark jobs (:mod:`.jobs.operators.contracts`).
     may_have_expired : whether rows of the state may have expired (``state.ttl``), so that retractions find nothing.
+    closed : the aggregates of which groups are closed, whose state may have been dropped (``source.watermark``).
     """
 
     epoch: int
@@ -63,6 +80,7 @@ class EpochContext:
     late_rows: int = 0
     strict: bool = False
     may_have_expired: bool = False
+    closed: Mapping[Aggregate, Closed] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
@@ -19,6 +19,9 @@ class Relations(Protocol):
 
     def rows(self, name: str, lookup_keys: LookupKeys | None, /) -> DataFrame:
         """The rows of a relation as of this epoch; those with the keys at least, and all without keys."""
+
+    def rows_between(self, name: str, column: str, lower: Column, upper: Column, /) -> DataFrame:
+        """The rows of a source as of this epoch of which a column lies between two values, ends included."""
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         """Whether it is certain, without reading, that as of the view's last epoch no row had one of the keys."""
@@ -47,6 +50,9 @@ class Sampled:
     def changes(self, name: str) -> DataFrame | None:
         """As of the relations themselves; so are the others."""
         return self.relations.changes(name)
+
+    def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:  # noqa: D102
+        return self.relations.rows_between(name, column, lower, upper)
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:  # noqa: D102
         return self.relations.provably_absent_before(name, lookup_keys)

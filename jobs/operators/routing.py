@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators import (
     aggregate,
     arrange,
+    closed_groups,
     expand,
     expired,
     filter,  # noqa: A004 - the operator's name in the field
@@ -77,7 +78,9 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
             inputs = expired.agreeing(ctx, node, inputs)
         elif ctx.strict and not ctx.is_backfill:
             expired.check_agrees(ctx, node, inputs)
-        changes = operator_of(node)(ctx, node, *inputs)
+        is_closed = isinstance(node, nodes.Aggregate) and node in ctx.closed
+        operator: Operator = closed_groups.change if is_closed else operator_of(node)
+        changes = operator(ctx, node, *inputs)
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
             changes = ctx.frames.share(changes)
             changes = None if ctx.frames.is_empty(changes) else changes

@@ -231,7 +231,7 @@ class ScriptSession:
         view = state.view(explain.name)
         most_tasks = int(self._spark.conf.get(SHUFFLE_PARTITIONS) or SPARKS_OWN_TASKS)
         stages = next_stages(self._warehouse, state, view, most_tasks=most_tasks)
-        text = explained_view(view, stages)
+        text = explained_view(view, stages, state.sources)
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.declare.state_ttl import STATE_TTL
+from relstate_dagster.jobs.declare.watermarks import WATERMARK
+from relstate_dagster.jobs.planner.closing import closings
 from relstate_dagster.jobs.planner.explain import explain_plan
 
 
@@ -17,7 +19,18 @@ def strategy_line(view: ViewEntry) -> str:
     return f"view {view.name}: {view.strategy}{because}{expires}"
 
 
-def explained_view(view: ViewEntry, stages: Sequence[str]) -> str:
-    """How a view is maintained: strategy, plan, state tables, and the stages of its next epoch."""
+def explained_view(view: ViewEntry, stages: Sequence[str], sources: Mapping[str, SourceEntry]) -> str:
+    """How a view is maintained: strategy, plan, state tables, what leaves them, and the stages of its next epoch."""
     plan = explain_plan(view.plan, view.tables)
-    return "\n".join([strategy_line(view), plan, "", "next epoch:", *(f"  {line}" for line in stages)])
+    closed = _closed_lines(view, sources)
+    return "\n".join([strategy_line(view), plan, *closed, "", "next epoch:", *(f"  {line}" for line in stages)])
+
+
+def _closed_lines(view: ViewEntry, sources: Mapping[str, SourceEntry]) -> list[str]:
+    declared = {name: sources[name].watermarked for name in view.reads if name in sources}
+    columns = {name: [watermark.column] for name, watermark in declared.items() if watermark is not None}
+    lines = []
+    for node, ways in closings(view.plan, columns).items():
+        by = ways[0].relation
+        lines.append(f"  Aggregate by ({', '.join(node.group)}): {by} has '{WATERMARK}' = '{sources[by].watermark}'")
+    return ["", "groups leave the state once they are closed:", *lines] if lines else []

@@ -29,7 +29,7 @@ def explain(
     stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
     if svg is not None:
         svg.write_text(plan_svg(entry.plan, entry.tables), encoding="utf-8")
-    text = explained_view(entry, stages)
+    text = explained_view(entry, stages, state.sources)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text
     output.print(shown, highlight=False, markup=False, soft_wrap=True)

@@ -13,7 +13,9 @@ from tests.epoch.scripts import Script
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, x DOUBLE, PRIMARY KEY (k));
 CREATE MATERIALIZED VIEW by_group AS
-SELECT g, sum(x) AS s, avg(x) AS a, max_by(v, k) AS b, stddev(x) AS d, corr(x, v) AS c, sort_array(array_agg(x)) AS l FROM t GROUP BY g;
+SELECT g, sum(x) AS s, avg(x) AS a, max_by(v, k) AS b, stddev(x) AS d, corr(x, v) AS c,
+    sort_array(array_agg(x)) AS l
+FROM t GROUP BY g;
 CREATE MATERIALIZED VIEW of_all AS SELECT sum(x) AS s, skewness(x) AS d, max(v) AS m FROM t;
 CREATE MATERIALIZED VIEW over AS
 SELECT count(*) AS n, count(DISTINCT s) AS s, count(DISTINCT a) AS a, count(DISTINCT d) AS d, count(DISTINCT c) AS c,

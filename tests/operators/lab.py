@@ -11,16 +11,18 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from relstate_dagster.jobs.catalog.watermarks import Reached, Watermarks, merged
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.epoch.compaction import expiring
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.verify import bag_difference
 from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
+from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
@@ -31,7 +33,7 @@ from relstate_dagster.jobs.planner.nodes import Field, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.state_lib.compaction import rewrite_tables
+from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, rewrite_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
@@ -89,6 +91,9 @@ class _Relations:
     def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
         return self.lab.frame(name, self.lab.rows_after(name, self._changes.get(name, [])))
 
+    def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
+        return self.rows(name, None).where(F.col(f"`{column}`").between(lower, upper))
+
     def row_count(self, name: str) -> int:
         return sum(weight for _, weight in self.lab.rows_after(name, self._changes.get(name, [])))
 
@@ -122,6 +127,8 @@ class Lab:
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
     may_have_expired: bool = False
+    watermarks: Watermarks = field(default_factory=dict)
+    late_rows: int = 0
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
     def __post_init__(self) -> None:
@@ -181,8 +188,10 @@ class Lab:
             last_instant=None if first else last_instant,
             strict=self.strict,
             may_have_expired=self.may_have_expired and not first,
+            closed=closed_groups(self.plan, self.watermarks),
         )
         compute_changes(context, self.plan)
+        self.late_rows = context.late_rows
         if self.strict:
             self.alternation.check(context.changes, self.epoch)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
@@ -197,14 +206,25 @@ class Lab:
         """What was last written in an epoch or before it expires, where it can; epochs after this one are told of it."""
         self._end_last_check()
         self.may_have_expired = True
-        gone = expiring(self.plan, self._store.descs, self.epoch if until is None else until)
-        if gone:
-            number = 1000 + self.epoch
-            done = rewrite_tables(
-                self._store, list(gone), version=self._version, app_id="expiry", txn_version=number, expired=gone
-            )
-            assert done is not None
-            self._version = done
+        self._leave_out(expiring(self.plan, self._store.descs, self.epoch if until is None else until))
+
+    def drop_closed(self, relation: str, column: str, value: int) -> int:
+        """Groups closed by a watermark leave the state; how many aggregates that are in the plan have such groups."""
+        self._end_last_check()
+        reached = Reached(value, next(f.data_type for f in self.relations[relation].columns if f.name == column))
+        self.watermarks = merged(self.watermarks, {relation: {column: reached}})
+        found = closed_groups(self.plan, self.watermarks)
+        tables = tables_by_node(self.plan, self._store.descs)
+        self._leave_out({d.table_id: ClosedRows(closed.condition) for node, closed in found.items() for d in tables[node]})
+        return len(found)
+
+    def _leave_out(self, gone: Mapping[int, ExpiredRows | ClosedRows]) -> None:
+        if not gone:
+            return
+        number = 1000 + self.epoch
+        done = rewrite_tables(self._store, list(gone), version=self._version, app_id="expiry", txn_version=number, expired=gone)
+        assert done is not None
+        self._version = done
 
     def stored(self) -> dict[str, DataFrame]:
         """The merged rows of each state table."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
@@ -65,6 +65,9 @@ class _Relations:
     def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
         rows = self.session.read.parquet(str(self.files.full(self.epoch, name)))
         return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
+        return self.rows(name, None).where(F.col(f"`{column}`").between(lower, upper))
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         return self.files.provably_absent_before(self.epoch - 1, name, lookup_keys)

@@ -1,0 +1,151 @@
+"""Aggregates of which state of closed groups may have been dropped (``source.watermark``).
+
+Before the aggregate gets its change, late rows are looked for: those of groups that were closed. Of a group that its state
+does not have any more, the rows are read again from the source, where they are a range of a column. The aggregate then gets
+them all as a group that is new, and its old row is what it gives for the rows that were there before:
+
+    Δ = A(ΔR without them, and their rows now) − A(their rows before)
+
+So a watermark never changes a result. It says which state is worth keeping.
+
+Cost: a look at the change; of late rows a lookup of their groups; of those that were dropped, the files of the source with
+their range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from relstate_dagster.jobs.catalog.watermarks import Watermarks
+from relstate_dagster.jobs.operators import aggregate, expand, filter, project  # noqa: A004 - the operator's name in the field
+from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
+from relstate_dagster.jobs.operators.context import Closed, EpochContext
+from relstate_dagster.jobs.operators.one_pass import FusedColumns
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.planner.closing import Closing, closings
+from relstate_dagster.jobs.planner.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
+from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.state_table import StateTable
+
+
+def closed_groups(plan: PlanNode, watermarks: Watermarks) -> dict[Aggregate, Closed]:
+    """The aggregates that have groups which the sources' watermarks have closed."""
+    return {
+        # The rows of a group lie in the range of each way.
+        node: Closed(ways[0], reduce(Column.__or__, (_condition(way, watermarks) for way in ways)))
+        for node, ways in closings(plan, watermarks).items()
+    }
+
+
+def _condition(closing: Closing, watermarks: Watermarks) -> Column:
+    of_source = {column.lower(): reached for column, reached in watermarks[closing.relation].items()}
+    upper, reached = F.expr(closing.span.upper), of_source[closing.column.lower()].literal
+    return F.coalesce(upper < reached if closing.span.is_included else upper <= reached, F.lit(False))
+
+
+def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataFrame | None:
+    """As :func:`.jobs.operators.aggregate.change`, whether or not the state has the groups that were closed."""
+    if child is None or ctx.is_backfill:
+        return aggregate.change(ctx, node, child)
+    closed = ctx.closed[node]
+    child = ctx.frames.share(child)
+    late = ctx.frames.share(child.where(closed.condition))
+    if ctx.frames.is_empty(late):
+        return aggregate.change(ctx, node, child)
+    (counted,) = late.agg(F.sum(F.abs(F.col(WEIGHT)))).collect()
+    ctx.late_rows += counted[0] or 0
+    dropped = ctx.frames.share(_without_state(ctx, node, late))
+    rows = _rows_now(ctx, node, closed.closing, dropped)
+    if rows is None:
+        return aggregate.change(ctx, node, child)
+    if ctx.fused_columns.carrier is node:
+        ctx.fused_columns.carrier = None  # what is taken back here carries nothing
+    names = node.child.column_names
+    now = ctx.frames.share(_of_groups(ctx, rows, dropped, node.group))
+    came = _of_groups(ctx, late, dropped, node.group).select(*columns_of(names), (-F.col(WEIGHT)).alias(WEIGHT))
+    before = consolidate(now.select(*columns_of(names), WEIGHT).union(came), names)
+    others = _of_groups(ctx, child, dropped, node.group, "left_anti").select(*columns_of(names), WEIGHT)
+    new = aggregate.change(ctx, node, others.union(now.select(*columns_of(names), WEIGHT)))
+    old = aggregate.change(_on_the_side(ctx, node), node, before)
+    columns = columns_of(node.column_names)
+    parts = [frame.select(*columns, F.col(WEIGHT) * sign) for frame, sign in ((new, 1), (old, -1)) if frame is not None]
+    if not parts:
+        return None
+    both = reduce(DataFrame.union, parts).toDF(*node.column_names, WEIGHT)
+    # A group that is only there, or not, is there still: who reads it expects insertions alone.
+    return consolidate(both, node.column_names) if node.append_only else both
+
+
+def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
+    """A context in which the aggregate finds the same state, and what it writes goes nowhere."""
+    tables = [StateTable(ctx.spark, table.storage, ctx.epoch) for table in ctx.tables[node]]
+    return replace(ctx, tables={**ctx.tables, node: tables}, fused_columns=FusedColumns(), changes={})
+
+
+def _without_state(ctx: EpochContext, node: Aggregate, late: DataFrame) -> DataFrame:
+    """The groups of late rows that the state does not have."""
+    (table, *_) = tables_by_role(ctx, node).value_tables.values()
+    found = Affected.by(ctx, late, node.group).stored(table, node.group, node.group)
+    newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
+    known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0)
+    groups = late.select(*columns_of(node.group)).distinct()
+    return groups.alias("one").join(known.alias("other"), same_group(node.group, "one", "other"), "left_anti")
+
+
+def _of_groups(
+    ctx: EpochContext, rows: DataFrame, groups: DataFrame, group: Sequence[str], how: str = "left_semi"
+) -> DataFrame:
+    wanted = ctx.frames.small(groups, groups).alias("other")
+    return rows.alias("one").join(wanted, same_group(group, "one", "other"), how)
+
+
+def _rows_now(ctx: EpochContext, node: Aggregate, closing: Closing, groups: DataFrame) -> DataFrame | None:
+    """The aggregate's input rows as of this epoch, of the range that some groups have, and more; ``None`` without groups."""
+    scan = next(n for n in _chain(node.child) if isinstance(n, Scan))
+    data_type = scan.field_named(closing.column).data_type
+    ends = groups.selectExpr(
+        f"CAST(min({closing.span.lower}) AS {data_type}) AS lower", f"CAST(max({closing.span.upper}) AS {data_type}) AS upper"
+    )
+    found = collected(ends)
+    assert found is not None
+    (bounds,) = found.to_pylist()
+    if bounds["lower"] is None:
+        return None
+    lower, upper = (literal(bounds[end], data_type) for end in ("lower", "upper"))
+    assert lower is not None
+    assert upper is not None
+    rows = ctx.relations.rows_between(scan.relation, closing.column, lower, upper)
+    if ROW_ID in scan.column_names:  # which nothing above reads
+        rows = rows.withColumn(ROW_ID, F.lit(None).cast("bigint"))
+    return _evaluated(_on_the_side(ctx, node), node.child, rows.select(*columns_of(scan.column_names), WEIGHT))
+
+
+def _chain(node: PlanNode) -> list[PlanNode]:
+    return [node, *(below for child in node.children for below in _chain(child))]
+
+
+def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
+    """What the operators between a scan and the aggregate, which keep no state, make of some of its rows."""
+    if isinstance(node, Scan):
+        return rows
+    (child,) = node.children
+    below = _evaluated(ctx, child, rows)
+    match node:
+        case Filter():
+            found = filter.change(ctx, node, below)
+        case Project():
+            found = project.change(ctx, node, below)
+        case Expand():
+            found = expand.change(ctx, node, below)
+        case _:
+            raise PlanError(f"{type(node).__name__} is not between a source and its windows")
+    assert found is not None
+    return found
