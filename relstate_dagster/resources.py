@@ -14,9 +14,9 @@ from pydantic import Field
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.logs import LogSettings
-from relstate_dagster.settings import log_file, needs_azure, needs_s3
+from relstate_dagster.settings import log_file, stores_for
 from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.storage import use_options
+from relstate_dagster.state_lib.lake.storage import Store, use_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,15 +42,13 @@ class SparkResource(ConfigurableResource["SparkSession"]):
     driver_memory: str = Field(default="2g", description="heap of the driver; ignored by Spark Connect")
     conf: dict[str, str] = Field(default_factory=dict, description="further Spark settings")
 
-    def session(self, logs: LogSettings | None = None, *, with_s3: bool = False, with_azure: bool = False) -> SparkSession:
+    def session(self, logs: LogSettings | None = None, stores: Collection[Store] = ()) -> SparkSession:
         """Return the process's session, starting it on the first call."""
-        return create_session(self.settings(logs, with_s3=with_s3, with_azure=with_azure))
+        return create_session(self.settings(logs, stores))
 
-    def settings(self, logs: LogSettings | None = None, *, with_s3: bool = False, with_azure: bool = False) -> SparkSettings:
+    def settings(self, logs: LogSettings | None = None, stores: Collection[Store] = ()) -> SparkSettings:
         """Return how it is started."""
-        settings = SparkSettings(
-            driver_memory=self.driver_memory, conf=self.conf, logs=logs, with_s3=with_s3, with_azure=with_azure
-        )
+        settings = SparkSettings(driver_memory=self.driver_memory, conf=self.conf, logs=logs, stores=stores)
         return replace(settings, master=self.master) if self.master else settings
 
 
@@ -64,7 +62,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
-        description="access to S3 or Azure, by the names of their variables (AWS_ACCESS_KEY_ID, …); values by EnvVar",
+        description="access to an object store, by the names of its variables (AWS_ACCESS_KEY_ID, …); values by EnvVar",
     )
     wait_seconds: float = Field(
         default=-1,
@@ -116,7 +114,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     def _server_settings(self) -> ServerSettings:
         from relstate_dagster.server.settings import ServerSettings  # noqa: PLC0415 - for runs only
 
-        spark = self.spark.settings(self._logs(), with_s3=needs_s3(self.path), with_azure=needs_azure(self.path))
+        spark = self.spark.settings(self._logs(), stores_for(self.path))
         return ServerSettings.of(Address.parse(self.path).spark, spark, self.functions or None, storage=dict(self.storage))
 
     def _wait(self) -> float | None:
@@ -200,7 +198,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         return newest_epoch(self.opened().read())
 
     def _session(self) -> SparkSession:
-        return self.spark.session(self._logs(), with_s3=needs_s3(self.path), with_azure=needs_azure(self.path))
+        return self.spark.session(self._logs(), stores_for(self.path))
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relstate_dagster import assets
-from relstate_dagster.jobs.spark.jars import has_azure_jars, has_s3a_jars
+from relstate_dagster.jobs.spark.jars import has_jars_of
 from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.storage import is_azure_configured, is_s3_configured
+from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 
 DEMO_PROJECT = Path(assets.__file__).parent / "demo"
 DEMO_WAREHOUSE = "demo-warehouse"
@@ -34,14 +34,9 @@ class Location:
         return log_file(self.warehouse)
 
     @property
-    def needs_s3(self) -> bool:
-        """Whether Spark has to reach S3, for the warehouse or for sources."""
-        return needs_s3(self.warehouse)
-
-    @property
-    def needs_azure(self) -> bool:
-        """Whether Spark has to reach Azure Storage, for the warehouse or for sources."""
-        return needs_azure(self.warehouse)
+    def stores(self) -> tuple[Store, ...]:
+        """Object stores that Spark has to reach, for the warehouse or for sources."""
+        return stores_for(self.warehouse)
 
     @classmethod
     def from_environment(cls) -> Location:
@@ -54,14 +49,10 @@ class Location:
         return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions, server)
 
 
-def needs_s3(warehouse: str) -> bool:
-    """Whether Spark has to reach S3: the warehouse lies there, or sources may, since there are keys and jars for it."""
-    return Address.parse(warehouse).is_s3 or (is_s3_configured() and has_s3a_jars())
-
-
-def needs_azure(warehouse: str) -> bool:
-    """Whether Spark has to reach Azure Storage, as :func:`needs_s3`."""
-    return Address.parse(warehouse).is_azure or (is_azure_configured() and has_azure_jars())
+def stores_for(warehouse: str) -> tuple[Store, ...]:
+    """Object stores that Spark has to reach: the warehouse's, and those that sources may lie in, as there are keys and jars."""
+    own = Address.parse(warehouse).store
+    return tuple(store for store in STORES if store == own or (options_of(store) and has_jars_of(store)))
 
 
 def log_file(warehouse: str) -> Path | None:

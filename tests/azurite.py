@@ -15,7 +15,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.address import filesystem_of
-from relstate_dagster.state_lib.lake.storage import azure_spark_settings
+from relstate_dagster.state_lib.lake.storage import spark_settings
 
 ROOT = "abfs://warehouses@devstoreaccount1.dfs.core.windows.net"
 _VERSION = "3.37.0"
@@ -59,7 +59,7 @@ def served(folder: Path) -> Iterator[None]:
 def reach(spark: SparkSession) -> None:
     """Tell a session that has started with Azure's jars where the store is."""
     configuration = spark._jsc.hadoopConfiguration()
-    for name, value in azure_spark_settings().items():
+    for name, value in spark_settings("azure").items():
         configuration.set(name.removeprefix("spark.hadoop."), value)
 
 

@@ -14,6 +14,8 @@ from tests.sizes import Resized
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from relstate_dagster.state_lib.lake.storage import Store
+
 
 @pytest.fixture
 def resized() -> Iterator[Resized]:
@@ -23,11 +25,15 @@ def resized() -> Iterator[Resized]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     from relstate_dagster.jobs.spark import SparkSettings, create_session
 
-    stores = {"with_s3": True, "with_azure": True}
-    settings = SparkSettings(master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", **stores)
+    # Google's connector is fetched where its tests are asked for.
+    with_gcs = any(item.get_closest_marker("gcs") for item in request.session.items)
+    stores: tuple[Store, ...] = ("s3", "azure", "gcs") if with_gcs else ("s3", "azure")
+    settings = SparkSettings(
+        master="local[2]", driver_memory="3g", shuffle_partitions=2, app_name="relstate-tests", stores=stores
+    )
     session = create_session(settings)
     yield session
     session.stop()

@@ -59,7 +59,7 @@ def served(log: Path) -> Iterator[str]:
 def reach(spark: SparkSession) -> None:
     """Tell a session that has started with S3's jars where the store is."""
     configuration = spark._jsc.hadoopConfiguration()
-    for name, value in spark_settings().items():
+    for name, value in spark_settings("s3").items():
         configuration.set(name.removeprefix("spark.hadoop."), value)
 
 

@@ -13,7 +13,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final
 
 from relstate_dagster.jobs.spark.cache import cache_folder
 from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.lake.storage import Store
 
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 FETCH_TIMEOUT_SECONDS: Final = 120
@@ -127,6 +128,19 @@ AZURE_JARS: Final = (
     ),
 )
 
+#: Google's connector, with all that it needs inside. Of later releases 4.0.8 and 4.0.9 have no such jar at Maven Central.
+GCS_JARS: Final = (
+    Jar(
+        "com.google.cloud.bigdataoss",
+        "gcs-connector",
+        "4.0.3",
+        "df458ae2de72c9b8a4e7f1256280a5ff73b293af53319c5c6c2e945155358c9e",
+        "shaded",
+    ),
+)
+
+_JARS_OF: Final[Mapping[Store, Sequence[Jar]]] = {"s3": S3A_JARS, "azure": AZURE_JARS, "gcs": GCS_JARS}
+
 
 def delta_jars() -> list[Path]:
     """Return local files of the two Delta jars, fetching what neither cache holds.
@@ -139,24 +153,14 @@ def delta_jars() -> list[Path]:
     return _found(DELTA_JARS)
 
 
-def s3a_jars() -> list[Path]:
-    """Return local files of the jars with which Spark reads S3, as :func:`delta_jars`."""
-    return _found(S3A_JARS)
+def jars_of(store: Store) -> list[Path]:
+    """Return local files of the jars with which Spark reads an object store, as :func:`delta_jars`."""
+    return _found(_JARS_OF[store])
 
 
-def has_s3a_jars() -> bool:
-    """Whether those are here already: nothing is fetched for tables in S3 that there may not be."""
-    return all(find_jar(jar) is not None for jar in S3A_JARS)
-
-
-def azure_jars() -> list[Path]:
-    """Return local files of the jars with which Spark reads Azure Storage, as :func:`delta_jars`."""
-    return _found(AZURE_JARS)
-
-
-def has_azure_jars() -> bool:
-    """Whether those are here already."""
-    return all(find_jar(jar) is not None for jar in AZURE_JARS)
+def has_jars_of(store: Store) -> bool:
+    """Whether those are here already: nothing is fetched for tables that there may not be."""
+    return all(find_jar(jar) is not None for jar in _JARS_OF[store])
 
 
 def _found(jars: Sequence[Jar]) -> list[Path]:

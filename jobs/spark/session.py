@@ -8,19 +8,19 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relstate_dagster.jobs.spark.class_archive import archive_options
-from relstate_dagster.jobs.spark.jars import azure_jars, delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.jars import delta_jars, jars_of
 from relstate_dagster.jobs.spark.java import Java, find_java, spark_java_home
 from relstate_dagster.jobs.spark.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.spark.logs import LogSettings
 from relstate_dagster.state_lib.errors import EnvironmentProblem
-from relstate_dagster.state_lib.lake.storage import azure_spark_settings, spark_settings
+from relstate_dagster.state_lib.lake.storage import Store, spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,10 +49,8 @@ class SparkSettings:
         Further Spark settings; they win over the ones made here.
     logs
         How much of Spark's log reaches the terminal, and the file that it goes to.
-    with_s3
-        Whether tables lie in S3, or in a store that speaks as it does; its jars are fetched then.
-    with_azure
-        Whether tables lie in Azure Storage; likewise.
+    stores
+        The object stores that tables lie in; their jars are fetched.
     """
 
     master: str = field(default_factory=lambda: os.environ.get("RELSTATE_MASTER") or "local[*]")
@@ -61,8 +59,7 @@ class SparkSettings:
     app_name: str = "relstate"
     conf: Mapping[str, str] = field(default_factory=dict)
     logs: LogSettings | None = None
-    with_s3: bool = False
-    with_azure: bool = False
+    stores: Collection[Store] = ()
 
     @property
     def is_remote(self) -> bool:
@@ -150,8 +147,8 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(java, settings.logs or LogSettings()),
         **session_conf(settings),
-        **({"spark.delta.logStore.s3a.impl": CLASS_NAME, **spark_settings()} if settings.with_s3 else {}),
-        **(azure_spark_settings() if settings.with_azure else {}),
+        **({"spark.delta.logStore.s3a.impl": CLASS_NAME} if "s3" in settings.stores else {}),
+        **{name: setting for store in settings.stores for name, setting in spark_settings(store).items()},
     }
     if settings.is_local:
         # A laptop whose host name resolves to nothing, or to an address behind a VPN, must still start.
@@ -168,7 +165,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         try:
             with _interrupted_afterwards():
                 session = builder.getOrCreate()
-            if settings.with_s3:
+            if "s3" in settings.stores:
                 add_log_store(session)
             return session
         except Exception as problem:
@@ -179,9 +176,7 @@ def _start(settings: SparkSettings) -> SparkSession:
 
 
 def _jars(settings: SparkSettings) -> list[Path]:
-    found = delta_jars()
-    found += s3a_jars() if settings.with_s3 else []
-    return found + (azure_jars() if settings.with_azure else [])
+    return delta_jars() + [jar for store in settings.stores for jar in jars_of(store)]
 
 
 def _connect(settings: SparkSettings) -> SparkSession:

@@ -13,9 +13,10 @@ from rich.filesize import decimal
 
 from relstate_dagster.cli.app import app, console, output
 from relstate_dagster.jobs.spark.class_archive import class_archive, writing_to
-from relstate_dagster.jobs.spark.jars import azure_jars, delta_jars, s3a_jars
+from relstate_dagster.jobs.spark.jars import delta_jars, jars_of
 from relstate_dagster.jobs.spark.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.lake.storage import Store
 
 #: Uses what most runs use: backfill, an epoch of a join and an aggregate, of an extreme and a top-n, and what they publish.
 _TRAINING: Final = """
@@ -39,15 +40,15 @@ REFRESH;
 def prepare(
     s3: Annotated[bool, typer.Option("--s3", help="Fetch what Spark needs for S3 as well (13 MB).")] = False,
     azure: Annotated[bool, typer.Option("--azure", help="Fetch what Spark needs for Azure Storage as well (1 MB).")] = False,
+    gcs: Annotated[bool, typer.Option("--gcs", help="Fetch what Spark needs for Google's storage as well (41 MB).")] = False,
 ) -> None:
     """Fetch Delta's jars and archive Spark's classes: starting Spark and a first epoch then take three tenths less."""
     java = find_java()
     with console.status("fetching jars"):
         delta_jars()
-        if s3:
-            s3a_jars()
-        if azure:
-            azure_jars()
+        wanted: dict[Store, bool] = {"s3": s3, "azure": azure, "gcs": gcs}
+        for store in [store for store, is_wanted in wanted.items() if is_wanted]:
+            jars_of(store)
     archive = class_archive(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder, console.status("running views to learn Spark's classes"):

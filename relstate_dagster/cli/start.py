@@ -32,7 +32,7 @@ def spark_settings(where: Location | None) -> SparkSettings:
     logs = log_settings(where)
     if where is None:
         return SparkSettings(logs=logs)
-    return SparkSettings(logs=logs, with_s3=where.needs_s3, with_azure=where.needs_azure)
+    return SparkSettings(logs=logs, stores=where.stores)
 
 
 def server_settings(where: Location, **others: Any) -> ServerSettings:

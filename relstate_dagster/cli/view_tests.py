@@ -33,7 +33,7 @@ def run_tests(views: ViewsArgument = None, project: ProjectOption = None, wareho
         output.print(f"there is no test{of} in {where.project}: write VIEW{SUFFIXES[0]}", highlight=False, markup=False)
         return
     with console.status("starting Spark"):
-        settings = SparkSettings(logs=log_settings(None), with_s3=where.needs_s3, with_azure=where.needs_azure)
+        settings = SparkSettings(logs=log_settings(None), stores=where.stores)
         spark = create_session(settings if settings.is_local else SparkSettings(master="local[*]", logs=log_settings(None)))
     runner = ViewTestRunner(spark, declared, Warehouse(where.warehouse), where.functions)
     failed = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 from relstate_dagster.jobs.spark import SparkSettings
 from relstate_dagster.jobs.spark.logs import LogSettings
-from relstate_dagster.state_lib.lake.storage import azure_spark_settings, is_azure_configured, is_s3_configured, spark_settings
+from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class ServerSettings:
     ----------
     warehouse : its folder or address.
     functions : the callable that registers the user's functions.
-    storage : access to S3 or Azure, by the names of their variables.
+    stores : the object stores that Spark reaches.
+    storage : access to them, by the names of their variables.
     idle_minutes : after so long without a request it ends.
     most_memory_gb : with more than this in use (Python and the JVM) after a request, it ends.
     log_level, log_file : of Spark's log.
@@ -37,8 +38,7 @@ class ServerSettings:
     master: str = ""
     driver_memory: str = ""
     conf: dict[str, str] = field(default_factory=dict)
-    with_s3: bool = False
-    with_azure: bool = False
+    stores: list[Store] = field(default_factory=list)
     storage: dict[str, str] = field(default_factory=dict)
     idle_minutes: float = 30.0
     most_memory_gb: float = 6.0
@@ -55,8 +55,7 @@ class ServerSettings:
             spark.master,
             spark.driver_memory,
             dict(spark.conf),
-            spark.with_s3,
-            spark.with_azure,
+            list(spark.stores),
             log_level=logs.console,
             log_file=None if logs.file is None else str(logs.file),
             **others,
@@ -70,8 +69,7 @@ class ServerSettings:
             driver_memory=self.driver_memory,
             conf=self.conf,
             logs=logs,
-            with_s3=self.with_s3,
-            with_azure=self.with_azure,
+            stores=self.stores,
             app_name="relstate-server",
         )
 
@@ -85,8 +83,7 @@ class ServerSettings:
             "log level": self.log_level,
             "functions": _functions(self.functions),
             "RELSTATE_SIZING": os.environ.get("RELSTATE_SIZING", ""),
-            "access to S3": _digest(spark_settings()) if is_s3_configured() else "",
-            "access to Azure": _digest(azure_spark_settings()) if is_azure_configured() else "",
+            **{f"access to {store}": _access(store) for store in STORES},
         }
 
 
@@ -97,6 +94,11 @@ def difference(ours: dict[str, str], theirs: dict[str, str]) -> str | None:
         if value != other:
             return f"{name}: {value or 'none'} there, {other or 'none'} here"
     return None
+
+
+def _access(store: Store) -> str:
+    options = options_of(store)
+    return _digest(sorted(options.items())) if options else ""
 
 
 def _functions(name: str | None) -> str:

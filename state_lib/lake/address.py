@@ -22,8 +22,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from relstate_dagster.state_lib.errors import AddressError, StateError
-from relstate_dagster.state_lib.lake.azure import OF_AZURE
-from relstate_dagster.state_lib.lake.storage import OF_S3, arrow_filesystem, storage_options
+from relstate_dagster.state_lib.lake.storage import STORE_OF, Store, arrow_filesystem, storage_options
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//.*)", re.DOTALL)
 _ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -78,14 +77,9 @@ class Address:
         return self.scheme == "file"
 
     @property
-    def is_s3(self) -> bool:
-        """Whether it is in S3, or in a store that speaks as it does."""
-        return self.scheme in OF_S3
-
-    @property
-    def is_azure(self) -> bool:
-        """Whether it is in Azure Storage."""
-        return self.scheme in OF_AZURE
+    def store(self) -> Store | None:
+        """The object store that it is in; ``None`` of one that is given no access by options, and of this machine's disks."""
+        return STORE_OF.get(self.scheme)
 
     @property
     def spark(self) -> str:

@@ -18,9 +18,6 @@ from typing import Final
 
 from pyarrow import fs
 
-#: Schemes of addresses whose stores these options are for.
-OF_AZURE: Final = ("abfs", "abfss")
-
 _ACCOUNT: Final = "AZURE_STORAGE_ACCOUNT_NAME"
 _KEY: Final = "AZURE_STORAGE_ACCOUNT_KEY"
 _PRINCIPAL: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")

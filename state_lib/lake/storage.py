@@ -8,7 +8,7 @@
 ===========================  ======================================================================
 
 Without keys each of the three looks where it always does (profiles, roles of the machine). Azure's are in
-:mod:`.state_lib.lake.azure`.
+:mod:`.state_lib.lake.azure`, Google's in :mod:`.state_lib.lake.gcs`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pyarrow import fs
 
-from relstate_dagster.state_lib.lake import azure
-from relstate_dagster.state_lib.lake.azure import OF_AZURE
+from relstate_dagster.state_lib.lake import azure, gcs
+
+#: An object store that is given access by options.
+Store: TypeAlias = Literal["s3", "azure", "gcs"]
+#: By the schemes of addresses.
+STORE_OF: Final[Mapping[str, Store]] = {"s3": "s3", "s3a": "s3", "abfs": "azure", "abfss": "azure", "gs": "gcs"}
+STORES: Final = tuple(dict.fromkeys(STORE_OF.values()))
 
 #: Options that this process was given besides its environment: they go before it.
 _given: dict[str, str] = {}
 
 _KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _NAMES: Final = (*_KEYS, "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
-#: Schemes of addresses whose stores these options are for.
-OF_S3: Final = ("s3", "s3a")
+_NAMES_OF: Final[Mapping[Store, Collection[str]]] = {"s3": _NAMES, "azure": azure.NAMES, "gcs": gcs.NAMES}
 
 
 def use_options(options: Mapping[str, str]) -> None:
@@ -37,23 +41,23 @@ def use_options(options: Mapping[str, str]) -> None:
     _given.update(options)
 
 
-def is_s3_configured() -> bool:
-    """Whether the environment or the given options say anything about S3."""
-    return bool(_options())
-
-
-def is_azure_configured() -> bool:
-    """Whether the environment or the given options say anything about Azure Storage."""
-    return bool(_options(azure.NAMES))
+def options_of(store: Store) -> dict[str, str]:
+    """What the environment or the given options say about a store."""
+    names = _NAMES_OF[store]
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    return {**found, **{name: value for name, value in _given.items() if name in names}}
 
 
 def storage_options(scheme: str) -> dict[str, str] | None:
-    """delta-rs's options for a store; ``None`` of one that is not AWS's or Azure's, or of this machine's disks."""
-    if scheme in OF_AZURE:
-        return azure.delta_rs_options(_options(azure.NAMES))
-    if scheme not in OF_S3:
+    """delta-rs's options for a store; ``None`` of one that takes none, and of this machine's disks."""
+    store = STORE_OF.get(scheme)
+    if store is None:
         return None
-    options = _options()
+    options = options_of(store)
+    if store == "azure":
+        return azure.delta_rs_options(options)
+    if store == "gcs":
+        return gcs.delta_rs_options(options)
     endpoint = _endpoint(options)
     if endpoint is not None:
         options["AWS_ENDPOINT_URL"] = endpoint
@@ -64,13 +68,14 @@ def storage_options(scheme: str) -> dict[str, str] | None:
 
 
 def arrow_filesystem(scheme: str, authority: str) -> tuple[fs.FileSystem, str] | None:
-    """Arrow's file system of a store of AWS or Azure, and the bucket or container in it.
-
-    ``None`` of others, which Arrow finds by their addresses.
-    """
-    if scheme in OF_AZURE:
-        return azure.arrow_filesystem(_options(azure.NAMES), authority), azure.container_of(authority)
-    return (_s3(tuple(sorted(_options().items()))), authority) if scheme in OF_S3 else None
+    """Arrow's file system of a store, and the bucket or container in it; ``None`` of others, which Arrow finds by addresses."""
+    store = STORE_OF.get(scheme)
+    if store is None:
+        return None
+    options = options_of(store)
+    if store == "azure":
+        return azure.arrow_filesystem(options, authority), azure.container_of(authority)
+    return (gcs.arrow_filesystem(options) if store == "gcs" else _s3(tuple(sorted(options.items())))), authority
 
 
 @lru_cache(maxsize=8)
@@ -87,14 +92,15 @@ def _s3(given: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     return fs.S3FileSystem(region=_region(options), **keys, **where)
 
 
-def azure_spark_settings() -> dict[str, str]:
-    """Settings by which Spark reaches Azure Storage as the others do."""
-    return azure.spark_settings(_options(azure.NAMES))
+def spark_settings(store: Store) -> dict[str, str]:
+    """Settings by which Spark reaches a store as the others do."""
+    options = options_of(store)
+    if store == "azure":
+        return azure.spark_settings(options)
+    return gcs.spark_settings(options) if store == "gcs" else _s3_spark_settings(options)
 
 
-def spark_settings() -> dict[str, str]:
-    """Settings by which Spark reaches AWS's stores as the others do, and commits to Delta tables there safely."""
-    options = _options()
+def _s3_spark_settings(options: Mapping[str, str]) -> dict[str, str]:
     endpoint, region = _endpoint(options), _region(options)
     found = {
         # What is written are Delta's own files: nobody makes a file of a folder's name.
@@ -110,12 +116,6 @@ def spark_settings() -> dict[str, str]:
         found["spark.hadoop.fs.s3a.path.style.access"] = "true"
         found["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(endpoint.startswith("https://")).lower()
     return found
-
-
-def _options(names: Collection[str] = _NAMES) -> dict[str, str]:
-    """What is given by some names."""
-    found = {name: os.environ[name] for name in names if os.environ.get(name)}
-    return {**found, **{name: value for name, value in _given.items() if name in names}}
 
 
 def _endpoint(options: Mapping[str, str]) -> str | None:

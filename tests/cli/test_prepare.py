@@ -13,6 +13,8 @@ from relstate_dagster.cli import app
 from relstate_dagster.cli import prepare as prepare_module
 from relstate_dagster.jobs.spark.class_archive import archive_options, class_archive, writing_to
 from relstate_dagster.jobs.spark.java import Java, find_java
+from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.lake.storage import STORES
 
 _MAPPED = """
 import os, pathlib, subprocess
@@ -45,6 +47,18 @@ def test_options_without_an_archive_with_one_and_while_one_is_written(cache: Pat
     class_archive(java).parent.mkdir()
     class_archive(java).touch()
     assert f'-XX:SharedArchiveFile="{class_archive(java)}"' in archive_options(java)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_jars_of_a_store_are_fetched_before_anything_runs(cache: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    def fetch(wanted: str) -> None:
+        raise EnvironmentProblem(f"jars of {wanted}")
+
+    monkeypatch.setattr(prepare_module, "delta_jars", list)
+    monkeypatch.setattr(prepare_module, "jars_of", fetch)
+    done = CliRunner().invoke(app, ["prepare", f"--{store}"])
+    assert str(done.exception) == f"jars of {store}"
+    assert not list(cache.rglob("*.jsa"))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

@@ -16,6 +16,7 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.settings import stores_for
 from relstate_dagster.state_lib.errors import RelstateError
 
 
@@ -23,9 +24,8 @@ def main() -> int:
     warehouse = Warehouse(sys.argv[1])
     if os.environ.get(failpoints.VARIABLE) == "inside_publish":
         failpoints.reached = lambda place: _watch(Path(warehouse.root) / "views") if place == "before_publish" else None
-    spark = create_session(
-        SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, with_s3=not warehouse.is_local)
-    )
+    settings = SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, stores=stores_for(warehouse.root))
+    spark = create_session(settings)
     try:
         for report in EpochRunner(spark, warehouse).run():
             sys.stdout.write(f"{report.view} {report.epoch} {'skipped' if report.skipped else 'done'}\n")
