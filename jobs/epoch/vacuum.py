@@ -22,6 +22,7 @@ from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.lake.address import filesystem_of, table_reference
+from relstate_dagster.state_lib.lake.folders import delete_folder, folders_in
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 
 _SECONDS_PER_HOUR = 3600
@@ -138,25 +139,18 @@ def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | Non
 
 def _delete_undeclared(indexes_path: str, declared: set[str]) -> _Vacuumed:
     """Delete the indexes that no source declares any more."""
-    of_sources = [_delete_folders(source, declared) for source in _folders(indexes_path)]
+    of_sources = [_delete_folders(source, declared) for source in folders_in(indexes_path)]
     return sum(of_sources, _NOTHING), _NOTHING
 
 
 def _delete_folders(path: str, kept: set[str]) -> _Stored:
     """Delete the folders in a folder but for some; what there was in them."""
     deleted = _NOTHING
-    for folder in _folders(path):
+    for folder in folders_in(path):
         if folder not in kept:
             deleted += _stored(folder)
-            filesystem, root = filesystem_of(folder)
-            filesystem.delete_dir(root)
+            delete_folder(folder)
     return deleted
-
-
-def _folders(path: str) -> list[str]:
-    filesystem, root = filesystem_of(path)
-    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    return [f"{path}/{f.base_name}" for f in found if f.type is fs.FileType.Directory]
 
 
 def _stored(path: str) -> _Stored:

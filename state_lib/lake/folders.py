@@ -1,4 +1,4 @@
-"""Folders of tables: whether one holds a Delta table, and deleting one."""
+"""Folders of tables: whether one holds a Delta table, those in a folder, and deleting one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,27 @@ def is_table(path: str) -> bool:
 def delete_folder(path: str) -> None:
     """Delete a folder and all that is in it, if it is there."""
     filesystem, inside = filesystem_of(path)
-    if filesystem.get_file_info(inside).type is not fs.FileType.NotFound:
+    if filesystem.get_file_info(inside).type is fs.FileType.NotFound:
+        return
+    try:
         filesystem.delete_dir(inside)
+    except FileNotFoundError:
+        # In Google's store few folders are objects, and Arrow deletes that object, too, after all others.
+        if filesystem.get_file_info(inside).type is not fs.FileType.NotFound:
+            raise
+
+
+def folders_in(path: str) -> list[str]:
+    """The folders in a folder, by their paths; none where there is no folder."""
+    filesystem, inside = filesystem_of(path)
+    # In Google's store few folders are objects, and Arrow lists those only: the others are found by their files.
+    recursive = filesystem.type_name == "gcs"
+    names = set()
+    for info in filesystem.get_file_info(fs.FileSelector(inside, allow_not_found=True, recursive=recursive)):
+        name, is_below, _ = info.path[len(inside.rstrip("/")) + 1 :].partition("/")
+        if is_below or info.type is fs.FileType.Directory:
+            names.add(name)
+    return [f"{path}/{name}" for name in sorted(names)]
 
 
 def table_id(path: str) -> str:
