@@ -5,10 +5,21 @@ One base class, few subclasses: a message says what was wrong, where, and what t
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+#: delta-rs writes what caused an error below it, behind a coloured arrow.
+_CAUSE: Final = re.compile(r"\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
+
+
+def with_causes(error: BaseException) -> str:
+    """An error's text, with the causes that delta-rs writes into lines of their own in its first line."""
+    return _CAUSE.sub(": ", str(error)).strip()
+
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text; the name of its type where it has none."""
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+    """The first line of an error's text, with its causes; the name of its type where it has none."""
+    return with_causes(error).split("\n", 1)[0] or type(error).__name__
 
 
 class RelstateError(Exception):

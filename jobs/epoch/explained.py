@@ -8,7 +8,15 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from relstate_dagster.state_lib.errors import EnvironmentProblem, EpochError, RelstateError, SourceError, StateError, first_line
+from relstate_dagster.state_lib.errors import (
+    EnvironmentProblem,
+    EpochError,
+    RelstateError,
+    SourceError,
+    StateError,
+    first_line,
+    with_causes,
+)
 from relstate_dagster.state_lib.lake.table import DeltaError
 
 #: What Spark says of a job of which a task has failed.
@@ -53,6 +61,18 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             "S3AFileSystem not found" in text,
             EnvironmentProblem,
             "Spark has no jars for S3: fetch them once with relstate prepare --s3, and set AWS's variables (AWS_REGION, …)",
+        ),
+        (
+            "AzureBlobFileSystem not found" in text,
+            EnvironmentProblem,
+            "Spark has no jars for Azure Storage: fetch them once with relstate prepare --azure, and set Azure's variables "
+            "(AZURE_STORAGE_ACCOUNT_KEY, …)",
+        ),
+        (
+            "GoogleHadoopFileSystem not found" in text,
+            EnvironmentProblem,
+            "Spark has no jars for Google Cloud Storage: fetch them once with relstate prepare --gcs, and set "
+            "GOOGLE_APPLICATION_CREDENTIALS",
         ),
         (
             any(word in text for word in _GONE),
@@ -106,8 +126,11 @@ def lost_an_executor(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a Spark error says happened, in one line."""
-    return _line(str(error))
+    """What an error of Spark, Delta or a store says happened, in one line."""
+    line = _line(with_causes(error))
+    if "computeMetadata" not in line:
+        return line
+    return f"there are no credentials for Google Cloud Storage, set GOOGLE_APPLICATION_CREDENTIALS ({line})"
 
 
 def _line(text: str) -> str:
