@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import signal
+import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.epoch import publish, view_epoch
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.commit import write_deltalake
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
 from tests.sizes import Resized
@@ -51,6 +56,35 @@ def a_killed_run_is_repaired(spark: SparkSession, root: str) -> None:
     script.verify()
     assert {name: len(script.rows(query)) for name, query in _VIEWS.items()} == {"a": 4, "b": 6}
     assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())
+
+
+def two_kinds_of_writers_lose_nothing(spark: SparkSession, root: str) -> None:
+    """Four by delta-rs and two by Spark append to one table at once."""
+    address = Address.parse(f"{root}/t")
+    schema = pa.schema([("writer", pa.string()), ("n", pa.int64())])
+    write_deltalake(address.delta_rs, pa.table({"writer": [], "n": []}, schema=schema), storage_options=address.options)
+
+    def by_delta_rs(name: str) -> None:
+        for n in range(8):
+            rows = pa.table({"writer": [name], "n": [n]}, schema=schema)
+            write_deltalake(address.delta_rs, rows, mode="append", storage_options=address.options)
+
+    def by_spark(name: str) -> None:
+        for n in range(4):
+            frame = spark.sql(f"SELECT '{name}' AS writer, {n}L AS n").coalesce(1)
+            frame.write.format("delta").mode("append").save(address.spark)
+
+    writers = [threading.Thread(target=by_delta_rs, args=(f"delta-rs {n}",)) for n in range(4)]
+    writers += [threading.Thread(target=by_spark, args=(f"spark {n}",)) for n in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    rows = spark.read.format("delta").load(address.spark).collect()
+    assert Counter(row["writer"] for row in rows) == {
+        **{f"delta-rs {n}": 8 for n in range(4)},
+        **{f"spark {n}": 4 for n in range(2)},
+    }
 
 
 def writers_of_the_catalog_lose_nothing(root: str) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.commit import write_deltalake
 from tests import azurite
 from tests.epoch import store_checks
 from tests.sizes import Resized
@@ -49,28 +44,7 @@ def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str) -> No
 
 def test_two_kinds_of_writers_lose_nothing(spark: SparkSession, root: str) -> None:
     """Spark's Delta renames a file that must not be there yet, delta-rs puts one: either finds the other's."""
-    address = Address.parse(f"{root}/t")
-    schema = pa.schema([("writer", pa.string()), ("n", pa.int64())])
-    write_deltalake(address.delta_rs, pa.table({"writer": [], "n": []}, schema=schema), storage_options=address.options)
-
-    def by_delta_rs() -> None:
-        for n in range(8):
-            rows = pa.table({"writer": ["delta-rs"], "n": [n]}, schema=schema)
-            write_deltalake(address.delta_rs, rows, mode="append", storage_options=address.options)
-
-    def by_spark(name: str) -> None:
-        for n in range(4):
-            frame = spark.sql(f"SELECT '{name}' AS writer, {n}L AS n").coalesce(1)
-            frame.write.format("delta").mode("append").save(address.spark)
-
-    writers = [threading.Thread(target=by_delta_rs)]
-    writers += [threading.Thread(target=by_spark, args=(f"spark {n}",)) for n in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    rows = spark.read.format("delta").load(address.spark).collect()
-    assert Counter(row["writer"] for row in rows) == {"delta-rs": 8, "spark 0": 4, "spark 1": 4}
+    store_checks.two_kinds_of_writers_lose_nothing(spark, root)
 
 
 def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
