@@ -166,6 +166,10 @@ class Sizing:
     )
     compaction_spare_rows: int = _int(10_000, "It also needs this many rows more: below that no lookup gets faster.")
 
+    fenced_rows: int = _int(
+        200_000, "When all input of a LIMIT is read, the driver holds up to so many of its first rows, to know how far they go."
+    )
+
     # -- full refreshes that ``auto`` chooses (docs/epochs.md)
     comparable_change: int = _int(4, "The cost of a change predicts that of changes up to this many times as large.", least=2)
     recompute_margin: float = _float(

@@ -5,18 +5,27 @@ columns, so that the same rows are chosen each time.
 
 The rows kept are a prefix: all rows of the input up to the last one of them. Of a change set only what sorts no later than
 that one touches the prefix, and adding it gives the prefix of the new input up to the same place. As long as that still has
-enough rows the input is not read; when deletions have used up the spare ones, the prefix is taken from the whole input
-again. Cost: |Δ|, and the input each time that deletions have used up the first rows.
+enough rows the input is not read; when deletions have used up the spare ones, the prefix is taken from the input again, which
+is kept in the same order.
+
+How far it has to be read then is not known: fences say up to which value so many rows lay when all of it was last read. Rows
+up to a fence are read from the files, row groups and pages that can have them. If these are too few, it is the next fence's,
+and in the end all. So a fence never changes a result, however old it is.
+
+Cost: |Δ|, and the first rows of the input each time that deletions have used up those kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from relstate_dagster.jobs.operators import top_n_input
 from relstate_dagster.jobs.operators.context import EpochContext
@@ -24,11 +33,18 @@ from relstate_dagster.jobs.operators.materialized_input import contradiction, re
 from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
 from relstate_dagster.jobs.planner.nodes import TopN
+from relstate_dagster.jobs.planner.state_tables import AT, FENCE
+from relstate_dagster.state_lib.collected import collected, frame_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.sql_text import text_literal
+from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 
 _LAST: Final = "_last_"
+#: How many times as many rows as are kept lie before each fence.
+_FENCES: Final = (8, 64)
 
 
 def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame | None:
@@ -38,7 +54,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     if child is None:
         return None
     wanted = node.limit + node.offset
-    whole, first = ctx.tables[node]
+    whole, first, *_ = ctx.tables[node]
     changed, before = ctx.at_once(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
     if changed is None:
         return None
@@ -52,8 +68,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.column_names)))
     total = _total_weight(ctx, kept)
     if total is None or (total < wanted and _has_more(ctx, before, wanted)):
-        now = consolidate(_stored(whole, node).union(changed), node.column_names)
-        after = _prefix(ctx, node, _weights_checked(ctx, node, now), wanted)
+        after = _prefix(ctx, node, _from_input(ctx, node, changed, wanted), wanted)
     else:
         after = _prefix(ctx, node, kept, wanted)
     minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
@@ -69,6 +84,62 @@ def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame |
 def _stored(table: StateTable, node: TopN) -> DataFrame:
     columns = columns_of(node.column_names)
     return table.storage.runs(node.column_names).selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
+
+
+def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) -> DataFrame:
+    """The input as it is now, from its first row on and for as far as rows are likely to be needed."""
+    whole, _, *fences = ctx.tables[node]
+    rows = _stored(whole, node).union(changed)
+    for fence in _before_fences(node, fences):
+        near = ctx.frames.share(_weights_checked(ctx, node, consolidate(rows.where(fence), node.column_names)))
+        total = _total_weight(ctx, near)
+        # Half of the spare rows: it would else be read again soon.
+        if total is not None and total >= wanted + ctx.spare_rows // 2:
+            return near
+    now = _weights_checked(ctx, node, consolidate(rows, node.column_names))
+    positions = [times * (wanted + ctx.spare_rows) for times in _FENCES]
+    positions = [position for position in positions if 0 < position <= sizing().fenced_rows]
+    if not fences or not positions:
+        return now
+    first = ctx.frames.share(now.orderBy(*by_order_then_all(node.order, node.schema)).limit(positions[-1]))
+    held = ctx.frames.rows_of(first)
+    if held is not None:
+        _write_fences(ctx, node, fences[0], held, positions)
+    return first
+
+
+def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa.Table, positions: Sequence[int]) -> None:
+    """Note the values that the first ordering column has at some positions of the ordered input."""
+    there = [position for position in positions if position <= ordered.num_rows]
+    if not there:
+        return
+    values = ordered[node.order[0].column].take([position - 1 for position in there])
+    rows = pa.table(
+        {FENCE: pa.array(range(len(there)), pa.int32()), AT: values, WEIGHT: pa.array([1] * len(there), pa.int64())}
+    )
+    types = {column.name: parse_type(column.data_type) for column in fences.desc.schema.columns}
+    schema = T.StructType([T.StructField(name, types.get(name, T.LongType())) for name in (FENCE, AT, WEIGHT)])
+    fences.write(frame_of(ctx.spark, rows, schema))
+
+
+def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
+    """Conditions of rows that sort no later than a fence, or as it does, the nearest fence first."""
+    conditions = []
+    order = node.order[0]
+    column, data_type = F.col(quoted(order.column)), node.field_named(order.column).data_type
+    for table in fences:
+        found = collected(table.storage.scan(columns=[FENCE, AT]))
+        assert found is not None
+        for value in found.sort_by(FENCE)[AT].to_pylist():
+            at = literal(value, data_type)
+            if value is None and order.nulls_last:
+                continue  # everything sorts before it
+            if value is None or at is None:
+                conditions.append(column.isNull())
+                continue
+            before = column >= at if order.descending else column <= at
+            conditions.append(before if order.nulls_last else before | column.isNull())
+    return conditions
 
 
 def _has_more(ctx: EpochContext, prefix: DataFrame, wanted: int) -> bool:

@@ -66,7 +66,7 @@ def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
 def cost(node: PlanNode) -> str:
     """What an epoch takes at a node, in the change Δ and the state it touches."""
     if isinstance(node, TopN) and node.keeps_first:
-        return "|Δ|, and the rows of the input when the first ones run out"
+        return "|Δ|, and the next rows of the input when the first ones run out"
     if isinstance(node, Aggregate):
         strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
         return ", and ".join(["|affected groups|", *(more for strategy, more in _CALL_COSTS.items() if strategy in strategies)])

@@ -34,6 +34,12 @@ FIRST = "_first"
 COMPLETE = "_complete"
 GROUP_ROWS = "_group_rows"
 
+#: Columns of the fences of a top-n: how far a fence is, and the value of the first ordering column there.
+FENCE = "_fence"
+AT = "_at"
+#: Values that no fence can be at: nested ones have no literals, and statistics of files may leave out NaN.
+_NO_FENCE = ("array<", "struct<", "float", "double")
+
 _INTEGRAL = {"tinyint", "smallint", "int", "bigint"}
 
 
@@ -90,7 +96,7 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
         return _aggregate_tables(node)
     if isinstance(node, (Window, TopN, TemporalFilter)):
         whole = _materialized_input(node.child, _input_prefix(node))
-        return (whole, replace(whole, label="first")) if isinstance(node, TopN) and node.keeps_first else (whole,)
+        return _top_n_tables(node, whole) if isinstance(node, TopN) and node.keeps_first else (whole,)
     if isinstance(node, Arrange):
         return (replace(_materialized_input(node.child, node.stream_key or ()), label="rows"),)
     if isinstance(node, Materialize):
@@ -197,6 +203,33 @@ def _input_prefix(node: Window | TopN | TemporalFilter) -> tuple[str, ...]:
     if isinstance(node, Window):
         return node.partition
     return node.bound_columns if isinstance(node, TemporalFilter) else ()
+
+
+def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:
+    """The input in the order that is asked for, the first rows, and how far so many rows were, where a value can say that."""
+    ordered = {key.column: KeyPart(key.column, key.descending, key.nulls_last) for key in node.order}
+    if any(_has_no_order(node.field_named(name).data_type) for name in ordered):
+        return whole, replace(whole, label="first")
+    rest = [part for part in whole.storage_key if part.column not in ordered]
+    whole = replace(whole, storage_key=(*ordered.values(), *rest))
+    of_first = node.field_named(node.order[0].column).data_type if node.order else ""
+    if not node.order or any(word in of_first for word in _NO_FENCE):
+        return whole, replace(whole, label="first")
+    fences = StateTableSchema(
+        "fences",
+        StateKind.VALUE_STATE,
+        (StateColumn(FENCE, "int"), StateColumn(AT, of_first)),
+        (KeyPart(FENCE),),
+        0,
+        (),
+        MergeRule.NEWEST,
+    )
+    return whole, replace(whole, label="first"), fences
+
+
+def _has_no_order(data_type: str) -> bool:
+    """Whether a type cannot be in a key."""
+    return contains_map(data_type) or any(word in data_type.lower() for word in ("variant", "collate"))
 
 
 def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableSchema:

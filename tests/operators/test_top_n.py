@@ -94,3 +94,67 @@ def test_a_change_too_large_for_the_driver(spark: SparkSession) -> None:
         lab.check()
         lab.step({"t": [((5, 1, "a", decimal(5)), -1), ((7, 1, "a", decimal(9)), 1), ((8, 1, "a", decimal(0)), 1)]})
         lab.check()
+
+
+#: Orders, and the place of a row in them.
+_ORDERS = {
+    "descending, NULLs last": ("v DESC NULLS LAST, k", lambda row: (row[3] is None, -(row[3] or 0), row[0])),
+    "ascending, NULLs first": ("v, k DESC", lambda row: (row[3] is not None, row[3] or 0, -row[0])),
+    "text": ("s DESC NULLS LAST, k", lambda row: (-int(row[2]), row[0])),
+    "whole numbers": ("g NULLS LAST, k", lambda row: (row[1] is None, row[1] or 0, row[0])),
+}
+
+
+@pytest.mark.parametrize("name", _ORDERS)
+def test_a_refill_reads_the_input_up_to_a_fence(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The first refill reads all rows; later ones those before a fence, until those are gone."""
+    order, place = _ORDERS[name]
+    fences: list[int] = []
+    before = top_n._before_fences
+    monkeypatch.setattr(top_n, "_before_fences", lambda *args: fences.append(len(before(*args))) or before(*args))
+    rows = [(n, None if n % 100 == 0 else n, f"{n:04}", None if n % 40 == 3 else decimal(n)) for n in range(400)]
+    first = sorted(rows, key=place)
+    with Lab(spark, f"SELECT k, v, s, g FROM t ORDER BY {order} LIMIT 2", spare_rows=2) as lab:
+        lab.step({"t": [(row, 1) for row in rows]})
+        for epoch in range(4):
+            lab.step({"t": [(row, -1) for row in first[epoch * 6 : epoch * 6 + 6]]})
+            lab.check()
+        # The values at two places, 8 and 64 times as many rows as are kept: 4.
+        assert fences == [0, 2, 2, 2]
+        # All that is before both of them.
+        lab.step({"t": [(row, -1) for row in first[24:300]]})
+        lab.check()
+        assert len(fences) == 5
+
+
+def test_fences_that_lie_behind_where_rows_are_now(spark: SparkSession) -> None:
+    """New rows have come before the old ones; none of the fences is right any more, and all results are."""
+    with Lab(spark, "SELECT k, v FROM t ORDER BY v, k LIMIT 1", spare_rows=1) as lab:
+        rows = [(n, 1, "a", decimal(n)) for n in range(200)]
+        lab.step({"t": [(row, 1) for row in rows]})
+        lab.step({"t": [(row, -1) for row in rows[:3]]})
+        lab.check()
+        earlier = [(1000 + n, 1, "a", decimal(-500 + n)) for n in range(200)]
+        lab.step({"t": [(row, 1) for row in earlier]})
+        lab.check()
+        lab.step({"t": [(row, -1) for row in earlier[:50]]})
+        lab.check()
+        lab.step({"t": [(row, -1) for row in (*earlier[50:], *rows[3:190])]})
+        lab.check()
+
+
+def test_no_rows_are_asked_for(spark: SparkSession) -> None:
+    with Lab(spark, "SELECT k, v FROM t ORDER BY v, k LIMIT 0 OFFSET 0", spare_rows=0) as lab:
+        for change in (1, -1):
+            lab.step({"t": [((k, 1, "a", decimal(k)), change) for k in range(3)]})
+            lab.check()
+
+
+def test_a_fence_is_at_equal_rows_and_copies(spark: SparkSession) -> None:
+    """All of the first rows tie at a fence, and lie there more than once each."""
+    rows = [(n // 30, f"{n % 30:02}") for n in range(120)]
+    with Lab(spark, "SELECT g, s FROM m ORDER BY g LIMIT 2", spare_rows=1) as lab:
+        lab.step({"m": [(row, 2) for row in rows]})
+        for epoch in range(14):
+            lab.step({"m": [(row, -2) for row in rows[epoch * 8 : epoch * 8 + 8]]})
+            lab.check()

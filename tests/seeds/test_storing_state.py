@@ -41,10 +41,10 @@ def test_one_row_is_one_key_value_pair(shown: Shown) -> None:
     (sums,) = shown.tables("agg", StateKind.VALUE_STATE)
     assert shown.key(sums) == ["g"]
     assert [row[:2] for row in shown.state("agg", sums)] == [(1, 40), (2, 20)]
-    # top n: its rows, and the first of them once more; sorted when they are read, and not by the key.
+    # top n: table_id | sort key | pk → materialized value. The first rows are kept once more.
     whole, _ = shown.tables("top", StateKind.MATERIALIZED_INPUT)
-    assert shown.key(whole) == ["k"]
-    assert sorted(shown.state("top", whole)) == [(1, 10, 1), (2, 30, 1), (3, 20, 1)]
+    assert shown.key(whole) == ["v desc", "k"]
+    assert shown.state("top", whole) == [(2, 30, 1), (3, 20, 1), (1, 10, 1)]
     assert shown.rows("SELECT * FROM top") == [(2, 30)]
 
 
