@@ -116,13 +116,36 @@ def test_java_of_a_wrong_release_is_passed_over(empty_home, monkeypatch):
         java.find_java()
 
 
-def test_shim_drops_only_the_vector_module(empty_home, tmp_path):
+def _java_in(home, release):
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch(mode=0o755)
+    (home / "release").write_text(f'JAVA_VERSION="{release}.0.1"\n')
+    return java._java_at(home, "test")
+
+
+def test_java_home_wins_then_path_then_the_wheel(empty_home, monkeypatch):
+    named, on_path, in_wheel = (
+        _java_in(empty_home / name, release) for name, release in (("named", 17), ("on_path", 21), ("wheel", 25))
+    )
+    monkeypatch.setattr(java, "_from_wheel", lambda: in_wheel)
+    monkeypatch.setenv("PATH", str(on_path.home / "bin"))
+    monkeypatch.setenv("JAVA_HOME", str(named.home))
+    assert java.find_java().home == named.home
+    monkeypatch.delenv("JAVA_HOME")
+    assert java.find_java().home == on_path.home
+    monkeypatch.setenv("PATH", str(empty_home))
+    assert java.find_java().home == in_wheel.home
+
+
+def test_shim_drops_only_what_java_lacks(empty_home, tmp_path):
     home = tmp_path / "a java's home"
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     program.chmod(0o755)
-    shim = java.spark_java_home(java.Java(home, 17, "test")) / "bin" / "java"
-    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "$x"]
-    printed = subprocess.run([str(shim), *arguments], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == ["-cp", "a b", "", "$x"]
+    removed = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", removed, "$x"]
+    for release, expected in ((17, ["-cp", "a b", "", removed, "$x"]), (25, ["-cp", "a b", "", "$x"])):
+        shim = java.spark_java_home(java.Java(home, release, "test")) / "bin" / "java"
+        printed = subprocess.run([str(shim), *arguments], capture_output=True, text=True, check=True).stdout
+        assert printed.splitlines() == expected

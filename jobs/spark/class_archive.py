@@ -1,8 +1,10 @@
-"""An archive of Spark's loaded classes, which the JVM maps at its start instead of loading and checking each of them.
+"""What a JVM has learnt of Spark, kept for the next one: its loaded classes, and from Java 25 on how they were used.
 
-A run is a fresh process, so it pays for some 15,000 classes every time: three tenths of what starting Spark and a first small
-epoch take (docs/performance.md). Java keeps such an archive for one class path and one build of itself; it is named by both,
-so another Java or another Spark finds none. A JVM that cannot use it goes on without it.
+A run is a fresh process, so it pays for some 20,000 classes every time: three tenths of what starting Spark and a first small
+epoch take (docs/performance.md). Up to Java 24 an archive of classes is mapped instead of loading and checking each of them.
+From Java 25 on an ahead-of-time cache also has them linked, with profiles of their methods, so that the compiler need not
+wait for those. Java keeps either for one class path and one build of itself; it is named by both, so another Java or another
+Spark finds none. A JVM that cannot use it goes on without it.
 """
 
 from __future__ import annotations
@@ -21,10 +23,17 @@ from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Set while a process is run whose JVM shall write an archive, when it ends, to the path that this names.
 _WRITE_TO: Final = "RELSTATE_WRITE_CLASS_ARCHIVE"
+#: The first release whose ahead-of-time cache has profiles and is written by one run.
+_PROFILES_SINCE: Final = 25
+
+
+def has_profiles(java: Java) -> bool:
+    """Whether this Java keeps an ahead-of-time cache, with profiles of methods, rather than an archive of classes."""
+    return java.release >= _PROFILES_SINCE
 
 
 def class_archive(java: Java) -> Path:
-    """Return where the archive for this Java and the installed Spark is, or would be."""
+    """Return where the cache or archive for this Java and the installed Spark is, or would be."""
     jars = _spark_jars()
     build = java.home / "release"
     facts = [
@@ -35,21 +44,19 @@ def class_archive(java: Java) -> Path:
         str(jars.stat().st_mtime_ns if jars.is_dir() else 0),
     ]
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
-    return cache_folder() / "classes" / f"{name}.jsa"
+    return cache_folder() / "classes" / f"{name}.{'aot' if has_profiles(java) else 'jsa'}"
 
 
 def archive_options(java: Java) -> str:
     """Return the JVM's options that use the archive, or write one where :func:`writing_to` asks for it; empty without."""
     target = os.environ.get(_WRITE_TO)
-    archive = class_archive(java)
-    if target:
-        option = f'-XX:ArchiveClassesAtExit="{target}"'
-    elif archive.is_file():
-        option = f'-XX:SharedArchiveFile="{archive}"'
-    else:
+    path = target or class_archive(java)
+    if not (target or Path(path).is_file()):
         return ""
     # It lists every class that cannot be archived, and complains of an archive that does not fit, on standard output.
-    return f"{option} -Xlog:cds*=off"
+    if has_profiles(java):
+        return f'-XX:{"AOTCacheOutput" if target else "AOTCache"}="{path}" -Xlog:aot*=off -Xlog:cds*=off'
+    return f'-XX:{"ArchiveClassesAtExit" if target else "SharedArchiveFile"}="{path}" -Xlog:cds*=off'
 
 
 @contextmanager

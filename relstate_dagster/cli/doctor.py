@@ -18,7 +18,7 @@ from rich.table import Table
 from relstate_dagster.cli.app import app, output
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.cache import cache_folder
-from relstate_dagster.jobs.spark.class_archive import class_archive
+from relstate_dagster.jobs.spark.class_archive import class_archive, has_profiles
 from relstate_dagster.jobs.spark.jars import DELTA_JARS, find_jar, repository_url
 from relstate_dagster.jobs.spark.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
@@ -86,12 +86,14 @@ def _jars() -> Finding:
 
 def _class_archive() -> Finding:
     try:
-        archive = class_archive(find_java())
+        java = find_java()
+        archive = class_archive(java)
     except EnvironmentProblem:
         return Finding("archive of classes", "none")
+    what = "ahead-of-time cache" if has_profiles(java) else "archive of classes"
     if archive.is_file():
-        return Finding("archive of classes", str(archive))
-    return Finding("archive of classes", "none", "`relstate prepare` makes one: Spark then starts faster", required=False)
+        return Finding(what, str(archive))
+    return Finding(what, "none", "`relstate prepare` makes one: Spark then starts faster", required=False)
 
 
 def _package(name: str, extra: str = "") -> Callable[[], Finding]:

@@ -28,13 +28,19 @@ def start(
     memory: Annotated[
         float, typer.Option("--most-memory", min=0.5, metavar="GB", help="With more in use after a request it ends by itself.")
     ] = 6,
+    warm_up: Annotated[
+        bool,
+        typer.Option(
+            "--warm-up/--no-warm-up", help="Run epochs over a small warehouse of its own until somebody asks for something."
+        ),
+    ] = True,
 ) -> None:
     """Start the server of a warehouse, and wait until it answers. It has the settings of this environment."""
     from relstate_dagster.server.client import started  # noqa: PLC0415 - for these verbs only
 
     where = location(None, warehouse)
     with console.status("starting Spark in a process of its own"):
-        server = started(server_settings(where, idle_minutes=idle_minutes, most_memory_gb=memory))
+        server = started(server_settings(where, idle_minutes=idle_minutes, most_memory_gb=memory, warm_up=warm_up))
     registered = server.registered
     output.print(
         f"the server of {registered.warehouse} is process {registered.pid}, at {registered.address}; it ends after "
@@ -90,7 +96,8 @@ def logs(
 
 
 def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    doing = f"{found['doing']}, {found['doing_seconds']:.1f} s so far" if found["doing"] else "nothing"
+    unasked = "warming up" if found["is_warming_up"] else "nothing"
+    doing = f"{found['doing']}, {found['doing_seconds']:.1f} s so far" if found["doing"] else unasked
     python = decimal(found["python_bytes"]) if found["python_bytes"] else "?"
     java = decimal(found["java_bytes"]) if found["java_bytes"] else "?"
     idle = f"{found['idle_seconds']:.0f} s, ends after {found['idle_minutes']:g} minutes" if not found["doing"] else "no"

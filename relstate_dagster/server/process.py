@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ from relstate_dagster.server.channel import Channel, Message, ServerGone, accept
 from relstate_dagster.server.memory import JavaMemory, process_bytes
 from relstate_dagster.server.place import Place, Registered
 from relstate_dagster.server.settings import ServerSettings, difference
+from relstate_dagster.server.warm_up import WarmUp
 from relstate_dagster.server.work import DROP_VIEWS, METHODS, SQL, Cancelled, Job, Works
 from relstate_dagster.state_lib.errors import EpochError, RelstateError
 from relstate_dagster.state_lib.lake.storage import use_options
@@ -63,6 +65,7 @@ class Server:
         self._works = Works(spark, Warehouse(settings.warehouse, settings.functions))
         self._java = JavaMemory(spark)
         self._busy = threading.Lock()
+        self._warm_up: WarmUp | None = None
         self._now = _Now()
         self._started = time.monotonic()
         self._stopped = threading.Event()
@@ -74,8 +77,13 @@ class Server:
     def serve(self, place: Place) -> None:
         """Say where it is, and answer until it is stopped or has been idle for long enough."""
         token = secrets.token_hex(16)
-        listening = listener(tempfile.mkdtemp(prefix="relstate-"))
+        folder = tempfile.mkdtemp(prefix="relstate-")
+        listening = listener(folder)
         registered = Registered(os.getpid(), address_text(listening.address), token, place.warehouse)
+        # The executors of a cluster do not see a folder of this machine.
+        if self._settings.warm_up and self._settings.spark().is_local:
+            self._warm_up = WarmUp(self._spark, Path(folder, "warming"))
+            self._warm_up.start()
         try:
             place.write(registered)
             threading.Thread(target=self._accept, args=(listening, token), daemon=True).start()
@@ -83,10 +91,15 @@ class Server:
             while not self._stopped.wait(1.0):
                 self._end_when_idle()
         finally:
+            self._end_warm_up()
             listening.close()
             place.forget(registered)
         with self._busy:
             _log.info("ended after %d requests", self._now.requests)
+
+    def _end_warm_up(self) -> None:
+        if self._warm_up is not None:
+            self._warm_up.stop()
 
     def _end_when_idle(self) -> None:
         if self._now.doing:
@@ -131,6 +144,7 @@ class Server:
             "version": importlib.metadata.version("relstate-dagster"),
             "doing": self._now.doing,
             "doing_seconds": round(now - self._now.since, 1) if self._now.doing else 0.0,
+            "is_warming_up": self._warm_up is not None and self._warm_up.is_running,
             "requests": self._now.requests,
             "up_seconds": round(now - self._started, 1),
             "idle_seconds": 0.0 if self._now.doing else round(now - self._now.last_ended, 1),
@@ -151,6 +165,7 @@ class Server:
             _log.info("refused: %s", refused)
             channel.send({"refused": refused})
             return
+        self._end_warm_up()
         doing = f"{request['do']} for process {request.get('pid', '?')}"
         if not self._has_turn(channel, request):
             return

@@ -31,6 +31,7 @@ class ServerSettings:
     idle_minutes : after so long without a request it ends.
     most_memory_gb : with more than this in use (Python and the JVM) after a request, it ends.
     log_level, log_file : of Spark's log.
+    warm_up : whether it runs epochs of its own until somebody asks.
     """
 
     warehouse: str
@@ -44,6 +45,7 @@ class ServerSettings:
     most_memory_gb: float = 6.0
     log_level: str = "off"
     log_file: str | None = None
+    warm_up: bool = True
 
     @classmethod
     def of(cls, warehouse: str, spark: SparkSettings, functions: str | None = None, **others: Any) -> ServerSettings:

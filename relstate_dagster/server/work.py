@@ -53,6 +53,11 @@ class Job:
         self.tell = tell
         self.begins = begins
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it shall end."""
+        return self._is_cancelled
+
     def begin(self, doing: str) -> None:
         """Have the Spark jobs of this thread, and of those it starts, in a group of their own."""
         self._spark.sparkContext.setJobGroup(self._group, doing, interruptOnCancel=True)

@@ -1,9 +1,13 @@
-"""``relstate prepare`` writes an archive of classes that the next Spark maps."""
+"""``relstate prepare`` keeps what Java has learnt of Spark, and the next Spark maps it."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,9 @@ from typer.testing import CliRunner
 
 from relstate_dagster.cli import app
 from relstate_dagster.cli import prepare as prepare_module
+from relstate_dagster.cli.doctor import _class_archive as found_by_doctor
 from relstate_dagster.jobs.spark.class_archive import archive_options, class_archive, writing_to
-from relstate_dagster.jobs.spark.java import Java, find_java
+from relstate_dagster.jobs.spark.java import Java, _from_path, _from_wheel, find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import STORES
 
@@ -21,14 +26,54 @@ import os, pathlib, subprocess
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 create_session(SparkSettings(master="local[1]"))
 (pid,) = subprocess.run(["pgrep", "-P", str(os.getpid()), "java"], capture_output=True, text=True).stdout.split()
-print(sorted({line.split()[-1] for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if ".jsa" in line}))
+print(sorted({line.split()[-1] for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if "/classes/" in line}))
 """
+_PREPARE = """
+from relstate_dagster.cli import prepare
+prepare._TRAINING = "SELECT 1"
+prepare.prepare()
+"""
+_NEEDS_PROC = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("RELSTATE_CACHE", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(params=[_from_path, _from_wheel], ids=["path", "wheel"])
+def java(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Java:
+    """Each Java of this machine: one keeps an archive of classes, the other an ahead-of-time cache."""
+    found: Java | None = request.param()
+    if found is None:
+        pytest.skip("there is none")
+    monkeypatch.setenv("JAVA_HOME", str(found.home))
+    return find_java()
+
+
+def _jvms(folder: Path) -> list[int]:
+    """Processes that have been given a file of this folder to write."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            texts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            if (entry / "exe").readlink().name == "java" and f"{folder}/classes/prepare-".encode() in texts:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _until(condition, what: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def _left(archive: Path) -> set[str]:
+    return {file.name for file in archive.parent.iterdir()} - {"prepare.lock"}
 
 
 def test_an_archive_is_named_by_java_and_spark(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -39,14 +84,24 @@ def test_an_archive_is_named_by_java_and_spark(cache: Path, monkeypatch: pytest.
     assert class_archive(java) != named
 
 
-def test_options_without_an_archive_with_one_and_while_one_is_written(cache: Path, tmp_path: Path) -> None:
-    java = find_java()
+@pytest.mark.parametrize(
+    ("release", "writes", "uses"),
+    [
+        (17, "ArchiveClassesAtExit", "SharedArchiveFile"),
+        (21, "ArchiveClassesAtExit", "SharedArchiveFile"),
+        (25, "AOTCacheOutput", "AOTCache"),
+    ],
+)
+def test_options_without_an_archive_with_one_and_while_one_is_written(
+    cache: Path, tmp_path: Path, release: int, writes: str, uses: str
+) -> None:
+    java = Java(tmp_path / "java", release, "test")
     assert archive_options(java) == ""
-    with writing_to(tmp_path / "new.jsa"):
-        assert f'-XX:ArchiveClassesAtExit="{tmp_path}/new.jsa"' in archive_options(java)
+    with writing_to(tmp_path / "new"):
+        assert f'-XX:{writes}="{tmp_path}/new"' in archive_options(java)
     class_archive(java).parent.mkdir()
     class_archive(java).touch()
-    assert f'-XX:SharedArchiveFile="{class_archive(java)}"' in archive_options(java)
+    assert f'-XX:{uses}="{class_archive(java)}"' in archive_options(java)
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -61,13 +116,66 @@ def test_jars_of_a_store_are_fetched_before_anything_runs(cache: Path, monkeypat
     assert not list(cache.rglob("*.jsa"))
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@_NEEDS_PROC
 @pytest.mark.spark
-def test_the_next_spark_maps_the_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_spark_maps_it_and_others_go_on_without(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare_module, "_TRAINING", "SELECT 1")
+    assert found_by_doctor().remedy
+    both: list[int] = []
+    # Two at once: one after the other.
+    other = threading.Thread(target=lambda: both.append(subprocess.run([sys.executable, "-c", _PREPARE]).returncode))
+    other.start()
     done = CliRunner().invoke(app, ["prepare"])
-    assert done.exit_code == 0, done.output
+    other.join()
+    assert (done.exit_code, both) == (0, [0]), done.output
+    archive = class_archive(java)
+    assert _left(archive) == {archive.name}, "nothing else is left"
+    assert found_by_doctor().found == str(archive)
+    assert not _jvms(Path(os.environ["RELSTATE_CACHE"])), "nothing writes any more"
+    # Java uses neither with so large a heap, and must not say so where results are printed.
+    for memory, maps in (("2g", True), ("40g", False), ("spoilt", False)):
+        if memory == "spoilt":
+            archive.chmod(0o644)
+            archive.write_bytes(b"none")
+        else:
+            monkeypatch.setenv("RELSTATE_DRIVER_MEMORY", memory)
+        said = subprocess.run([sys.executable, "-c", _MAPPED], capture_output=True, text=True, check=True)
+        lines = said.stdout.splitlines()
+        assert (len(lines), str(archive) in lines[0]) == (1, maps), (memory, said)
+
+
+@_NEEDS_PROC
+@pytest.mark.spark
+def test_of_a_killed_one_nothing_is_used_and_the_next_removes_it(cache: Path) -> None:
     archive = class_archive(find_java())
-    assert [f.name for f in archive.parent.iterdir()] == [archive.name], "nothing else is left"
-    mapped = subprocess.run([sys.executable, "-c", _MAPPED], capture_output=True, text=True, check=True)
-    assert str(archive) in mapped.stdout
+    killed = subprocess.Popen([sys.executable, "-c", _PREPARE])
+    _until(lambda: _jvms(cache), "a JVM has begun")
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not archive.exists()
+    assert subprocess.run([sys.executable, "-c", _PREPARE]).returncode == 0
+    _until(lambda: not _jvms(cache), "its JVM ends as well")
+    assert _left(archive) == {archive.name}
+
+
+@_NEEDS_PROC
+@pytest.mark.spark
+def test_a_cache_that_is_half_written_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = _from_wheel()
+    if java is None or java.release < 25:
+        pytest.skip("no Java that writes by another process")
+    monkeypatch.setenv("JAVA_HOME", str(java.home))
+    monkeypatch.setattr(prepare_module, "_TRAINING", "SELECT 1")
+
+    def kill_the_writer() -> None:
+        _until(lambda: [*cache.glob("classes/prepare-*/*.aot")], "it writes")
+        for pid in _jvms(cache):
+            if b"AOTMode=create" in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_writer)
+    killer.start()
+    with pytest.raises(EnvironmentProblem, match="wrote no archive"):
+        prepare_module.prepare()
+    killer.join()
+    assert _left(class_archive(java)) == set()

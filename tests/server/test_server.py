@@ -281,7 +281,7 @@ def test_a_token_that_is_wrong_and_a_file_of_a_dead_server(served, tmp_path):
 
 def test_it_ends_when_nobody_asks(spark, tmp_path):
     place = Place(str(tmp_path / "warehouse"))
-    settings = ServerSettings(place.warehouse, idle_minutes=0.02)
+    settings = ServerSettings(place.warehouse, idle_minutes=0.02, warm_up=False)
     serving = threading.Thread(target=Server(spark, settings).serve, args=(place,))
     serving.start()
     serving.join(timeout=20)
