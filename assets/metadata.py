@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from relstate_dagster.jobs.api import ViewReport
 
 Metadata = dict[str, Any]
+#: Letters of an encoded picture: a plan of some 150 nodes.
+_LARGEST_PICTURE: Final = 200_000
 
 
 def source_metadata(source: SourceDeclaration) -> Metadata:
@@ -59,6 +62,7 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "advice": "What would make such epochs cheaper.",
     "remarks": "What else there is to know.",
     "stages": "The steps that the epoch was planned as, with sizes and reasons ([sizing](sizing.md)).",
+    "picture": "The plan as a picture, with the rows that went along its edges, where known without a job, and into its state.",
     "plan": "The plan of the view, as `relstate explain` prints it.",
 }
 
@@ -89,6 +93,7 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
         "seconds": _rounded(sum(report.seconds.values())),
         **{f"seconds: {stage.replace('_', ' ')}": _rounded(seconds) for stage, seconds in report.seconds.items()},
         "stages": MetadataValue.md("\n".join(f"* {line}" for line in report.stages) or "nothing to do"),
+        **_picture(report.picture),
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
         **(of_table or {}),
     }
@@ -103,6 +108,13 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
     if report.remarks:
         metadata["remarks"] = "\n".join(report.remarks)
     return {name: metadata[name] for name in EPOCH_METADATA if name in metadata}
+
+
+def _picture(svg: str) -> Metadata:
+    """Return a picture as the UI shows it, in Markdown, without an address of its own; none that would fill the event log."""
+    encoded = base64.b64encode(svg.encode()).decode()
+    shown = bool(svg) and len(encoded) <= _LARGEST_PICTURE
+    return {"picture": MetadataValue.md(f"![plan of the view](data:image/svg+xml;base64,{encoded})")} if shown else {}
 
 
 def _rounded(seconds: float) -> float:

@@ -25,6 +25,7 @@ class ViewReport:
     state_rows_written : rows appended to the view's state, change log included.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``, ``compact``.
     source_versions : pinned version of each source.
+    picture : the plan as an SVG, with the rows that went along its edges in this epoch; empty where nothing was written.
     stages : how the epoch was run, a line each (:mod:`.jobs.epoch.stages`).
     skipped : nothing had changed, nothing was written.
     advice : what would make such epochs cheaper, in sentences.
@@ -48,6 +49,7 @@ class ViewReport:
     source_versions: Mapping[str, int] = field(default_factory=dict)
     view_version: int | None = None
     plan_text: str = ""
+    picture: str = ""
     stages: tuple[str, ...] = ()
     skipped: bool = False
     advice: tuple[str, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -21,6 +22,7 @@ from relstate_dagster.jobs.epoch.stages import Stages, Writer
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
+from relstate_dagster.jobs.operators.flows import Flow, held_flows
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -44,7 +46,8 @@ class StateCommit:
     """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
 
     ``stored`` are the rows themselves, where this process has computed them just now and holds them; ``writer`` committed them,
-    where this process did. ``late_rows`` of changelogs came after a newer row of their key.
+    where this process did. ``late_rows`` of changelogs came after a newer row of their key. ``flows`` are the rows
+    that nodes of the plan gave, where that is known.
     """
 
     version: int
@@ -52,6 +55,7 @@ class StateCommit:
     stored: pa.Table | None = None
     writer: Writer | None = None
     late_rows: int = 0
+    flows: Mapping[PlanNode, Flow] = field(default_factory=dict)
 
 
 def app_id(view: ViewEntry) -> str:
@@ -202,7 +206,8 @@ def compute_and_commit(
         raise explained(view.name, epoch, error) from error
     failpoints.reached("after_state_commit")
     writer = Writer.SPARK if stored is None else Writer.DRIVER
-    return StateCommit(version, _rows_by_table(files, version), stored, writer, context.late_rows)
+    rows = _rows_by_table(files, version)
+    return StateCommit(version, rows, stored, writer, context.late_rows, held_flows(context, plan))
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:

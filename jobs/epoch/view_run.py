@@ -31,7 +31,9 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_commit_of,
 )
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
+from relstate_dagster.jobs.operators.flows import Flow, completed
 from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError
@@ -147,12 +149,13 @@ class ViewRuns:
             after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
         seconds["compact"] = time.perf_counter() - started
         versions = _versions(before, commit, done, wanted.digest)
+        rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,
             strategy="full" if view.name in epoch.recomputed else view.strategy,
             reason=epoch.recomputed.get(view.name, view.reason),
-            rows_in={} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows},
+            rows_in=rows_in,
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
             late_rows=commit.late_rows if commit else 0,
@@ -161,6 +164,7 @@ class ViewRuns:
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
             plan_text=explain_plan(view.plan, view.tables),
+            picture=_picture(view, commit, done, rows_in),
             stages=stages.done(commit.writer if commit else None, done.writer if done else None).lines(),
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),
@@ -200,6 +204,13 @@ class ViewRuns:
         stages = stages.into(target.table.total_bytes())
         store = StateStore(session, files, view.tables)
         return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit))), stages
+
+
+def _picture(view: ViewEntry, commit: StateCommit | None, done: Published | None, rows_in: Mapping[str, Flow]) -> str:
+    if commit is None:
+        return ""
+    rows_out = (done.rows_inserted, done.rows_deleted) if done else (0, 0)
+    return plan_svg(view.plan, view.tables, completed(commit.flows, view.plan, rows_in, rows_out), commit.rows)
 
 
 def _state_so_far(

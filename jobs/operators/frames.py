@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from relstate_dagster.jobs.operators.z_sets import sum_equal_rows
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -137,6 +139,19 @@ class Frames:
         """The rows of a shared frame, where the driver holds them."""
         return self._of(df).rows
 
+    def flow_of(self, df: DataFrame) -> tuple[int, int] | None:
+        """Rows that a change set inserts and deletes, where the driver holds it or what was shared of it."""
+        known = self._known.get(id(df))
+        if known is None:
+            return None
+        forms = [known, *(self._of(form) for form in (known.shared, known.summed) if form is not None)]
+        rows = next((form.rows for form in forms if form.rows is not None), None)
+        if rows is None or WEIGHT not in rows.column_names:
+            return None
+        weights = rows[WEIGHT]
+        inserted, deleted = (pc.sum(pc.if_else(of_sign, weights, 0)).as_py() or 0 for of_sign in _signs(weights))
+        return inserted, -deleted
+
     def is_empty(self, df: DataFrame) -> bool:
         """Whether a shared frame is known to have no rows."""
         rows = self.rows_of(df)
@@ -176,6 +191,10 @@ class Frames:
     def in_one_task(self) -> bool:
         """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
         return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
+
+
+def _signs(weights: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    return pc.greater(weights, 0), pc.less(weights, 0)
 
 
 def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:

@@ -1,9 +1,12 @@
-"""A plan as a picture: an SVG with a box for each node, its state tables in it, and rows that flow up along the edges."""
+"""A plan as a picture: an SVG with a box for each node, its state tables in it, and edges along which rows flow up.
+
+Of an epoch it also has how many rows flowed along an edge, and how many were written to a state table.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from xml.sax.saxutils import escape
@@ -25,6 +28,7 @@ _LEVEL: Final = 44
 _MOST_LINES: Final = 6
 
 _STYLE: Final = """
+.page { fill: #ffffff }
 text { font: 11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328 }
 .kind { font-weight: 700 }
 .less { fill: #59636e }
@@ -34,8 +38,11 @@ text { font: 11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill
 .state { fill: #fff8c5; stroke: #9a6700 }
 path { fill: none; stroke: #59636e; marker-end: url(#up) }
 marker path { fill: #59636e; stroke: none; marker-end: none }
+.beside { paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
 .exchange { stroke-dasharray: 4 3 }
+.still { opacity: .4 }
 @media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117 } .beside { stroke: #0d1117 }
   text { fill: #f0f6fc } .less { fill: #9198a1 } path { stroke: #9198a1 }
   .node { fill: #212830; stroke: #9198a1 } .leaf { fill: #121d2f; stroke: #4493f8 }
   .root { fill: #12261e; stroke: #3fb950 } .state { fill: #272215; stroke: #d29922 }
@@ -53,6 +60,7 @@ class _Box:
     state: list[str]
     below: list[_Box] = field(default_factory=list)
     exchange: list[str | None] = field(default_factory=list)
+    flow: tuple[int, int] | None = None
     x: float = 0.0
     y: float = 0.0
 
@@ -61,19 +69,26 @@ class _Box:
         return 2 * _PADDING + _LINE * (len(self.lines) + len(self.state)) + (4 if self.state else 0)
 
 
-def plan_svg(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
+def plan_svg(
+    root: PlanNode,
+    tables: Sequence[StateTableDesc] = (),
+    flows: Mapping[PlanNode, tuple[int, int]] | None = None,
+    written: Mapping[int, int] | None = None,
+) -> str:
     """The picture of a plan, as the text of an SVG file.
 
     Parameters
     ----------
     tables : the state tables of the view, with their ids; without them their ids are left out.
+    flows : rows that a node gave in an epoch, inserted and deleted; of others nothing is said.
+    written : rows added to a state table in that epoch, by its id.
     """
     ids = iter(tables)
-    labels = {node: list(_state_lines(node, ids)) for node in walk(root)}
-    top = _boxed(root, 0, labels, set())
+    labels = {node: list(_state_lines(node, ids, written or {})) for node in walk(root)}
+    top = _boxed(root, 0, labels, flows or {}, set())
     boxes = list(_all(top))
     width = _placed(top, 0.0)
-    if any(exchange for box in boxes for exchange in box.exchange):
+    if any(box.flow or any(box.exchange) for box in boxes):
         width += _WIDTH / 2  # what is written beside the last edge
     heights = [max(box.height for box in boxes if box.depth == depth) for depth in range(max(b.depth for b in boxes) + 1)]
     for box in boxes:
@@ -83,31 +98,40 @@ def plan_svg(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
     size = f'width="{width + 2 * _PADDING:.0f}" height="{height}" viewBox="0 0 {width + 2 * _PADDING:.0f} {height}"'
     arrow = '<marker id="up" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}</style>"]
-    return "\n".join([*head, f'<defs>{arrow}<path d="M0 0 L8 4 L0 8 z"/></marker></defs>', *drawn, "</svg>", ""])
+    defs = f'<defs>{arrow}<path d="M0 0 L8 4 L0 8 z"/></marker></defs><rect class="page" width="100%" height="100%"/>'
+    return "\n".join([*head, defs, *drawn, "</svg>", ""])
 
 
-def _boxed(node: PlanNode, depth: int, labels: dict[PlanNode, list[str]], seen: set[PlanNode]) -> _Box:
+def _boxed(
+    node: PlanNode,
+    depth: int,
+    labels: Mapping[PlanNode, list[str]],
+    flows: Mapping[PlanNode, tuple[int, int]],
+    seen: set[PlanNode],
+) -> _Box:
     kind, _, rest = headline(node).partition(" ")
     if node in seen and node.children:
-        return _Box(node, depth, [("kind", kind), ("less", "as beside, maintained once")], [])
+        return _Box(node, depth, [("kind", kind), ("less", "as beside, maintained once")], [], flow=flows.get(node))
     seen.add(node)
     wrapped = textwrap.wrap(rest, _LETTERS, break_on_hyphens=False)
     if len(wrapped) > _MOST_LINES:
         wrapped = [*wrapped[: _MOST_LINES - 1], f"{wrapped[_MOST_LINES - 1][: _LETTERS - 2]} …"]
     costs = textwrap.wrap(f"cost {cost(node)}", _LETTERS)
     lines = [("kind", kind), *(("", line) for line in wrapped), *(("less", line) for line in costs)]
-    box = _Box(node, depth, lines, labels[node])
+    box = _Box(node, depth, lines, labels[node], flow=flows.get(node))
     for child, exchange in zip(node.children, exchanges(node), strict=True):
-        box.below.append(_boxed(child, depth + 1, labels, seen))
+        box.below.append(_boxed(child, depth + 1, labels, flows, seen))
         box.exchange.append(None if exchange is None else f"Exchange {exchange.text}")
     return box
 
 
-def _state_lines(node: PlanNode, ids: Iterator[StateTableDesc]) -> Iterator[str]:
+def _state_lines(node: PlanNode, ids: Iterator[StateTableDesc], written: Mapping[int, int]) -> Iterator[str]:
     for schema in infer_state_tables(node):
         desc = next(ids, None)
         number = "" if desc is None else f"{desc.table_id}: "
-        yield textwrap.shorten(f"{number}{schema.label}, {schema.kind.value}", _LETTERS, placeholder=" …")
+        rows = 0 if desc is None else written.get(desc.table_id, 0)
+        more = f", {rows:,} written" if rows else ""
+        yield textwrap.shorten(f"{number}{schema.label}, {schema.kind.value}", _LETTERS - len(more), placeholder=" …") + more
 
 
 def _all(box: _Box) -> Iterator[_Box]:
@@ -131,11 +155,18 @@ def _edges(box: _Box) -> Iterator[str]:
         x, y = child.x + _WIDTH / 2, child.y
         to_x, to_y = box.x + _WIDTH / 2, box.y + box.height
         half = (y + to_y) / 2
-        style = ' class="exchange"' if exchange else ""
+        styles = " ".join([*(["exchange"] if exchange else []), *(["still"] if child.flow == (0, 0) else [])])
+        style = f' class="{styles}"' if styles else ""
         yield f'<path{style} d="M{x:.0f} {y:.0f} C{x:.0f} {half:.0f} {to_x:.0f} {half:.0f} {to_x:.0f} {to_y:.0f}"/>'
-        if exchange:
-            shown = escape(textwrap.shorten(exchange, _LETTERS, placeholder=" …"))
-            yield f'<text class="less" x="{x + 6:.0f}" y="{y - 8:.0f}">{shown}</text>'
+        beside = [("beside", _flow_text(*child.flow))] if child.flow else []
+        beside += [("less beside", textwrap.shorten(exchange, _LETTERS, placeholder=" …"))] if exchange else []
+        for n, (style, text) in enumerate(beside):
+            yield f'<text class="{style}" x="{x + 6:.0f}" y="{y - 8 - _LINE * n:.0f}">{escape(text)}</text>'
+
+
+def _flow_text(inserted: int, deleted: int) -> str:
+    parts = [f"{sign}{rows:,}" for sign, rows in (("+", inserted), ("−", deleted)) if rows]
+    return f"{' '.join(parts)} {'row' if inserted + deleted == 1 else 'rows'}" if parts else "no rows"
 
 
 def _drawn(box: _Box) -> Iterator[str]:

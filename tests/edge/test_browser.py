@@ -107,6 +107,16 @@ def test_asset_graph_is_shown(tmp_path):
     assert screenshot.stat().st_size > 20_000
 
 
+def picture_of_the_plan(page, address, name):
+    """The image that the UI shows of the newest epoch of a view."""
+    page.goto(f"{address}/assets/{name}?view=events", wait_until="domcontentloaded")
+    row = page.get_by_role("row").filter(has=page.get_by_text("picture", exact=True)).last
+    row.get_by_text("Show Markdown").click(timeout=60_000)
+    image = page.get_by_role("dialog").get_by_role("img", name="plan of the view")
+    image.wait_for(timeout=60_000)
+    return image
+
+
 # ------------------------------------------------------------------------------------------------------------- Terminate
 
 SLOW = """
@@ -191,6 +201,11 @@ def test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_i
             runs.until_said(waiting, "(run the-other-run), which is bringing up to date quick")
             assert runs.terminate(waiting) < TERMINATES_IN_SECONDS
             assert runs.all()[waiting] == "CANCELED"
+        # Now nothing is in its way, and its plan can be looked at.
+        computed = runs.materialize("quick")
+        runs.until(lambda: runs.all()[computed] == "SUCCESS")
+        picture = picture_of_the_plan(page, address, "quick")
+        assert picture.evaluate("image => image.complete && image.naturalWidth > 200")
         # While Spark computes, which it would for minutes.
         computing = runs.materialize("slow")
         runs.until_said(computing, "slow: built to epoch")

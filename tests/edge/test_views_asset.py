@@ -53,6 +53,7 @@ def report(view: str, epoch: int = 7) -> ViewReport:
         source_versions={"flights": 4},
         view_version=2,
         plan_text="scan flights",
+        picture="<svg/>",
     )
 
 

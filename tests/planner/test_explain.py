@@ -49,7 +49,8 @@ def _is_a_picture(text: str, tables: int) -> None:
     found = ET.fromstring(text)
     rects = [rect.attrib for rect in found.iter("{http://www.w3.org/2000/svg}rect")]
     assert sum(rect["class"] == "state" for rect in rects) == tables
-    boxes = [tuple(int(rect[a]) for a in ("x", "y", "width", "height")) for rect in rects if rect["class"] != "state"]
+    nodes = [rect for rect in rects if rect["class"] not in ("state", "page")]
+    boxes = [tuple(int(rect[a]) for a in ("x", "y", "width", "height")) for rect in nodes]
     for n, (x, y, width, height) in enumerate(boxes):
         assert x >= 0
         assert x + width <= int(found.attrib["width"])

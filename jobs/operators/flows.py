@@ -1,0 +1,43 @@
+"""How many rows each node of a plan gave in an epoch, as far as that is known without a job to count them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, Project, Scan, walk
+
+#: Rows inserted and deleted.
+Flow = tuple[int, int]
+
+
+def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
+    """Return the rows of the change sets that the driver holds, by the nodes that gave them; equal rows count each."""
+    found = {}
+    for node in walk(root):
+        if node not in ctx.changes:
+            continue
+        changes = ctx.changes[node]
+        flow = (0, 0) if changes is None else ctx.frames.flow_of(changes)
+        if flow is not None:
+            found[node] = flow
+    return found
+
+
+def completed(
+    held: Mapping[PlanNode, Flow], root: Materialize, rows_in: Mapping[str, Flow], rows_out: Flow
+) -> dict[PlanNode, Flow]:
+    """Return flows with what follows from others: sources by what was read, projections by what they got.
+
+    Parameters
+    ----------
+    rows_in : of each relation that was read.
+    rows_out : rows that entered and left the view.
+    """
+    found = {root: rows_out, root.child: rows_out, **held}
+    for node in walk(root):
+        if isinstance(node, Scan) and node.relation in rows_in:
+            found.setdefault(node, rows_in[node.relation])
+        elif isinstance(node, Project) and node.child in found:
+            found.setdefault(node, found[node.child])
+    return found

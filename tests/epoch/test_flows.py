@@ -1,0 +1,77 @@
+"""The rows that an epoch says went along the edges of a plan are those that went."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from relstate_dagster.jobs.epoch import view_epoch
+from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.flows import Flow
+from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.state_lib.constants import WEIGHT
+from tests.epoch.scripts import Script
+from tests.sizes import Resized
+
+_TABLES = """
+CREATE TABLE orders (id INT, customer INT, amount INT, PRIMARY KEY (id));
+CREATE TABLE customers (customer INT, segment STRING, PRIMARY KEY (customer));
+INSERT INTO orders SELECT id, id % 7, id FROM range(60);
+INSERT INTO customers SELECT id, concat('s', id % 2) FROM range(5);
+CREATE MATERIALIZED VIEW segments AS SELECT segment, count(*) AS n, max(amount) AS most
+  FROM orders LEFT JOIN customers USING (customer) WHERE amount > 1 GROUP BY segment HAVING count(*) > 2;
+CREATE MATERIALIZED VIEW best AS SELECT segment, n FROM segments ORDER BY n DESC, segment LIMIT 2;
+CREATE MATERIALIZED VIEW each AS SELECT id, amount + 1 AS more FROM orders;
+"""
+_CHANGES = (
+    "UPDATE orders SET amount = amount + 1 WHERE id % 10 = 0; INSERT INTO orders VALUES (100, 3, 9)",
+    "DELETE FROM orders WHERE id < 6",
+    "UPDATE customers SET segment = 's9' WHERE customer = 3",
+)
+
+
+@pytest.mark.parametrize("driver_holds", [True, False])
+def test_flows_are_what_spark_counts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resized: Resized, *, driver_holds: bool
+) -> None:
+    known: list[int] = []
+    held_flows = view_epoch.held_flows
+
+    def checked(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
+        found = held_flows(ctx, root)
+        for node, (inserted, deleted) in found.items():
+            changes = ctx.changes[node]
+            if changes is None:
+                assert (inserted, deleted) == (0, 0)
+                continue
+            signs = [F.sum(F.expr(f"greatest({sign}{WEIGHT}, 0)")).alias(name) for sign, name in (("", "plus"), ("-", "minus"))]
+            row = changes.agg(*signs).first()
+            assert row is not None
+            plus, minus = row.plus or 0, row.minus or 0
+            # What cancels may be gone from what was shared.
+            assert inserted - deleted == plus - minus
+            assert inserted <= plus
+        known.append(len(found))
+        return found
+
+    monkeypatch.setattr(view_epoch, "held_flows", checked)
+    if not driver_holds:
+        resized(driver_change_bytes=0)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_TABLES)
+    for change in _CHANGES:
+        script.run(change)
+        reports = {report.view: report for report in EpochRunner(spark, script.warehouse).run()}
+        for report in reports.values():
+            labels = re.findall(r">([^<]* rows?|[^<]* written)<", report.picture)
+            assert labels if not report.skipped else not report.picture
+            if report.rows_inserted or report.rows_deleted:
+                parts = [f"{sign}{n}" for sign, n in (("+", report.rows_inserted), ("−", report.rows_deleted)) if n]
+                assert any(label.startswith(" ".join(parts)) for label in labels), labels
+        script.verify()
+    assert max(known) >= (3 if driver_holds else 0)
