@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import open_project, start_spark
+from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import opened
 from relstate_dagster.cli.tables import check_table, rows_table
 
 if TYPE_CHECKING:
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def check(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+def check(
+    views: ViewsArgument = None,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    server: ServerOption = "auto",
+) -> None:
     """Make the checks that views declare; exit with 1 if one fails that is no warning.
 
     Where a project is named, its declarations are made known to the warehouse first.
     """
-    from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
-
-    where = location(project, warehouse)
-    spark = start_spark(where)
-    if project is not None or "RELSTATE_PROJECT" in os.environ:
-        _, _, runner = open_project(where, spark)
-    else:
-        runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
+    is_named = project is not None or "RELSTATE_PROJECT" in os.environ
+    runner = opened(location(project, warehouse), server, declare=is_named)
     with console.status("checking"):
         reports = runner.check(list(views or []) or None)
     if show_checks(reports):

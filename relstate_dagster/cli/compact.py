@@ -5,15 +5,19 @@ from __future__ import annotations
 from rich.filesize import decimal
 from rich.table import Table
 
-from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import open_project, start_spark
+from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import opened
 
 
 @app.command()
-def compact(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+def compact(
+    views: ViewsArgument = None,
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    server: ServerOption = "auto",
+) -> None:
     """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
-    where = location(project, warehouse)
-    _, _, runner = open_project(where, start_spark(where))
+    runner = opened(location(project, warehouse), server, declare=True)
     table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")
     with console.status("compacting"):
         for done in runner.compact(list(views or []) or None):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from relstate_dagster.cli.app import ViewsArgument, WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import start_spark
+from relstate_dagster.cli.app import ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import opened
 from relstate_dagster.cli.tables import rows_table, verify_table
 
 
@@ -19,13 +19,10 @@ def verify(
         int | None,
         typer.Option("--sample", min=1, metavar="KEYS", help="Compare this many keys of each view, picked at random."),
     ] = None,
+    server: ServerOption = "auto",
 ) -> None:
     """Compare views with a full recompute, both ways; exit with 1 on any difference that state.ttl does not explain."""
-    from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
-
-    where = location(None, warehouse)
-    spark = start_spark(where)
-    runner = EpochRunner(spark, Warehouse(where.warehouse, where.functions))
+    runner = opened(location(None, warehouse), server, declare=False)
     with console.status("running every query in full"):
         reports = runner.verify(list(views or []) or None, sample=sample)
     output.print(verify_table(reports, output.width))

@@ -50,21 +50,31 @@ def server_of(where: Location, wanted: str) -> ServerAt | None:
         return server_for(wanted, server_settings(where))
 
 
-def runner_of(where: Location, project: Project, home: Warehouse, wanted: str) -> EpochRunner | ServerRunner:
-    """What brings a project's views up to date: a server, else this process. The project is made known to the warehouse."""
+def runner_of(where: Location, project: Project | None, home: Warehouse, wanted: str) -> EpochRunner | ServerRunner:
+    """What does the work on views: a server, else this process. A project is made known to the warehouse before."""
+
+    def by_itself() -> EpochRunner:
+        from relstate_dagster.jobs.api import EpochRunner  # noqa: PLC0415 - imports PySpark
+
+        spark = start_spark(where)
+        return EpochRunner(spark, home) if project is None else declare_project(project, home, spark)
+
     server = server_of(where, wanted)
     if server is None:
-        return declare_project(project, home, start_spark(where))
+        return by_itself()
     from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - as above
 
     return ServerRunner(
-        server,
-        server_settings(where).agreed(),
-        project,
-        lambda: declare_project(project, home, start_spark(where)),
-        tell_remark,
-        wait_seconds=seconds_to_wait(),
+        server, server_settings(where).agreed(), project, by_itself, tell_remark, wait_seconds=seconds_to_wait()
     )
+
+
+def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | ServerRunner:
+    """What does the work on the views of a location, its project made known to the warehouse before if that is asked for."""
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+
+    project = load_project(where.project) if declare else None
+    return runner_of(where, project, Warehouse(where.warehouse, where.functions), wanted)
 
 
 def tell_remark(said: str) -> None:

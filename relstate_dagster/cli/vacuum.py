@@ -8,8 +8,8 @@ import typer
 from rich.filesize import decimal
 from rich.table import Table
 
-from relstate_dagster.cli.app import ProjectOption, ViewsArgument, WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import open_project, start_spark
+from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import opened
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 
 
@@ -24,10 +24,10 @@ def vacuum(
     hours: Annotated[
         int, typer.Option("--hours", min=0, help="What was replaced no longer ago than this stays as well.")
     ] = RETAINED_HOURS,
+    server: ServerOption = "auto",
 ) -> None:
     """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
-    where = location(project, warehouse)
-    _, _, runner = open_project(where, start_spark(where))
+    runner = opened(location(project, warehouse), server, declare=True)
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
     with console.status("deleting old files"):
         for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):

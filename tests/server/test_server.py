@@ -36,7 +36,7 @@ from tests.processes import heeds_interrupts
 FILES = {
     "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
     "sums": "CREATE MATERIALIZED VIEW sums AS SELECT sum(scaled(v)) AS s, count(*) AS n FROM t",
-    "over": "CREATE MATERIALIZED VIEW over AS SELECT s FROM sums WHERE s > 1",
+    "over": "CREATE MATERIALIZED VIEW over TBLPROPERTIES ('check.known.not_null' = 's') AS SELECT s FROM sums WHERE s > 1",
     "others": "CREATE MATERIALIZED VIEW others AS SELECT count(*) AS n FROM other",
 }
 FUNCTIONS = """
@@ -147,7 +147,14 @@ def test_epochs_and_scripts_are_run_by_the_server(served):
     assert ["error" in line for line in shown] == [True, True, False]
     assert "DIVIDE_BY_ZERO" in shown[0]["error"]["message"]
     assert served.relstate("sql", "-e", "SELECT 1; SELEC 2")[0] == 1
-    assert served.status()["requests"] > before + 4
+    for verb in ("verify", "check", "compact", "vacuum"):
+        code, said = served.relstate(verb)
+        assert code == 0, said
+        assert "going on without it" not in said
+        assert "over" in said
+    with pytest.raises(DeclarationError, match="no materialized view named nothing"):
+        served.relstate("verify", "--sample", "1", "nothing")
+    assert served.status()["requests"] > before + 9
     served.check_equal()
 
 
