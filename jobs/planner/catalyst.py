@@ -10,12 +10,12 @@ analysed tree says by itself what it scans.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.planner.between import with_bounds
@@ -112,17 +112,26 @@ class Catalyst:
             functions.register(self.session)
         self._own_functions = self.user_functions()
         self._known = {name.lower() for name in (*relations, *views)}
+        types = self._types_of({column.data_type for relation in relations.values() for column in relation.columns})
         for relation in relations.values():
-            self._register(relation)
+            self._register(relation, types)
         for name, query in views.items():
             self._run(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
 
-    def _register(self, relation: Relation) -> None:
+    def _types_of(self, texts: Collection[str]) -> dict[str, DataType]:
+        """Types by how they are written, as this session reads them: one statement for all."""
+        casts = ", ".join(f"CAST(NULL AS {text})" for text in texts)
+        fields = self.session.sql(f"SELECT {casts}").schema.fields if texts else []
+        return {text: field.dataType for text, field in zip(texts, fields, strict=True)}
+
+    def _register(self, relation: Relation, types: Mapping[str, DataType]) -> None:
         schema = StructType()
         for column in relation.columns:
-            data_type = self.session.sql(f"SELECT CAST(NULL AS {column.data_type})").schema[0].dataType
-            schema.add(StructField(column.name, data_type, column.nullable, {_RELATION: relation.name}))
-        self.session.createDataFrame([], schema).createOrReplaceTempView(relation.name)
+            schema.add(StructField(column.name, types[column.data_type], column.nullable, {_RELATION: relation.name}))
+        # PySpark would send its rows, of which there are none, through a file and a Python of their own.
+        rows = self.session.sparkContext._jsc.emptyRDD()
+        described = self.jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        self.session._jsparkSession.createDataFrame(rows, described).createOrReplaceTempView(relation.name)
 
     def _run(self, text: str) -> Any:
         try:
