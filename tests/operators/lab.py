@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -133,7 +134,9 @@ class Lab:
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self.plan = plan_view(self.spark, self.query, self.relations, self.views)
+        words = set(re.findall(r"\w+", " ".join([self.query, *self.views.values()])))
+        self._read = {name: relation for name, relation in self.relations.items() if name in words}
+        self.plan = plan_view(self.spark, self.query, self._read, self.views)
         schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
         self.descs, _ = TableCatalog(1).allocate(schemas)
         self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
@@ -272,7 +275,7 @@ class Lab:
     def expected(self) -> DataFrame:
         """The query run in full by Spark on what the relations hold now."""
         session = self._session
-        for name, relation in self.relations.items():
+        for name, relation in self._read.items():
             rows = [(row, 1) for row, n in self.bags[name].items() for _ in range(n)]
             visible = columns_of([f.name for f in relation.columns])
             self.frame(name, rows).select(*visible).createOrReplaceTempView(name)
