@@ -55,7 +55,12 @@ class Cluster:
 
     def _launch(self, what: str, *arguments: str) -> None:
         java = spark_java_home(find_java()) / "bin" / "java"
-        options = ["-Xmx512m", "--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
+        options = [
+            *os.environ.get("SPARK_SUBMIT_OPTS", "").split(),
+            "-Xmx512m",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        ]
         log = (self._folder / f"{what}-{len(self._processes)}.log").open("wb")
         self._processes.append(
             subprocess.Popen(

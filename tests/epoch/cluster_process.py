@@ -48,7 +48,12 @@ def main() -> int:
             _kill_a_worker(spark)
 
     failpoints.reached = reached
-    conf = {"spark.cores.max": "2", "spark.executor.memory": "600m", "spark.task.maxFailures": "4"}
+    conf = {
+        "spark.cores.max": "2",
+        "spark.executor.memory": "600m",
+        "spark.task.maxFailures": "4",
+        "spark.executor.defaultJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
+    }
     spark = create_session(SparkSettings(master=master, driver_memory="1g", shuffle_partitions=2, conf=conf))
     session = ScriptSession(spark, Warehouse(root))
     for result in session.run(statements):
