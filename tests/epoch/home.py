@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
 from relstate_dagster.jobs.declare import load_project
-from tests.epoch.scripts import Script
+from tests.epoch.scripts import Script, copied, kept
 
 FILES = {
     "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
@@ -25,13 +25,16 @@ class Home:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.project = folder / "project"
+        self.warehouse = Warehouse(folder / "warehouse")
+        if copied("home", folder):
+            return
         self.project.mkdir()
         for name, text in FILES.items():
             self.write(name, text)
-        self.warehouse = Warehouse(folder / "warehouse")
         self.bring()
         Script(spark, folder / "warehouse").run("INSERT INTO t VALUES (1, 1), (2, 2)")
         self.bring()
+        kept("home", folder)
 
     def write(self, name: str, text: str) -> None:
         (self.project / f"{name}.sql").write_text(text)

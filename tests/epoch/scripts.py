@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +14,65 @@ from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.instants import Clock, utc_now
 from relstate_dagster.jobs.script import Result, ScriptSession
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.sizing import Sizing, sizing
 
 #: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.
 _FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # VACUUM lists a folder of three files by as many tasks as this, by default 10,000: half a minute.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+#: Folders that tests of this process begin with, by what is in them and the sizes that it was made by.
+_BEGINNINGS: dict[tuple[str, Sizing], Path] = {}
+
+
+def copied(what: str, folder: Path) -> bool:
+    """Fill a folder as an earlier test has left it with :func:`kept`, under that name; whether one has."""
+    built = _BEGINNINGS.get((what, sizing()))
+    if built is not None:
+        shutil.copytree(built, folder, dirs_exist_ok=True)
+    return built is not None
+
+
+def kept(what: str, folder: Path) -> None:
+    """Keep a folder as it is now for later tests."""
+    if not _BEGINNINGS:
+        atexit.register(lambda: [shutil.rmtree(one, ignore_errors=True) for one in _BEGINNINGS.values()])
+    copy = Path(tempfile.mkdtemp(prefix="relstate-beginning-"))
+    _BEGINNINGS[what, sizing()] = shutil.copytree(folder, copy, dirs_exist_ok=True)
 
 
 class Script:
     """A warehouse and one script session over it."""
 
     def __init__(self, spark: SparkSession, folder: Path | str, clock: Clock = utc_now, functions: str | None = None) -> None:
+        self._opened = spark, folder, clock, functions
+        self._open()
+
+    def _open(self) -> None:
+        spark, folder, clock, functions = self._opened
         self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
         changing = spark.newSession()
         for key, value in _FOR_FEW_ROWS.items():
             changing.conf.set(key, value)
         self.session = ScriptSession(changing, self.warehouse, clock=clock)
+
+    def begin(self, statements: str) -> None:
+        """Run statements in a new warehouse; where an earlier test has begun with the same ones, copy what it got from them.
+
+        For statements that leave nothing outside of the warehouse, neither in files nor in the session.
+        """
+        root = Path(self.warehouse.root)
+        assert not root.exists(), f"{root} has begun already"
+        assert self._opened[2:] == (utc_now, None), "another clock, or functions, make another warehouse"
+        if copied(statements, root):
+            self._open()
+        else:
+            self.run(statements)
+            kept(statements, root)
 
     def run(self, text: str) -> list[Result]:
         """Run statements that must all work."""

@@ -52,7 +52,7 @@ def _files(folder: str) -> set[str]:
     ],
 )
 def test_a_bad_statement_changes_nothing(script: Script, statement: str, error: type[RelstateError], says: str) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     before = _files(script.warehouse.root)
     with pytest.raises(error, match=says):
         raise script.error(statement)
@@ -60,7 +60,8 @@ def test_a_bad_statement_changes_nothing(script: Script, statement: str, error: 
 
 
 def test_a_cycle_through_plain_views_is_refused(script: Script) -> None:
-    script.run(_TABLES + "CREATE VIEW p AS SELECT * FROM t")
+    script.begin(_TABLES)
+    script.run("CREATE VIEW p AS SELECT * FROM t")
     script.run("CREATE MATERIALIZED VIEW v AS SELECT * FROM p")
     with pytest.raises(DeclarationError, match=r"p cannot be dropped: v depend"):
         raise script.error("DROP VIEW p")
@@ -69,7 +70,8 @@ def test_a_cycle_through_plain_views_is_refused(script: Script) -> None:
 
 
 def test_writing_to_a_view_is_refused(script: Script) -> None:
-    script.run(_TABLES + "CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
+    script.begin(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT g FROM t")
     with pytest.raises(DeclarationError, match="v is a view"):
         raise script.error("INSERT INTO v VALUES (1)")
 
@@ -167,7 +169,8 @@ def test_a_duplicate_primary_key_at_the_backfill(script: Script) -> None:
 
 
 def test_a_duplicate_primary_key_that_comes_in_later(script: Script) -> None:
-    script.run(_TABLES + "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    script.begin(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
     script.run("INSERT INTO t VALUES (2, 7)")
     with pytest.raises(SourceError, match="2 rows have k = 2"):
         raise script.error("REFRESH")
@@ -176,7 +179,7 @@ def test_a_duplicate_primary_key_that_comes_in_later(script: Script) -> None:
 
 
 def test_a_warehouse_of_a_newer_format(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     from dataclasses import replace
 
     script.warehouse.catalog.write(replace(script.warehouse.read(), format_version=99))
@@ -218,7 +221,8 @@ def test_keys_that_are_written_in_a_form_of_their_own(script: Script) -> None:
 
 
 def test_a_new_view_has_only_new_keys_checked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    script.run(_TABLES + "CREATE MATERIALIZED VIEW a AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    script.begin(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW a AS SELECT g, count(*) AS n FROM t GROUP BY g")
     whole: list[str] = []
     check_all = key_check._problem_in_all
     monkeypatch.setattr(key_check, "_problem_in_all", lambda *args: whole.append(args[1].name) or check_all(*args))

@@ -53,7 +53,7 @@ def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, r
     resized(compaction_spare_rows=20)
     resized(runs_per_partition=3)
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     _epochs(script, range(5))
     script.verify()
     warehouse = Warehouse(tmp_path / "warehouse")
@@ -74,7 +74,7 @@ def test_many_epochs_over_compacted_state(spark: SparkSession, tmp_path: Path, r
 
 def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     _epochs(script, range(2))
     warehouse = Warehouse(tmp_path / "warehouse")
     view = warehouse.read().views["a"]
@@ -96,7 +96,7 @@ def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession,
 def test_spark_rewrites_what_the_driver_cannot_hold(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
     resized(driver_compaction_bytes=0)
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     _epochs(script, range(2))
     warehouse = Warehouse(tmp_path / "warehouse")
     (report, _) = EpochRunner(spark, warehouse).compact()
@@ -113,7 +113,7 @@ def test_spark_rewrites_what_the_driver_cannot_hold(spark: SparkSession, tmp_pat
 
 def test_a_view_that_lags_behind_still_finds_the_change_log(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     runner = EpochRunner(spark, warehouse)
     run_ahead(script, runner, "a", epochs=3)

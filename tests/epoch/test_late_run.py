@@ -32,7 +32,7 @@ def test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, by_spark: bool
 ) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     monkeypatch.setattr(Claims, "is_dead", lambda *_: True)
     monkeypatch.setenv("RELSTATE_LEASE_SECONDS", "0")
     if by_spark:

@@ -37,7 +37,7 @@ def _run(script: Script, *names: str, **options: object) -> tuple[dict[str, str 
 
 
 def test_one_bad_row_stops_one_view_and_those_over_it_until_it_is_gone(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     first = {name: entry.last_epoch for name, entry in script.warehouse.read().views.items()}
     script.run(_OVERFLOW)
     problems, error = _run(script)
@@ -70,7 +70,7 @@ def test_one_bad_row_stops_one_view_and_those_over_it_until_it_is_gone(script: S
 
 
 def test_a_full_refresh_that_fails_leaves_the_old_rows_and_a_later_one_replaces_them(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("UPDATE t SET v = v + 1")
     script.run("REFRESH")
     before = {name: script.rows(f"SELECT * FROM {name}") for name in ("sums", "over_sums", "both")}
@@ -94,7 +94,8 @@ def test_a_full_refresh_that_fails_leaves_the_old_rows_and_a_later_one_replaces_
 def test_a_source_that_is_gone_stops_only_its_readers(spark: SparkSession, script: Script, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     spark.sql(f"CREATE TABLE delta.`{outside}` (a INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
-    script.run(_TABLES + f"CREATE TABLE x USING delta LOCATION '{outside}'; CREATE MATERIALIZED VIEW of_x AS SELECT a FROM x")
+    script.begin(_TABLES)
+    script.run(f"CREATE TABLE x USING delta LOCATION '{outside}'; CREATE MATERIALIZED VIEW of_x AS SELECT a FROM x")
     outside.rename(tmp_path / "elsewhere")
     assert views_behind(script.warehouse, ["of_x", "sums"]) == {}
     script.run("UPDATE t SET v = v + 1")
@@ -111,7 +112,7 @@ def test_a_source_that_is_gone_stops_only_its_readers(spark: SparkSession, scrip
 
 
 def test_several_views_are_named_with_their_reasons(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW total AS SELECT sum(v) AS s FROM t")
     script.run("INSERT INTO t VALUES (5, 9, 9223372036854775807), (6, 9, 1)")
     problems, error = _run(script)
@@ -123,7 +124,7 @@ def test_several_views_are_named_with_their_reasons(script: Script) -> None:
 
 
 def test_an_edit_below_that_breaks_a_view_is_refused_and_names_it(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     before = script.warehouse.read()
     registry = Registry(spark, script.warehouse)
     with pytest.raises(
@@ -161,7 +162,7 @@ def test_a_source_of_another_type_is_planned_again(spark: SparkSession, script: 
 
 
 def test_an_edited_plain_view_rebuilds_what_inlines_it(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE VIEW inner_view AS SELECT g, sum(v) AS a FROM t GROUP BY g")
     script.run("CREATE VIEW outer_view AS SELECT a FROM inner_view")
     script.run("CREATE MATERIALIZED VIEW of_plain AS SELECT sum(a) AS a FROM outer_view")
@@ -176,7 +177,7 @@ def test_an_edited_plain_view_rebuilds_what_inlines_it(spark: SparkSession, scri
 
 
 def test_another_key_of_a_source_rebuilds_what_reads_it(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     path = script.warehouse.source_path("t")
     registry = Registry(spark, script.warehouse)
     known = script.warehouse.read().sources["t"]

@@ -36,7 +36,7 @@ def _append(path: str, *rows: tuple[int, int]) -> None:
 @pytest.mark.parametrize("by_spark", [False, True], ids=["searched by the driver", "searched by Spark"])
 def test_a_duplicate_key_between_a_delete_and_an_append(script: Script, resized: Resized, *, by_spark: bool) -> None:
     resized(searched_rows=0 if by_spark else 1_000_000)
-    script.run(_KEYED + _VIEWS)
+    script.begin(_KEYED + _VIEWS)
     path = script.warehouse.source_path("t")
     script.run("DELETE FROM t WHERE k = 3")
     _append(path, (2, 9))
@@ -51,7 +51,7 @@ def test_a_duplicate_key_between_a_delete_and_an_append(script: Script, resized:
 def test_a_moved_key_is_none_twice(script: Script, resized: Resized) -> None:
     """A key that is deleted and comes again within a range is one row, wherever it is searched."""
     resized(searched_rows=0)
-    script.run(_KEYED + _VIEWS)
+    script.begin(_KEYED + _VIEWS)
     path = script.warehouse.source_path("t")
     DeltaTable(path).delete("k = 3")
     _append(path, (3, 7), (5, 7))

@@ -34,7 +34,7 @@ def _detail(spark: SparkSession, script: Script, view: str) -> dict:
 
 
 def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW p (g, k COMMENT 'the key', v) PARTITIONED BY (g) AS SELECT g, k, v FROM t")
     script.run("CREATE MATERIALIZED VIEW s PARTITIONED BY (n) AS SELECT g, sum(v) AS s, count(*) AS n FROM t GROUP BY g")
     assert _detail(spark, script, "p")["partitionColumns"] == ["g"]
@@ -50,7 +50,7 @@ def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_an_empty_text_is_no_partition(spark: SparkSession, script: Script, rebuilt: bool) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW p PARTITIONED BY (g) AS SELECT g, k, v FROM t")
     script.run("INSERT INTO t VALUES (9, '', 9)")
     with pytest.raises(StateError, match=r"a row has an empty text in g, .* use CLUSTER BY \(g\)"):
@@ -59,7 +59,7 @@ def test_an_empty_text_is_no_partition(spark: SparkSession, script: Script, rebu
 
 
 def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run(
         "CREATE MATERIALIZED VIEW c (`name` COMMENT 'who''s it', total) COMMENT 'all of it' CLUSTER BY (name) "
         "AS SELECT g, sum(v) FROM t GROUP BY g"
@@ -75,7 +75,7 @@ def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> 
 
 def test_what_spark_has_written_is_merged_into(script: Script) -> None:
     """Spark and delta-rs escape the names of folders in their own ways: delta-rs did not remove a file of Spark's."""
-    script.run(_TABLES)
+    script.begin(_TABLES)
     with changed_sizing(driver_change_bytes=0, driver_commit_rows=0):
         script.run("CREATE MATERIALIZED VIEW v PARTITIONED BY (g) AS SELECT g, k, v FROM t")
     _live(script)
@@ -83,7 +83,7 @@ def test_what_spark_has_written_is_merged_into(script: Script) -> None:
 
 def test_what_others_have_written_is_put_back(spark: SparkSession, script: Script) -> None:
     """Also in folders with letters that are not ASCII: delta-rs would not remove a file of Spark's there."""
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run(
         "CREATE MATERIALIZED VIEW v PARTITIONED BY (g) TBLPROPERTIES ('publish.on_change' = 'restore') AS SELECT g, k, v FROM t"
     )
@@ -93,7 +93,7 @@ def test_what_others_have_written_is_put_back(spark: SparkSession, script: Scrip
 
 
 def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: SparkSession, script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW v AS SELECT g, k, v FROM t")
     before = script.rows("SELECT * FROM v")
     (edited,) = parse_text("CREATE MATERIALIZED VIEW v (g COMMENT 'new', k, v) PARTITIONED BY (g) AS SELECT g, k, v FROM t")
@@ -108,7 +108,7 @@ def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: Spa
 
 
 def test_a_layout_in_another_case_is_the_same(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     (view,) = parse_text("CREATE MATERIALIZED VIEW v (g COMMENT 'x', k, v) PARTITIONED BY (G) AS SELECT g, k, v FROM t")
     script.session._registry.declare([view])
     script.run("REFRESH")
@@ -126,6 +126,6 @@ def test_a_layout_in_another_case_is_the_same(script: Script) -> None:
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(script: Script, clauses: str, says: str) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     with pytest.raises(DeclarationError, match=says):
         raise script.error(f"CREATE MATERIALIZED VIEW v {clauses} AS SELECT g, v FROM t")

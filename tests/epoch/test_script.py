@@ -22,7 +22,7 @@ INSERT INTO ev VALUES (1, 'x'), (1, 'x');
 
 
 def test_the_life_of_a_view(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE VIEW positive AS SELECT * FROM t WHERE v > 0")
     script.run("CREATE MATERIALIZED VIEW sums AS SELECT g, count(*), sum(v) AS s FROM positive GROUP BY g")
     assert script.rows("SELECT * FROM sums") == [(1, 2, Decimal("4.00")), (2, 1, Decimal("7.00"))]
@@ -35,7 +35,8 @@ def test_the_life_of_a_view(script: Script) -> None:
 
 
 def test_only_the_table_that_a_statement_changes_must_not_be_a_view(script: Script) -> None:
-    script.run(f"{_TABLES} CREATE MATERIALIZED VIEW v AS SELECT g, sum(v) AS s FROM t GROUP BY g")
+    script.begin(_TABLES)
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT g, sum(v) AS s FROM t GROUP BY g")
     script.run("UPDATE t SET v = v + 1 WHERE k = 3; DELETE FROM t AS v WHERE v.k = 1; REFRESH")
     script.verify()
     for statement in ("UPDATE v SET s = 1", "INSERT INTO v(g, s) VALUES (1, 2)", "DELETE FROM `V`", "TRUNCATE TABLE v"):
@@ -44,7 +45,7 @@ def test_only_the_table_that_a_statement_changes_must_not_be_a_view(script: Scri
 
 
 def test_a_view_over_views_follows_to_the_epoch_its_upstream_has_reached(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW a AS SELECT g, count(*) AS n FROM t GROUP BY g")
     script.run("INSERT INTO t VALUES (9, 9, 9)")
     # `a` is not refreshed by this; `b` starts at the epoch of `a`, not at the newest version of `t`.
@@ -71,7 +72,7 @@ def test_equal_rows_of_a_keyless_view_are_kept_apart(script: Script) -> None:
 
 
 def test_full_refresh_where_the_policy_asks_for_it(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run(
         "CREATE MATERIALIZED VIEW f TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT g, count(*) AS n FROM t GROUP BY g"
     )
@@ -95,7 +96,7 @@ def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(
         return full_query(inputs, session)
 
     monkeypatch.setattr(view_epoch, "full_query", noted)
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW groups AS SELECT DISTINCT g FROM t")
     script.run("CREATE MATERIALIZED VIEW f TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT max(g) AS m FROM groups")
     runner = EpochRunner(script.session._spark, script.warehouse)
@@ -114,7 +115,7 @@ def test_a_full_refresh_is_left_out_where_the_views_it_reads_have_not_changed(
 
 
 def test_nothing_changed_runs_no_spark_job(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW v AS SELECT g, sum(v) AS s FROM t GROUP BY g")
     spark = script.session._spark
     tracker = spark.sparkContext.statusTracker()
@@ -124,7 +125,7 @@ def test_nothing_changed_runs_no_spark_job(script: Script) -> None:
 
 
 def test_drop_and_create_again(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     for _ in range(2):
         script.run("CREATE MATERIALIZED VIEW v AS SELECT g FROM t; REFRESH")
         assert len(script.rows("SELECT * FROM v")) == 3
@@ -134,7 +135,7 @@ def test_drop_and_create_again(script: Script) -> None:
 
 
 def test_explain_says_if_and_how(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     ((text,),) = script.rows("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT g, min(v) AS lo FROM t GROUP BY g")
     assert text.startswith("view v: incremental")
     assert "min(v): extreme state, key g, _value_0 prefix 1" in text
@@ -145,7 +146,7 @@ def test_explain_says_if_and_how(script: Script) -> None:
 
 
 def test_state_is_a_delta_table_that_explains_itself(script: Script) -> None:
-    script.run(_TABLES)
+    script.begin(_TABLES)
     script.run("CREATE MATERIALIZED VIEW v AS SELECT g, sum(v) AS s, count(v) AS n FROM t GROUP BY g")
     view = script.warehouse.read().views["v"]
     # Two aggregate calls: two tables, and the view's own.

@@ -34,14 +34,14 @@ def _temporary(script: Script) -> set[str]:
 
 def test_plain_views_over_plain_views_in_a_new_session(spark: SparkSession, script: Script) -> None:
     """They are listed by name: one was made known before the one that it reads."""
-    script.run(_SETUP)
+    script.begin(_SETUP)
     again = _again(spark, script)
     assert again.rows("SELECT * FROM a") == [(2, 21)]
     assert again.rows("SELECT * FROM m JOIN Z USING (k)") == [(2, 21, 21)]
 
 
 def test_only_what_is_named_is_made_known(spark: SparkSession, script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     again = _again(spark, script)
     assert again.rows("SELECT count(*) FROM m") == [(1,)]
     assert _temporary(again) == {"m"}
@@ -52,13 +52,13 @@ def test_only_what_is_named_is_made_known(spark: SparkSession, script: Script) -
 
 
 def test_names_put_together_as_a_statement_runs(script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     assert script.rows("SELECT * FROM IDENTIFIER('ot' || 'her')") == [(1,), (2,)]
     assert script.rows("EXECUTE IMMEDIATE 'SELECT v FROM ' || lower('M')") == [(21,)]
 
 
 def test_views_of_the_user_read_what_is_there_now(script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     script.run("CREATE TEMPORARY VIEW mine AS SELECT sum(v) AS s FROM m")
     script.run("CREATE TEMPORARY FUNCTION total() RETURNS BIGINT RETURN (SELECT sum(v) FROM m)")
     assert script.rows("SELECT *, total() FROM mine") == [(21, 21)]
@@ -68,7 +68,7 @@ def test_views_of_the_user_read_what_is_there_now(script: Script) -> None:
 
 
 def test_what_another_session_drops_and_makes_again(spark: SparkSession, script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     assert script.rows("SELECT * FROM other") == [(1,), (2,)]
     again = _again(spark, script)
     again.run("DROP MATERIALIZED VIEW other; CREATE TABLE other (x STRING); INSERT INTO other VALUES ('new')")
@@ -95,7 +95,7 @@ def test_what_another_session_drops_and_makes_again(spark: SparkSession, script:
     ],
 )
 def test_names_are_found_by_words(script: Script, statement: str, named: list[str]) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     state = script.warehouse.read()
     assert sorted(named_in(state, statement)) == sorted(named)
     looped = state.with_plain_view(PlainViewEntry("z", "SELECT * FROM a"))
@@ -103,6 +103,6 @@ def test_names_are_found_by_words(script: Script, statement: str, named: list[st
 
 
 def test_a_session_is_made_of_its_warehouse(spark: SparkSession, script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     session = ScriptSession(spark.newSession(), Warehouse(script.warehouse.root))
     assert [result.rows for result in session.run("SELECT k FROM m") if not isinstance(result, tuple)] == [[(2,)]]

@@ -34,7 +34,7 @@ _CHANGES = "UPDATE t SET v = v + 100 WHERE k < 6; DELETE FROM u WHERE k = 1"
 @pytest.fixture
 def script(spark: SparkSession, tmp_path: Path) -> Script:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP + _CHANGES)
+    script.begin(_SETUP + _CHANGES)
     return script
 
 

@@ -104,7 +104,7 @@ def _run(spark: SparkSession, script: Script, *views: str) -> dict[str, ViewRepo
 
 
 def test_an_epoch_runs_as_explained(spark: SparkSession, script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     for name in ("sums", "of_sums", "pairs"):
         assert _explained(script, name) == ["nothing to do: nothing that it reads has changed"]
     script.run("UPDATE t SET v = v + 1000 WHERE k < 3; INSERT INTO ev VALUES (3, 3)")
@@ -155,7 +155,7 @@ def _backfilled_by_spark(script: Script, view: ViewEntry) -> bool:
 
 
 def test_explain_says_what_cannot_run(spark: SparkSession, script: Script) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     state = script.warehouse.read()
     source = Path(script.warehouse.source(state.sources["t"]).path)
     source.rename(source.parent / "elsewhere")
@@ -166,7 +166,7 @@ def test_explain_says_what_cannot_run(spark: SparkSession, script: Script) -> No
 
 @pytest.mark.parametrize("name", ["sums", "of_sums"])
 def test_a_new_view_is_explained_as_a_backfill(script: Script, name: str) -> None:
-    script.run(_SETUP)
+    script.begin(_SETUP)
     state = script.warehouse.read()
     view = state.views[name].restarted()
     lines = next_stages(script.warehouse, state, view, most_tasks=2)

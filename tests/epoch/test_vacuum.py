@@ -34,7 +34,7 @@ def _of_version(path: str, version: int | None = None) -> set[str]:
 
 def test_only_what_the_last_epoch_needs_is_left(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     runner = EpochRunner(spark, warehouse)
     before_refresh = Path(warehouse.state_path(warehouse.read().views["a"]))
@@ -70,7 +70,7 @@ def test_only_what_the_last_epoch_needs_is_left(spark: SparkSession, tmp_path: P
 
 def test_where_the_log_of_the_oldest_epoch_is_cleaned_up(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_ONE_VIEW)
+    script.begin(_ONE_VIEW)
     for n in range(11):
         script.run(f"UPDATE t SET v = v + 1 WHERE k = {n}; REFRESH")
     warehouse = Warehouse(tmp_path / "warehouse")
@@ -92,7 +92,7 @@ def test_where_the_log_of_the_oldest_epoch_is_cleaned_up(spark: SparkSession, tm
 
 def test_retained_epochs_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     for n in range(2):
         script.run(f"UPDATE t SET v = v + 1 WHERE k % 4 = {n}; REFRESH")
@@ -108,7 +108,7 @@ def test_retained_epochs_stay_readable(spark: SparkSession, tmp_path: Path) -> N
 
 def test_a_view_that_lags_behind_finds_what_it_goes_on_from(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
-    script.run(_SETUP)
+    script.begin(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
     runner = EpochRunner(spark, warehouse)
     run_ahead(script, runner, "a", epochs=2)
