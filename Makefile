@@ -33,7 +33,7 @@ dev: .venv/.demo
 	mkdir -p $(DAGSTER_HOME) && cp -n relstate_dagster/dagster.yaml $(DAGSTER_HOME)/
 	RELSTATE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1
 
-test: lint
+test: lint .venv/.prepared
 # Each process has one Spark session for all of its tests, of up to 3 GB.
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
@@ -63,6 +63,11 @@ clean:
 .venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python
 	@echo "installing Spark, Delta Lake, Dagster and the rest into .venv: a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*$(JAVA_EXTRA)]'
+	@touch $@
+
+# Spark's classes archived, for the hundred processes that tests start. A Java that is cut down cannot, and goes without.
+.venv/.prepared: .venv/.dev
+	-@$(BIN)/relstate prepare
 	@touch $@
 
 .venv/bin/python:
