@@ -179,40 +179,57 @@ def test_upkeep_by_others_is_fine(spark: SparkSession, script: Script) -> None:
     script.run(f"{_CHANGES[2]}; REFRESH; VERIFY; UPDATE t SET g = 1; REFRESH; VERIFY")
 
 
-@pytest.mark.parametrize("what", ["MATERIALIZED VIEW sums", "TABLE u"])
-def test_what_a_drop_that_died_has_left_is_no_part_of_the_next_of_its_name(script: Script, what: str) -> None:
-    script.run("CREATE TABLE u (a INT); INSERT INTO u VALUES (1), (2)")
-    root = Path(script.warehouse.root)
+def _dies_dropping(what: str, root: Path) -> None:
     killed = in_process(f"DROP {what}", root, "inside_drop")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+
+
+def test_what_a_drop_that_died_has_left_is_no_part_of_the_next_view_of_its_name(script: Script) -> None:
+    root = Path(script.warehouse.root)
+    _dies_dropping("MATERIALIZED VIEW sums", root)
     again = Script(script.session._spark, root)
-    if what == "TABLE u":
-        again.run("CREATE TABLE u (a INT, b INT)")
-        assert again.rows("SELECT * FROM u") == []
-    else:
-        again.run("CREATE MATERIALIZED VIEW sums AS SELECT k, v FROM t WHERE k < 3")
-        again.run("VERIFY; UPDATE t SET v = v + 1; REFRESH; VERIFY")
+    again.run("CREATE MATERIALIZED VIEW sums AS SELECT k, v FROM t WHERE k < 3")
+    again.run("VERIFY; UPDATE t SET v = v + 1; REFRESH; VERIFY")
     assert not again.warehouse.read().garbage
 
 
-def test_a_dropped_source_that_is_left_is_no_table_that_a_project_finds(spark: SparkSession, script: Script) -> None:
+@pytest.fixture(scope="module")
+def half_dropped(spark: SparkSession, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with a table of two rows that a process has died dropping."""
+    root = shutil.copytree(built, tmp_path_factory.mktemp("half_dropped") / "warehouse")
+    script = Script(spark, root)
     script.run("CREATE TABLE leftover (a INT); INSERT INTO leftover VALUES (1), (2)")
-    root = Path(script.warehouse.root)
-    assert in_process("DROP TABLE leftover", root, "inside_drop").returncode == -signal.SIGKILL
+    _dies_dropping("TABLE leftover", root)
+    script.session.close()
+    return root
+
+
+@pytest.fixture
+def left(half_dropped: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(half_dropped, tmp_path / "left")
+
+
+def test_what_a_drop_that_died_has_left_is_no_part_of_the_next_table_of_its_name(spark: SparkSession, left: Path) -> None:
+    again = Script(spark, left)
+    again.run("CREATE TABLE leftover (a INT, b INT)")
+    assert again.rows("SELECT * FROM leftover") == []
+    assert not again.warehouse.read().garbage
+
+
+def test_a_dropped_source_that_is_left_is_no_table_that_a_project_finds(spark: SparkSession, left: Path) -> None:
+    spark.sql("DROP TABLE IF EXISTS leftover")
+    spark.sql(f"CREATE TABLE leftover USING delta LOCATION '{left / 'sources' / 'leftover'}'")
     project = build_project(parse_text("CREATE MATERIALIZED VIEW m AS SELECT a FROM leftover"))
-    # Of Spark's catalog, the session of the suite still has the name.
+    # Spark's catalog still has the name.
     with pytest.raises(DeclarationError, match=r"table leftover (is neither declared|of Spark's catalog cannot be read)"):
-        sync_project(spark, Warehouse(root), project)
+        sync_project(spark, Warehouse(left), project)
 
 
-def test_a_drop_that_died_does_not_take_what_somebody_made_there_since(spark: SparkSession, script: Script) -> None:
-    script.run("CREATE TABLE u (a INT); INSERT INTO u VALUES (1), (2)")
-    root = Path(script.warehouse.root)
-    assert in_process("DROP TABLE u", root, "inside_drop").returncode == -signal.SIGKILL
-    path = root / "sources" / "u"
+def test_a_drop_that_died_does_not_take_what_somebody_made_there_since(spark: SparkSession, left: Path) -> None:
+    path = left / "sources" / "leftover"
     shutil.rmtree(path)
     write_deltalake(str(path), pa.table({"a": [5]}))
-    again = Script(spark, root)
+    again = Script(spark, left)
     again.run("DROP MATERIALIZED VIEW sums")
     assert DeltaTable(str(path)).to_pyarrow_table().to_pydict() == {"a": [5]}
 
