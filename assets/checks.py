@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity, MetadataValue
+from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity
 
-from relstate_dagster.assets.metadata import Metadata
+from relstate_dagster.assets.metadata import Metadata, markdown_table
 
 if TYPE_CHECKING:
-    from relstate_dagster.jobs.api import CheckReport, ShownRows, VerifyReport
-
-#: A longer value is cut.
-_MOST_LETTERS = 100
+    from relstate_dagster.jobs.api import CheckReport, VerifyReport
 
 
 def declared_result(key: AssetCheckKey, report: CheckReport) -> AssetCheckResult:
@@ -55,18 +52,3 @@ def verify_result(key: AssetCheckKey, report: VerifyReport) -> AssetCheckResult:
     return AssetCheckResult(
         asset_key=key.asset_key, check_name=key.name, passed=report.equal, severity=severity, metadata=metadata
     )
-
-
-def markdown_table(shown: ShownRows) -> MetadataValue[Any]:
-    """Return rows as a table."""
-    lines = [shown.columns, ["---"] * len(shown.columns), *shown.rows]
-    return MetadataValue.md("\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines))
-
-
-def _cell(text: str | None) -> str:
-    if text is None:
-        return "NULL"
-    cut = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
-    for sign, written in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\r", ""), ("\n", " ")):
-        cut = cut.replace(sign, written)
-    return cut

@@ -12,11 +12,13 @@ from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclar
 from relstate_dagster.state_lib.constants import VIEW_KEY
 
 if TYPE_CHECKING:
-    from relstate_dagster.jobs.api import ViewReport
+    from relstate_dagster.jobs.api import ShownRows, ViewReport
 
 Metadata = dict[str, Any]
 #: Letters of an encoded picture: a plan of some 150 nodes.
 _LARGEST_PICTURE: Final = 200_000
+#: Letters of a value in a table of rows; a longer one is cut.
+_MOST_LETTERS: Final = 100
 
 
 def source_metadata(source: SourceDeclaration) -> Metadata:
@@ -45,6 +47,8 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "rows in −": "Rows deleted from it. An update is both.",
     "rows out +": "Rows that entered the view.",
     "rows out −": "Rows that left it.",
+    "share of a full recompute": "Its seconds by those of the last epoch that computed all rows. Not of views over views.",
+    "changed rows": "Some of the rows that entered (+) and left (−) the view, where the driver has applied them.",
     "dagster/row_count": "Rows of the view, from the log of its table. Missing where only Spark could count them.",
     "late rows": "Rows of a table of changes that came after a newer row of their key, and rows of closed windows.",
     "malformed records": "Records of new files that are no rows.",
@@ -54,7 +58,11 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "seconds: compute and commit": "To compute the change and write it, with the view's state.",
     "seconds: publish": "To apply the change to the view's table.",
     "seconds: compact": "To keep the state small.",
+    "spark jobs": "Spark jobs that the epoch took.",
+    "MB in": "Of the files that the change of what the view reads is in; in a backfill, of all of them.",
     "state rows written": "Rows that were added to the view's state, its own changes among them.",
+    "state rows": "Rows of the view's state, those included that cancel until its next compaction.",
+    "state MB": "Size of its files.",
     "view version": "Delta version of the view's table.",
     "dagster/uri": "Where the view's table is.",
     "dagster/column_schema": "The columns of the view.",
@@ -88,6 +96,7 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
         "rows in −": sum(deleted for _, deleted in report.rows_in.values()),
         "rows out +": report.rows_inserted,
         "rows out −": report.rows_deleted,
+        "MB in": _megabytes(report.bytes_in),
         "state rows written": report.state_rows_written,
         "inputs": _inputs(report),
         "seconds": _rounded(sum(report.seconds.values())),
@@ -97,6 +106,15 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
         "plan": MetadataValue.md(f"```\n{report.plan_text.rstrip()}\n```"),
         **(of_table or {}),
     }
+    optional = {
+        "share of a full recompute": None if report.of_full is None else _rounded(report.of_full),
+        "spark jobs": report.spark_jobs,
+        "state rows": report.state_rows,
+        "state MB": None if report.state_bytes is None else _megabytes(report.state_bytes),
+    }
+    metadata |= {name: value for name, value in optional.items() if value is not None}
+    if report.changed.rows:
+        metadata["changed rows"] = markdown_table(report.changed)
     if report.late_rows:
         metadata["late rows"] = report.late_rows
     if report.malformed_records:
@@ -120,6 +138,10 @@ def _picture(svg: str) -> Metadata:
 def _rounded(seconds: float) -> float:
     """Return seconds as people read them; the UI shows and plots all digits of a number."""
     return float(round(seconds, 3))
+
+
+def _megabytes(size: int) -> float:
+    return float(round(size / 1e6, 3))
 
 
 def _inputs(report: ViewReport) -> MetadataValue[Any]:
@@ -186,3 +208,18 @@ def sql_block(query: str) -> MetadataValue[Any]:
 def _type_name(delta_type: Any) -> str:
     name = getattr(delta_type, "type", None)
     return name if isinstance(name, str) else str(delta_type)
+
+
+def markdown_table(shown: ShownRows) -> MetadataValue[Any]:
+    """Return rows as a table."""
+    lines = [shown.columns, ["---"] * len(shown.columns), *shown.rows]
+    return MetadataValue.md("\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines))
+
+
+def _cell(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    cut = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    for sign, written in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\r", ""), ("\n", " ")):
+        cut = cut.replace(sign, written)
+    return cut

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows, changed_rows
 from relstate_dagster.jobs.epoch.stages import Writer
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
@@ -18,12 +19,16 @@ OP = "_relstate_op"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published table's version, the rows that entered and left it, and who wrote it (``None``: an earlier try)."""
+    """The published table's version, the rows that entered and left it, and who wrote it (``None``: an earlier try).
+
+    ``changed`` are some of the rows that the driver has applied, with ``+`` or ``−`` in front; of a replaced one the new row.
+    """
 
     version: int
     rows_inserted: int
     rows_deleted: int
     writer: Writer | None = None
+    changed: ShownRows = NO_ROWS
 
 
 def append_changes(
@@ -36,7 +41,7 @@ def append_changes(
         write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(table, app_id, txn_version, write, check)
+    return _committed(table, changes, app_id, txn_version, write, check)
 
 
 def merge_changes(
@@ -58,14 +63,16 @@ def merge_changes(
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(table, app_id, txn_version, write, check)
+    return _committed(table, changes, app_id, txn_version, write, check)
 
 
-def _committed(table: OpenedTable, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
+def _committed(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
     made = commit_once(table, app_id, txn_version, write, check)
     if made is None:
         return Published(table.latest().version(), 0, 0, Writer.DRIVER)
     version, metrics = made
     updated = int(metrics.get("num_target_rows_updated", 0))
     inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
-    return Published(version, inserted, int(metrics.get("num_target_rows_deleted", 0)) + updated, Writer.DRIVER)
+    deleted = int(metrics.get("num_target_rows_deleted", 0)) + updated
+    shown = changed_rows(changes.drop_columns([VIEW_KEY]), OP)
+    return Published(version, inserted, deleted, Writer.DRIVER, shown)

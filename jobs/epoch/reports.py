@@ -22,7 +22,12 @@ class ViewReport:
     rows_inserted, rows_deleted : rows that entered and left the published view (an update counts as both).
     late_rows : rows of a changelog that came after a newer row of their key, and changed nothing; those of closed groups.
     malformed_records : of files that this run read into the view's sources: records that are no rows.
+    changed : some of the rows that entered and left the view, with the sign of each in front, where the driver applied them.
     state_rows_written : rows appended to the view's state, change log included.
+    state_rows, state_bytes : of the view's state after the epoch, all runs that are not merged yet included.
+    bytes_in : of the files that the change of what the view reads is in, or all of it in a backfill.
+    spark_jobs : that the epoch took; ``None`` where Spark does not tell.
+    of_full : seconds that the epoch took by those of the last one that computed all rows, where that is known.
     seconds : by stage: ``plan``, ``compute_and_commit``, ``publish``, ``compact``.
     source_versions : pinned version of each source.
     picture : the plan as an SVG, with the rows that went along its edges in this epoch; empty where nothing was written.
@@ -44,7 +49,13 @@ class ViewReport:
     rows_deleted: int = 0
     late_rows: int = 0
     malformed_records: int = 0
+    changed: ShownRows = NO_ROWS
     state_rows_written: int = 0
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    bytes_in: int = 0
+    spark_jobs: int | None = None
+    of_full: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     source_versions: Mapping[str, int] = field(default_factory=dict)
     view_version: int | None = None

@@ -21,6 +21,7 @@ from relstate_dagster.jobs.epoch.refresh_choice import costs_after
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS
 from relstate_dagster.jobs.epoch.stages import Stages, stages_of
 from relstate_dagster.jobs.epoch.view_epoch import (
     StateCommit,
@@ -34,10 +35,12 @@ from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import Flow, completed
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.picture import plan_svg
+from relstate_dagster.jobs.spark.job_count import counted_jobs
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
@@ -135,21 +138,24 @@ class ViewRuns:
         if stages.shuffle_tasks is not None:
             session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
         seconds["plan"] = time.perf_counter() - started
-        started = time.perf_counter()
-        commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
-        seconds["compute_and_commit"] = time.perf_counter() - started
-        started = time.perf_counter()
-        done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
-        seconds["publish"] = time.perf_counter() - started
-        # What it took another run to compute, or not to, says nothing.
-        costs = view.costs if made is not None or commit is None else costs_after(view, state, sizes, seconds)
-        started = time.perf_counter()
-        after = StateAfterEpoch(view.tables, {})
-        if commit is not None:
-            after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
-        seconds["compact"] = time.perf_counter() - started
-        versions = _versions(before, commit, done, wanted.digest)
+        with counted_jobs(self._spark) as jobs:
+            started = time.perf_counter()
+            commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
+            seconds["compute_and_commit"] = time.perf_counter() - started
+            started = time.perf_counter()
+            done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
+            seconds["publish"] = time.perf_counter() - started
+            # What it took another run to compute, or not to, says nothing.
+            costs = view.costs if made is not None or commit is None else costs_after(view, state, sizes, seconds)
+            started = time.perf_counter()
+            after = StateAfterEpoch(view.tables, {})
+            if commit is not None:
+                after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
+            seconds["compact"] = time.perf_counter() - started
+            versions = _versions(before, commit, done, wanted.digest)
+            spark_jobs = jobs()
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
+        stored = files.at(commit.version) if commit else ()
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,
@@ -158,8 +164,14 @@ class ViewRuns:
             rows_in=rows_in,
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
+            changed=done.changed if done else NO_ROWS,
             late_rows=commit.late_rows if commit else 0,
             state_rows_written=sum(commit.rows.values()) if commit else 0,
+            state_rows=row_count(stored) if commit else None,
+            state_bytes=sum(file.bytes for file in stored) if commit else None,
+            bytes_in=sum(read.bytes for read in sizes.reads),
+            spark_jobs=spark_jobs,
+            of_full=_of_full(view, seconds),
             seconds=seconds,
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
@@ -204,6 +216,12 @@ class ViewRuns:
         stages = stages.into(target.table.total_bytes())
         store = StateStore(session, files, view.tables)
         return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit))), stages
+
+
+def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:
+    """What an incremental epoch took, by what the last took that computed all rows."""
+    full = view.costs.full
+    return None if view.last_epoch is None or full is None or not full.seconds else sum(seconds.values()) / full.seconds
 
 
 def _picture(view: ViewEntry, commit: StateCommit | None, done: Published | None, rows_in: Mapping[str, Flow]) -> str:

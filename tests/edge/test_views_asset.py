@@ -25,6 +25,7 @@ from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.shown_rows import ShownRows
 from relstate_dagster.state_lib.errors import DeclarationError
 
 SQL = """
@@ -155,6 +156,11 @@ def test_an_epoch_says_what_the_reference_says_in_its_order():
         advice=("an index",),
         remarks=("a file",),
         is_backfill=True,
+        changed=ShownRows(("±", "carrier"), (("+", "A|B"), ("−", None))),
+        state_rows=40,
+        state_bytes=1_234_567,
+        spark_jobs=3,
+        of_full=0.123456,
     )
     of_table = {
         "dagster/row_count": 3,
@@ -165,6 +171,8 @@ def test_an_epoch_says_what_the_reference_says_in_its_order():
     found = epoch_metadata(whole, of_table)
     assert list(found) == list(EPOCH_METADATA)
     assert (found["strategy"], found["seconds: compute and commit"]) == ("backfill", 2.456)
+    assert (found["share of a full recompute"], found["state MB"], found["spark jobs"]) == (0.123, 1.235, 3)
+    assert found["changed rows"].value.splitlines()[2:] == ["| + | A\\|B |", "| − | NULL |"]
     assert epoch_metadata(replace(whole, strategy="full", reason="rand()"))["strategy"] == "full: rand()"
 
 

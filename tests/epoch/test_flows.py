@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.epoch import view_epoch
+from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.flows import Flow
@@ -33,6 +34,15 @@ _CHANGES = (
     "DELETE FROM orders WHERE id < 6",
     "UPDATE customers SET segment = 's9' WHERE customer = 3",
 )
+
+
+def _applied(spark: SparkSession, script: Script, report: ViewReport) -> list:
+    """Keys of the view's published table that an epoch has changed."""
+    changed = spark.read.option("readChangeFeed", True).option("startingVersion", report.view_version)
+    if report.skipped or not (report.rows_inserted or report.rows_deleted):
+        return []
+    rows = changed.format("delta").load(script.warehouse.view_path(report.view))
+    return rows.where(f"_commit_version = {report.view_version}").select("_key").distinct().collect()
 
 
 @pytest.mark.parametrize("driver_holds", [True, False])
@@ -73,5 +83,10 @@ def test_flows_are_what_spark_counts(
             if report.rows_inserted or report.rows_deleted:
                 parts = [f"{sign}{n}" for sign, n in (("+", report.rows_inserted), ("−", report.rows_deleted)) if n]
                 assert any(label.startswith(" ".join(parts)) for label in labels), labels
+                assert report.spark_jobs
+            if not report.skipped:
+                state = spark.read.format("delta").load(script.warehouse.state_path(script.warehouse.read().views[report.view]))
+                assert (report.state_rows, report.bytes_in > 0) == (state.count(), True)
+            assert len(report.changed.rows) == min(5, len(_applied(spark, script, report)))
         script.verify()
     assert max(known) >= (3 if driver_holds else 0)
