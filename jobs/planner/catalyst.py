@@ -106,6 +106,7 @@ class Catalyst:
         for key, value in meaning_of(spark).items():
             self.session.conf.set(key, value)
         self.jvm: Any = self.session._jvm
+        self._make_active()
         self.trees = Trees(self.session)
         self._functions = functions
         if functions is not None:
@@ -117,6 +118,11 @@ class Catalyst:
             self._register(relation, types)
         for name, query in views.items():
             self._run(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
+
+    def _make_active(self) -> None:
+        """Have Spark read by this session's settings what is planned in this thread; PySpark's `createDataFrame` does so."""
+        SparkSession._activeSession = self.session
+        SparkSession._get_j_spark_session_class(self.jvm).setActiveSession(self.session._jsparkSession)
 
     def _types_of(self, texts: Collection[str]) -> dict[str, DataType]:
         """Types by how they are written, as this session reads them: one statement for all."""
