@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from relstate_dagster.jobs.api import ShownRows, ViewReport
 
 Metadata = dict[str, Any]
-#: Letters of an encoded picture: a plan of some 150 nodes.
-_LARGEST_PICTURE: Final = 200_000
+#: Letters of an encoded picture, in each event of a view: a plan of some 40 nodes.
+_LARGEST_PICTURE: Final = 60_000
 #: Letters of a value in a table of rows; a longer one is cut.
 _MOST_LETTERS: Final = 100
 

@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
+from relstate_dagster.jobs.epoch.at_work import first_ended
 from relstate_dagster.jobs.epoch.chain import Fence
 from relstate_dagster.jobs.epoch.checks import check_view
 from relstate_dagster.jobs.epoch.claims import Claims
@@ -91,7 +92,7 @@ class EpochRunner:
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
     wait_seconds : how long to wait for other runs that have some of the same views (:func:`.jobs.locking.seconds_to_wait`).
     on_wait : called with whom a run waits for; by default it is logged.
-    on_start : called with what begins: a view, and which epoch it is brought to.
+    on_start : called with what begins: a view, and which epoch it is brought to; and with how far one is that takes long.
     interrupted : called between steps, before commits and while others are waited for; it may raise, which ends the run.
     runs : sessions to go on with, of an earlier runner of the same warehouse.
     """
@@ -514,7 +515,7 @@ class EpochRunner:
                         future = pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence, strict=self._strict)
                         running[future] = name
                         del pending[name]
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                for future in first_ended(running, self._runs.progress, self._on_start):
                     name = running.pop(future)
                     error = future.exception()
                     if isinstance(error, Exception):

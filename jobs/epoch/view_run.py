@@ -35,7 +35,7 @@ from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import Flow, completed
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.picture import plan_svg
-from relstate_dagster.jobs.spark.job_count import counted_jobs
+from relstate_dagster.jobs.spark.job_count import StartedJobs
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError
@@ -66,6 +66,7 @@ class ViewRuns:
         self._spark = spark
         self._warehouse = warehouse
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
+        self._at_work: dict[str, StartedJobs] = {}
 
     def session(self, view: ViewEntry, workload: Workload) -> SparkSession:
         """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
@@ -82,6 +83,11 @@ class ViewRuns:
     def sessions(self) -> list[SparkSession]:
         """Those that are kept."""
         return list(self._sessions.values())
+
+    def progress(self, name: str) -> str:
+        """For people: how far a view is that is being brought to an epoch."""
+        jobs = self._at_work.get(name)
+        return "it begins" if jobs is None else jobs.progress()
 
     def inputs(
         self,
@@ -118,6 +124,7 @@ class ViewRuns:
         only_committed : finish what an earlier try has committed; ``None`` where it has not come that far.
         strict : check what every operator gives.
         """
+        self._at_work.pop(view.name, None)
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))
@@ -138,7 +145,8 @@ class ViewRuns:
         if stages.shuffle_tasks is not None:
             session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
         seconds["plan"] = time.perf_counter() - started
-        with counted_jobs(self._spark) as jobs:
+        with StartedJobs(self._spark) as jobs:
+            self._at_work[view.name] = jobs
             started = time.perf_counter()
             commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
             seconds["compute_and_commit"] = time.perf_counter() - started
@@ -153,7 +161,7 @@ class ViewRuns:
                 after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
             seconds["compact"] = time.perf_counter() - started
             versions = _versions(before, commit, done, wanted.digest)
-            spark_jobs = jobs()
+            spark_jobs = jobs.count()
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
         stored = files.at(commit.version) if commit else ()
         report = ViewReport(

@@ -1,28 +1,62 @@
-"""How many Spark jobs a piece of work has started."""
+"""The Spark jobs that a piece of work has started: how many, and how far those that run are."""
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-#: The number so far; ``None`` where Spark does not say.
-JobCount = Callable[[], int | None]
 
+class StartedJobs:
+    """The jobs of the thread that enters this, and of those that it starts. Over Spark Connect nothing is known of them.
 
-@contextmanager
-def counted_jobs(spark: SparkSession) -> Iterator[JobCount]:
-    """Count the jobs of this thread, and of those that it starts."""
-    if not hasattr(spark, "_jsparkSession"):  # Spark Connect
-        yield lambda: None
-        return
-    context, tag = spark.sparkContext, f"relstate-count-{uuid.uuid4().hex}"
-    context.addJobTag(tag)
-    try:
-        yield lambda: len(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
-    finally:
-        with suppress(Py4JError):  # of a JVM that is gone
-            context.removeJobTag(tag)
+    Parameters
+    ----------
+    spark : any session of the Spark that runs them.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
+        self._tag = f"relstate-work-{uuid.uuid4().hex}"
+        self._started = time.monotonic()
+
+    def __enter__(self) -> StartedJobs:
+        if self._context is not None:
+            self._context.addJobTag(self._tag)
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
+        if self._context is not None:
+            with suppress(Py4JError):  # of a JVM that is gone
+                self._context.removeJobTag(self._tag)
+
+    def count(self) -> int | None:
+        """How many there were so far."""
+        tracker = self._tracker()
+        return None if tracker is None else len(tracker.getJobIdsForTag(self._tag))
+
+    def progress(self) -> str:
+        """For people: how long it has taken, and how many tasks are done of the stages that have begun of jobs that run."""
+        seconds = f"{time.monotonic() - self._started:.0f} s so far"
+        done = total = 0
+        with suppress(Py4JError):
+            for stage in self._stages():
+                done, total = done + stage.numCompletedTasks(), total + stage.numTasks()
+        return f"{seconds}, {done:,} of {total:,} Spark tasks done" if total else seconds
+
+    def _stages(self) -> list[Any]:
+        tracker = self._tracker()
+        if tracker is None:
+            return []
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(self._tag)]
+        running = [job.get() for job in jobs if job.isDefined() and job.get().status().toString() == "RUNNING"]
+        stages = [tracker.getStageInfo(stage) for job in running for stage in job.stageIds()]
+        return [stage.get() for stage in stages if stage.isDefined()]
+
+    def _tracker(self) -> Any:
+        return None if self._context is None else self._context._jsc.sc().statusTracker()

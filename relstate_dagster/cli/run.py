@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from relstate_dagster.cli.app import (
     ProjectOption,
@@ -27,6 +28,8 @@ from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
     from relstate_dagster.jobs.declare import Project
     from relstate_dagster.server.runner import ServerRunner
@@ -82,7 +85,8 @@ def run(
         return
     if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
-    runner = runner_of(where, declared, home, server)
+    doing = _Doing()
+    runner = runner_of(where, declared, home, server, doing)
     if prune:
         _prune(where, runner, home, declared)
     else:
@@ -90,7 +94,7 @@ def run(
     # They are built after the last view is published, which can take minutes.
     then = "; now the indexes of sources" if any(source.indexes for source in declared.sources) else ""
     epoch = runner.run(names, full_refresh=rebuilt, until_version=until_version, strict=strict)
-    is_complete = _shown(epoch, len(names), then)
+    is_complete = _shown(epoch, len(names), then, doing)
     passes = True
     if check:
         with console.status("checking"):
@@ -100,11 +104,22 @@ def run(
         raise typer.Exit(1)
 
 
-def _shown(epoch: Iterator[ViewReport], views: int, then: str) -> bool:
+class _Doing:
+    """Shows what has begun, and how far it is, while a status is shown."""
+
+    status: Status | None = None
+
+    def __call__(self, said: str) -> None:
+        if self.status is not None:
+            self.status.update(escape(said))
+
+
+def _shown(epoch: Iterator[ViewReport], views: int, then: str, doing: _Doing) -> bool:
     """Run an epoch and print its reports; whether no view was left behind."""
     reports: list[ViewReport] = []
     failed: RelstateError | None = None
     with console.status("running the epoch") as status:
+        doing.status = status
         try:
             for report in epoch:
                 reports.append(report)
@@ -112,6 +127,7 @@ def _shown(epoch: Iterator[ViewReport], views: int, then: str) -> bool:
                 status.update(f"{report.view} done, {done} of {views}{then if done == views else ''}")
         except RelstateError as error:
             failed = error
+    doing.status = None
     if failed is not None and not any(r.problem for r in reports):
         raise failed
     output.print(epoch_table(reports, output.width))

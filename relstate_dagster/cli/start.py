@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relstate_dagster.cli.app import LOG_LEVEL, console
@@ -50,14 +51,22 @@ def server_of(where: Location, wanted: str) -> ServerAt | None:
         return server_for(wanted, server_settings(where))
 
 
-def runner_of(where: Location, project: Project | None, home: Warehouse, wanted: str) -> EpochRunner | ServerRunner:
+def runner_of(
+    where: Location,
+    project: Project | None,
+    home: Warehouse,
+    wanted: str,
+    on_start: Callable[[str], None] = lambda _said: None,
+) -> EpochRunner | ServerRunner:
     """What does the work on views: a server, else this process. A project is made known to the warehouse before."""
 
     def by_itself() -> EpochRunner:
         from relstate_dagster.jobs.api import EpochRunner  # noqa: PLC0415 - imports PySpark
 
         spark = start_spark(where)
-        return EpochRunner(spark, home) if project is None else declare_project(project, home, spark)
+        if project is not None:
+            declare_project(project, home, spark)
+        return EpochRunner(spark, home, on_start=on_start)
 
     server = server_of(where, wanted)
     if server is None:
@@ -65,7 +74,7 @@ def runner_of(where: Location, project: Project | None, home: Warehouse, wanted:
     from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - as above
 
     return ServerRunner(
-        server, server_settings(where).agreed(), project, by_itself, tell_remark, wait_seconds=seconds_to_wait()
+        server, server_settings(where).agreed(), project, by_itself, tell_remark, on_start, wait_seconds=seconds_to_wait()
     )
 
 
