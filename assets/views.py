@@ -1,7 +1,7 @@
 """All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from dagster import (
     AssetCheckKey,
@@ -89,10 +89,15 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
             yield from _check(warehouse.runner(project, context.log.info), blocking, assets, sample)
         return
     runner = warehouse.runner(project, context.log.info)
+    unchanged: set[AssetKey] = set()
     if names:
         reports = runner.run(names, full_refresh=rebuilt, until_version=until, strict=config.strict, run_id=context.run.run_id)
-        yield from _run(context, assets, warehouse, reports)
-    yield from _check(runner, _checks_of(context, names, is_asked=is_asked), assets, sample)
+        yield from _run(context, assets, warehouse, reports, unchanged)
+    checks = _checks_of(context, names, is_asked=is_asked)
+    if unchanged and not is_asked:
+        standing = _standing(context, assets, [key for key in checks if key.asset_key in unchanged])
+        checks = [key for key in checks if key not in standing]
+    yield from _check(runner, checks, assets, sample)
 
 
 def _verification(tags: Mapping[str, str]) -> tuple[bool, int | None]:
@@ -133,6 +138,37 @@ def _not_passed(context: AssetExecutionContext, assets: ProjectAssets) -> list[A
         return bool(last.event.timestamp >= changed.get(key.asset_key, 0.0))
 
     return [key for key in selected if not has_passed(key)]
+
+
+#: Kinds of checks whose result follows from the rows of the view.
+_OF_ROWS_ALONE: Final = ("unique", "not_null", "accepted", "rows")
+
+
+def _standing(context: AssetExecutionContext, assets: ProjectAssets, keys: Collection[AssetCheckKey]) -> set[AssetCheckKey]:
+    """Return the checks of unchanged views that need not be made again: as they are, they have passed since the view changed.
+
+    None of those that look at a clock or at other tables is.
+    """
+    if not keys:
+        return set()
+    records = context.instance.get_asset_records(list({key.asset_key for key in keys}))
+    entries = [record.asset_entry for record in records]
+    changed = {entry.asset_key: entry.last_materialization.timestamp for entry in entries if entry.last_materialization}
+    known = context.instance.event_log_storage.get_asset_check_summary_records(list(keys))
+
+    def stands(key: AssetCheckKey) -> bool:
+        last = known[key].last_completed_check_execution_record if key in known else None
+        if last is None or last.event is None or last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
+            return False
+        made, declared = last.event.asset_check_evaluation, assets.declared_checks.get(key)
+        if made is None or last.event.timestamp < changed.get(key.asset_key, 0.0):
+            return False
+        if declared is None:
+            return key.name == STREAM_KEY_UNIQUE
+        text = made.metadata.get("check")
+        return declared.kind in _OF_ROWS_ALONE and text is not None and text.value == declared.described
+
+    return {key for key in keys if stands(key)}
 
 
 def _named(key: AssetCheckKey) -> str:
@@ -199,13 +235,18 @@ def build_views_asset(
 
 
 def _run(
-    context: AssetExecutionContext, assets: ProjectAssets, warehouse: WarehouseAccess, reports: Iterable["ViewReport"]
+    context: AssetExecutionContext,
+    assets: ProjectAssets,
+    warehouse: WarehouseAccess,
+    reports: Iterable["ViewReport"],
+    unchanged: set[AssetKey] | None = None,
 ) -> Iterator[MaterializeResult[object] | Output[None]]:
     """Turn the reports of a run into results.
 
     A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
     Dagster takes one result for each selected asset, the others are logged as events of their own. Views that are left
-    behind have none; their error is raised once all others are done.
+    behind have none; their error is raised once all others are done. ``unchanged`` gets the views of which there is nothing to
+    tell.
     """
     pending = set(context.selected_asset_keys)
     told = _told(context, pending)
@@ -232,6 +273,8 @@ def _run(
         is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)
         # A warehouse that was made again counts its versions from the start.
         if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
+            if unchanged is not None:
+                unchanged.add(spec.key)
             yield _nothing_new(context, spec.key)
             continue
         metadata = epoch_metadata(report, _of_table(assets, warehouse, report))

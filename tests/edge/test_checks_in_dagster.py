@@ -106,6 +106,44 @@ def test_a_blocking_check_holds_back_what_is_below_and_shows_rows(spark, tmp_pat
         assert "relstate/verify = 'sample:few' is unknown" in location.errors[0]
 
 
+_TWO = """
+CREATE TABLE a (k INT, PRIMARY KEY (k));
+CREATE TABLE b (k INT, PRIMARY KEY (k));
+CREATE MATERIALIZED VIEW of_a TBLPROPERTIES ('check.few_a.rows' = '..100') AS SELECT count(*) AS n FROM a;
+CREATE MATERIALIZED VIEW of_b TBLPROPERTIES ('check.few_b.rows' = '..{most}', 'check.in_a.references' = 'n IN a(k)') AS
+  SELECT count(*) AS n FROM b;
+"""
+
+
+def test_what_has_passed_on_a_view_that_has_not_changed_is_not_made_again(spark, tmp_path):
+    project, warehouse = tmp_path / "project", tmp_path / "warehouse"
+    project.mkdir()
+
+    def run(instance, most, **tags):
+        (project / "views.sql").write_text(_TWO.format(most=most))
+        job = build_definitions(project, warehouse=warehouse).get_repository_def().get_job("refresh_views")
+        done = job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
+        assert done.success
+        made = {(c.asset_key.to_user_string(), c.check_name): c.passed for c in done.get_asset_check_evaluations()}
+        keys = {key for key in made if key[1] == "stream_key_unique"}
+        return {name: made[view, name] for view, name in made.keys() - keys}, {view for view, _ in keys}
+
+    def insert(into, key):
+        spark.sql(f"INSERT INTO delta.`{warehouse}/sources/{into}` VALUES ({key})")
+
+    with DagsterInstance.ephemeral() as instance:
+        assert run(instance, 100) == ({"few_a": True, "few_b": True, "in_a": False}, {"of_a", "of_b"})
+        insert("a", 0)
+        # What another table decides is looked at again, and what has failed.
+        assert run(instance, 100) == ({"few_a": True, "in_a": True}, {"of_a"})
+        insert("a", 1)
+        assert run(instance, 0) == ({"few_a": True, "few_b": False, "in_a": True}, {"of_a"}), "it is another check now"
+        insert("a", 2)
+        assert run(instance, 0)[0] == {"few_a": True, "few_b": False, "in_a": True}, "it has not passed"
+        insert("b", 0)
+        assert run(instance, 0)[1] == {"of_b"}
+
+
 def test_rows_that_differ_are_shown(spark, tmp_path):
     with DagsterInstance.ephemeral() as instance:
         location = Location(tmp_path, instance)
