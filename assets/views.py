@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from dagster import (
+    AssetCheckEvaluation,
     AssetCheckKey,
     AssetCheckResult,
     AssetExecutionContext,
@@ -82,7 +83,7 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
     if idle is not None:
         # What was checked is as it was: checks alone can still be run.
         context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
-        yield from _run(context, assets, warehouse, idle)
+        yield from _run(context, assets, warehouse, idle, set())
         blocking = _not_passed(context, assets)
         if blocking:
             context.log.info(f"made again, since they block and have not passed: {', '.join(map(_named, blocking))}")
@@ -121,23 +122,8 @@ def _not_passed(context: AssetExecutionContext, assets: ProjectAssets) -> list[A
     """Return the selected checks that block and have not passed since their view last changed: no run goes on over those."""
     blocking = [key for key, check in assets.declared_checks.items() if check.blocking]
     selected = [key for key in blocking if key in context.selected_asset_check_keys]
-    if not selected:
-        return []
-    changed = {
-        record.asset_entry.asset_key: record.asset_entry.last_materialization.timestamp
-        for record in context.instance.get_asset_records([key.asset_key for key in selected])
-        if record.asset_entry.last_materialization is not None
-    }
-    # The newest record of each is that of this very run, which has planned to make them.
-    known = context.instance.event_log_storage.get_asset_check_summary_records(selected)
-
-    def has_passed(key: AssetCheckKey) -> bool:
-        last = known[key].last_completed_check_execution_record if key in known else None
-        if last is None or last.event is None or last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
-            return False
-        return bool(last.event.timestamp >= changed.get(key.asset_key, 0.0))
-
-    return [key for key in selected if not has_passed(key)]
+    passed = _passed_since_changed(context, selected)
+    return [key for key in selected if key not in passed]
 
 
 #: Kinds of checks whose result follows from the rows of the view.
@@ -149,26 +135,36 @@ def _standing(context: AssetExecutionContext, assets: ProjectAssets, keys: Colle
 
     None of those that look at a clock or at other tables is.
     """
+
+    def stands(key: AssetCheckKey, made: AssetCheckEvaluation) -> bool:
+        declared, text = assets.declared_checks.get(key), made.metadata.get("check")
+        if declared is None:
+            return key.name == STREAM_KEY_UNIQUE
+        return declared.kind in _OF_ROWS_ALONE and text is not None and text.value == declared.described
+
+    return {key for key, made in _passed_since_changed(context, keys).items() if stands(key, made)}
+
+
+def _passed_since_changed(
+    context: AssetExecutionContext, keys: Collection[AssetCheckKey]
+) -> dict[AssetCheckKey, AssetCheckEvaluation]:
+    """Return the last results of checks that have passed since their view last changed, without the others."""
     if not keys:
-        return set()
+        return {}
     records = context.instance.get_asset_records(list({key.asset_key for key in keys}))
     entries = [record.asset_entry for record in records]
     changed = {entry.asset_key: entry.last_materialization.timestamp for entry in entries if entry.last_materialization}
+    # The newest record of each is that of this very run, which has planned to make them.
     known = context.instance.event_log_storage.get_asset_check_summary_records(list(keys))
-
-    def stands(key: AssetCheckKey) -> bool:
-        last = known[key].last_completed_check_execution_record if key in known else None
+    found = {}
+    for key, summary in known.items():
+        last = summary.last_completed_check_execution_record
         if last is None or last.event is None or last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
-            return False
-        made, declared = last.event.asset_check_evaluation, assets.declared_checks.get(key)
-        if made is None or last.event.timestamp < changed.get(key.asset_key, 0.0):
-            return False
-        if declared is None:
-            return key.name == STREAM_KEY_UNIQUE
-        text = made.metadata.get("check")
-        return declared.kind in _OF_ROWS_ALONE and text is not None and text.value == declared.described
-
-    return {key for key in keys if stands(key)}
+            continue
+        made = last.event.asset_check_evaluation
+        if made is not None and last.event.timestamp >= changed.get(key.asset_key, 0.0):
+            found[key] = made
+    return found
 
 
 def _named(key: AssetCheckKey) -> str:
@@ -239,7 +235,7 @@ def _run(
     assets: ProjectAssets,
     warehouse: WarehouseAccess,
     reports: Iterable["ViewReport"],
-    unchanged: set[AssetKey] | None = None,
+    unchanged: set[AssetKey],
 ) -> Iterator[MaterializeResult[object] | Output[None]]:
     """Turn the reports of a run into results.
 
@@ -273,8 +269,7 @@ def _run(
         is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)
         # A warehouse that was made again counts its versions from the start.
         if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
-            if unchanged is not None:
-                unchanged.add(spec.key)
+            unchanged.add(spec.key)
             yield _nothing_new(context, spec.key)
             continue
         metadata = epoch_metadata(report, _of_table(assets, warehouse, report))

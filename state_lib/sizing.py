@@ -167,7 +167,8 @@ class Sizing:
     compaction_spare_rows: int = _int(10_000, "It also needs this many rows more: below that no lookup gets faster.")
 
     fenced_rows: int = _int(
-        200_000, "When all input of a LIMIT is read, the driver holds up to so many of its first rows, to know how far they go."
+        200_000,
+        "When a LIMIT has to read all of its input, the driver holds at most this many of its first rows, to note the fences.",
     )
 
     # -- full refreshes that ``auto`` chooses (docs/epochs.md)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
@@ -11,6 +10,8 @@ from typing import Any, Final, TypeAlias
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.spark.job_tag import tagged_jobs
 
 #: Cancels the Spark jobs of a run.
 CancelJobs: TypeAlias = Callable[[], None]
@@ -27,21 +28,13 @@ def cancellable_jobs(spark: SparkSession, sessions: Callable[[], Collection[Spar
     sessions : those that work is done in. Over Spark Connect, which knows no tags across sessions, all of what these do is
         cancelled.
     """
-    if not hasattr(spark, "_jsparkSession"):
 
-        def interrupt_all() -> None:
-            for session in sessions():
-                session.interruptAll()
+    def interrupt_all() -> None:
+        for session in sessions():
+            session.interruptAll()
 
-        yield interrupt_all
-        return
-    context, tag = spark.sparkContext, f"relstate-{uuid.uuid4().hex}"
-    context.addJobTag(tag)
-    try:
-        yield lambda: context.cancelJobsWithTag(tag)
-    finally:
-        with suppress(Py4JError):  # of a JVM that is gone
-            context.removeJobTag(tag)
+    with tagged_jobs(spark) as tag:
+        yield interrupt_all if tag is None else lambda: spark.sparkContext.cancelJobsWithTag(tag)
 
 
 def stop(under_way: Collection[Future[Any]], cancel: CancelJobs) -> None:

@@ -36,6 +36,7 @@ from relstate_dagster.jobs.operators.flows import Flow, completed
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.spark.job_count import StartedJobs
+from relstate_dagster.jobs.spark.job_tag import tagged_jobs
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError
@@ -145,8 +146,8 @@ class ViewRuns:
         if stages.shuffle_tasks is not None:
             session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
         seconds["plan"] = time.perf_counter() - started
-        with StartedJobs(self._spark) as jobs:
-            self._at_work[view.name] = jobs
+        with tagged_jobs(self._spark) as tag:
+            jobs = self._at_work[view.name] = StartedJobs(self._spark, tag)
             started = time.perf_counter()
             commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
             seconds["compute_and_commit"] = time.perf_counter() - started

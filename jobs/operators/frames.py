@@ -149,7 +149,9 @@ class Frames:
         if rows is None or WEIGHT not in rows.column_names:
             return None
         weights = rows[WEIGHT]
-        inserted, deleted = (pc.sum(pc.if_else(of_sign, weights, 0)).as_py() or 0 for of_sign in _signs(weights))
+        inserted, deleted = (
+            pc.sum(pc.if_else(of_sign(weights, 0), weights, 0)).as_py() or 0 for of_sign in (pc.greater, pc.less)
+        )
         return inserted, -deleted
 
     def is_empty(self, df: DataFrame) -> bool:
@@ -191,10 +193,6 @@ class Frames:
     def in_one_task(self) -> bool:
         """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
         return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
-
-
-def _signs(weights: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    return pc.greater(weights, 0), pc.less(weights, 0)
 
 
 def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:

@@ -206,7 +206,7 @@ def _input_prefix(node: Window | TopN | TemporalFilter) -> tuple[str, ...]:
 
 
 def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:
-    """The input in the order that is asked for, the first rows, and how far so many rows were, where a value can say that."""
+    """The input, sorted as the query asks; its first rows; and, where the first ordering column allows them, the fences."""
     ordered = {key.column: KeyPart(key.column, key.descending, key.nulls_last) for key in node.order}
     if any(_has_no_order(node.field_named(name).data_type) for name in ordered):
         return whole, replace(whole, label="first")

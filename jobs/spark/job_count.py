@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import uuid
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -13,27 +11,17 @@ from pyspark.sql import SparkSession
 
 
 class StartedJobs:
-    """The jobs of the thread that enters this, and of those that it starts. Over Spark Connect nothing is known of them.
+    """The jobs with a tag (:func:`.jobs.spark.job_tag.tagged_jobs`). Without one, over Spark Connect, nothing is known of them.
 
     Parameters
     ----------
     spark : any session of the Spark that runs them.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
-        self._tag = f"relstate-work-{uuid.uuid4().hex}"
+    def __init__(self, spark: SparkSession, tag: str | None) -> None:
+        self._spark = spark
+        self._tag = tag
         self._started = time.monotonic()
-
-    def __enter__(self) -> StartedJobs:
-        if self._context is not None:
-            self._context.addJobTag(self._tag)
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None) -> None:
-        if self._context is not None:
-            with suppress(Py4JError):  # of a JVM that is gone
-                self._context.removeJobTag(self._tag)
 
     def count(self) -> int | None:
         """How many there were so far."""
@@ -59,4 +47,4 @@ class StartedJobs:
         return [stage.get() for stage in stages if stage.isDefined()]
 
     def _tracker(self) -> Any:
-        return None if self._context is None else self._context._jsc.sc().statusTracker()
+        return None if self._tag is None else self._spark.sparkContext._jsc.sc().statusTracker()

@@ -106,7 +106,7 @@ def _folder_beside(archive: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
         _remove_folders(archive.parent)
         try:
-            # A name of its own: the JVM of a run that was killed may still write to where it was told to.
+            # A new name each time: the JVM of a run that was killed may still be writing to its folder.
             yield Path(tempfile.mkdtemp(prefix=_FOLDER, dir=archive.parent))
         finally:
             # Such a JVM may have made its folder again meanwhile.

@@ -65,7 +65,7 @@ def runner_of(
 
         spark = start_spark(where)
         if project is not None:
-            declare_project(project, home, spark)
+            _declare_project(project, home, spark)
         return EpochRunner(spark, home, on_start=on_start)
 
     server = server_of(where, wanted)
@@ -99,17 +99,17 @@ def log_settings(where: Location | None) -> LogSettings:
 
 def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehouse, EpochRunner]:
     """A project, the warehouse that it is declared in, and the warehouse's runner."""
-    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project)
     warehouse = Warehouse(where.warehouse, where.functions)
-    return project, warehouse, declare_project(project, warehouse, spark)
+    _declare_project(project, warehouse, spark)
+    return project, warehouse, EpochRunner(spark, warehouse)
 
 
-def declare_project(project: Project, warehouse: Warehouse, spark: SparkSession) -> EpochRunner:
-    """Make a project known to a warehouse; the warehouse's runner."""
-    from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
+def _declare_project(project: Project, warehouse: Warehouse, spark: SparkSession) -> None:
+    """Make a project known to a warehouse."""
+    from relstate_dagster.jobs.api import sync_project  # noqa: PLC0415 - imports PySpark
 
     with console.status("planning views"):
         sync_project(spark, warehouse, project)
-    return EpochRunner(spark, warehouse)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from relstate_dagster.jobs.spark.class_archive import archive_options, class_arc
 from relstate_dagster.jobs.spark.java import Java, _from_path, _from_wheel, find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import STORES
+from tests.processes import until
 
 _MAPPED = """
 import os, pathlib, subprocess
@@ -63,13 +63,6 @@ def _jvms(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def _until(condition, what: str, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def _left(archive: Path) -> set[str]:
@@ -149,12 +142,12 @@ def test_the_next_spark_maps_it_and_others_go_on_without(java: Java, monkeypatch
 def test_of_a_killed_one_nothing_is_used_and_the_next_removes_it(cache: Path) -> None:
     archive = class_archive(find_java())
     killed = subprocess.Popen([sys.executable, "-c", _PREPARE])
-    _until(lambda: _jvms(cache), "a JVM has begun")
+    until(lambda: _jvms(cache), "a JVM has begun", 120)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert not archive.exists()
     assert subprocess.run([sys.executable, "-c", _PREPARE]).returncode == 0
-    _until(lambda: not _jvms(cache), "its JVM ends as well")
+    until(lambda: not _jvms(cache), "its JVM ends as well", 120)
     assert _left(archive) == {archive.name}
 
 
@@ -168,7 +161,7 @@ def test_a_cache_that_is_half_written_is_not_kept(cache: Path, monkeypatch: pyte
     monkeypatch.setattr(prepare_module, "_TRAINING", "SELECT 1")
 
     def kill_the_writer() -> None:
-        _until(lambda: [*cache.glob("classes/prepare-*/*.aot")], "it writes")
+        until(lambda: [*cache.glob("classes/prepare-*/*.aot")], "it writes", 120)
         for pid in _jvms(cache):
             if b"AOTMode=create" in Path(f"/proc/{pid}/environ").read_bytes():
                 os.kill(pid, signal.SIGKILL)

@@ -15,16 +15,10 @@ from relstate_dagster.cli import app, start
 from relstate_dagster.server import client, warm_up
 from relstate_dagster.server.place import Place
 from relstate_dagster.server.warm_up import WarmUp
+from tests.processes import until
 
 #: Delta sets them in whichever session is active when it first reads a table.
 _DELTAS_OWN = {"spark.sql.parquet.fieldId.read.enabled", "spark.sql.parquet.fieldId.write.enabled"}
-
-
-def _until(condition, what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def test_all_of_it_runs_and_leaves_nothing(spark, tmp_path, monkeypatch, said):
     before = spark.conf.getAll, [table.name for table in spark.catalog.listTables()]
     warming = WarmUp(spark, tmp_path / "warming")
     warming.start()
-    _until(lambda: not warming.is_running, "it ends", 240)
+    until(lambda: not warming.is_running, "it ends", 240)
     assert "warmed up in" in said.text
     assert not [*tmp_path.iterdir()]
     after = spark.conf.getAll, [table.name for table in spark.catalog.listTables()]
@@ -51,11 +45,11 @@ def test_all_of_it_runs_and_leaves_nothing(spark, tmp_path, monkeypatch, said):
 def test_it_ends_soon_and_cancels_nothing_of_others(spark, tmp_path, said):
     warming = WarmUp(spark, tmp_path / "warming")
     warming.start()
-    _until(lambda: [*tmp_path.glob("warming/sources/*/_delta_log/*1.json")], "it is at work")
+    until(lambda: [*tmp_path.glob("warming/sources/*/_delta_log/*1.json")], "it is at work")
     warming.stop()
     began = time.monotonic()
     assert spark.range(1000).selectExpr("sum(id) AS s").first()[0] == 499500
-    _until(lambda: not warming.is_running, "it ends", 30)
+    until(lambda: not warming.is_running, "it ends", 30)
     assert time.monotonic() - began < 15
     assert "until somebody asked" in said.text
     assert not [*tmp_path.iterdir()]
@@ -65,12 +59,12 @@ def test_what_fails_in_it_is_written_to_the_log(spark, tmp_path, monkeypatch, sa
     monkeypatch.setattr(warm_up, "_VIEWS", "CREATE TABLE warming_t (k INT); SELECT nothing FROM warming_t")
     warming = WarmUp(spark, tmp_path / "warming")
     warming.start()
-    _until(lambda: not warming.is_running, "it ends")
+    until(lambda: not warming.is_running, "it ends")
     assert "warming up has failed" in said.text
     (tmp_path / "a file").touch()
     warming = WarmUp(spark, tmp_path / "a file" / "warming")
     warming.start()
-    _until(lambda: not warming.is_running, "it ends")
+    until(lambda: not warming.is_running, "it ends")
     assert said.text.count("warming up has failed") == 2
     assert spark.range(3).count() == 3
 
@@ -95,9 +89,9 @@ def test_a_server_says_so_and_answers_at_once(tmp_path: Path, monkeypatch: pytes
         server = client.find(warehouse)
         assert server is not None
         folder = Path(server.registered.address).parent
-        _until(lambda: [*folder.glob("warming/sources/*/_delta_log/*1.json")], "it warms up")
+        until(lambda: [*folder.glob("warming/sources/*/_delta_log/*1.json")], "it warms up")
         assert '"rows": [[3]]' in relstate("sql", "--format", "json", "-e", "SELECT 3")
-        _until(lambda: not server.status()["is_warming_up"], "it ends", 30)
+        until(lambda: not server.status()["is_warming_up"], "it ends", 30)
         assert "until somebody asked" in relstate("server", "logs")
         assert not (folder / "warming").exists()
         assert not [*Path(warehouse).glob("**/*warming*")]
@@ -114,9 +108,9 @@ def test_a_server_says_so_and_answers_at_once(tmp_path: Path, monkeypatch: pytes
         server = client.find(warehouse)
         assert server is not None
         folder = Path(server.registered.address).parent
-        _until(lambda: (folder / "warming").exists(), "it warms up")
+        until(lambda: (folder / "warming").exists(), "it warms up")
         os.kill(server.registered.pid, signal.SIGKILL)
-        _until(lambda: not Place(warehouse).is_held(), "it is gone")
+        until(lambda: not Place(warehouse).is_held(), "it is gone")
         assert client.find(warehouse) is None
         assert not folder.exists()
     finally:
