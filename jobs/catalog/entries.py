@@ -15,7 +15,7 @@ from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
 from relstate_dagster.jobs.planner.nodes import Materialize
-from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 

@@ -24,7 +24,7 @@ from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
-from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.sources.pins import Pin
 
 #: What names a row: its kind, and the name of the entry in it.
 RowKey: TypeAlias = tuple[str, str]

@@ -15,7 +15,7 @@ from relstate_dagster.jobs.catalog.entries import (
     ViewEntry,
     ViewVersions,
 )
-from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.constants import FORMAT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.planner.used_columns import used_columns
-from relstate_dagster.jobs.sources.delta_source import ChangeRange, Pin
+from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import ROW_ID

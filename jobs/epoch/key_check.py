@@ -17,7 +17,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
-from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.key_files import (
     KeyProblem,
@@ -27,7 +27,8 @@ from relstate_dagster.jobs.sources.key_files import (
     new_keys,
     problem_with_new,
 )
-from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.whole_keys import keys_in_order
 from relstate_dagster.state_lib.collected import collected, frame_of
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -95,7 +96,7 @@ def _problem_in_changes(
             return new
         if not new.num_rows:  # updates: the files of before are not even listed
             return None
-        held = inputs.lookups.files(source.name).before(changed) or snapshot_files(source, before.version)
+        held = inputs.lookups.files(source.name).before(changed) or source.files_at(before.version)
         if held.are_rows:
             return _problem_with_new(session, new, source.key, schema, held)
     changes = source.changes(session, before, until, changed)
@@ -140,7 +141,7 @@ def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    found = snapshot_files(source, pin.version)
+    found = source.files_at(pin.version)
     by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)
     keys = keys_in_order(source.path, found.files, source.key) if by_driver else None
     if keys is not None and keys.most_rows <= sizing().driver_keys:

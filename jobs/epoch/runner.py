@@ -65,7 +65,8 @@ from relstate_dagster.jobs.epoch.view_run import Done, ViewRuns
 from relstate_dagster.jobs.instants import Clock, read_clock, utc_now
 from relstate_dagster.jobs.locking import maintenance_lock
 from relstate_dagster.jobs.planner.nodes import depends_on_time
-from relstate_dagster.jobs.sources.delta_source import Pin, look_at
+from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS

@@ -15,7 +15,8 @@ from relstate_dagster.jobs.operators.side_by_side import Once
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
-from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource, Pin
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse

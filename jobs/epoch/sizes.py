@@ -9,7 +9,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Read, Sizes
-from relstate_dagster.jobs.sources.delta_source import ChangeRange
+from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.state_files import StateFiles

@@ -14,7 +14,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Join, Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.file_layout import struct_of
-from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lake.statistics import row_count
@@ -96,7 +96,7 @@ class SourceLookups:
         """The files of a source as of this epoch, listed once in a run."""
         version, listed = self.pinned.pin(name).version, self.pinned.reads.files
         if (name, version) not in listed:
-            listed[name, version] = snapshot_files(self.pinned.source(name), version)
+            listed[name, version] = self.pinned.source(name).files_at(version)
         return listed[name, version]
 
     def in_place_bytes(self) -> int:

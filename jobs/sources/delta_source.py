@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +22,9 @@ from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, 
 from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
+from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.jobs.sources.row_counts import RowCounts
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import RelstateError, SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
@@ -39,72 +40,6 @@ _REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Sources that are looked at side by side.
 _LOOKED_AT_ONCE: Final = 16
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """A source as of one commit: what an epoch reads.
-
-    Parameters
-    ----------
-    serial_base_ms : the first millisecond of the Serial ids that this epoch may hand out (keyless sources).
-    fingerprint : of the commit of this version (:meth:`.state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
-        name a commit: a table can be deleted and written again, or put back from a copy. Empty where it is not known.
-    """
-
-    version: int
-    table_uuid: str
-    schema_json: str
-    serial_base_ms: int = 0
-    fingerprint: str = ""
-
-    def is_same(self, other: Pin) -> bool:
-        """Whether both name the same commit."""
-        if (self.version, self.table_uuid) != (other.version, other.table_uuid):
-            return False
-        return self.fingerprint == other.fingerprint or not (self.fingerprint and other.fingerprint)
-
-    @property
-    def identity(self) -> str:
-        """Names the commit that is pinned."""
-        return f"{self.table_uuid}@{self.version}#{self.fingerprint[:12]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for the catalog."""
-        return {
-            "version": self.version,
-            "table_uuid": self.table_uuid,
-            "schema": self.schema_json,
-            "serial_base_ms": self.serial_base_ms,
-            "fingerprint": self.fingerprint,
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Pin:
-        """The pin that :meth:`to_dict` wrote."""
-        return cls(
-            values["version"],
-            values["table_uuid"],
-            values["schema"],
-            values.get("serial_base_ms", 0),
-            values.get("fingerprint", ""),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRange:
-    """The commits between two pins: rows and bytes they changed, and the files they appended.
-
-    ``files`` are the files that hold the changes, where they can be read as they are; ``None`` where Delta must.
-    """
-
-    rows_inserted: int
-    rows_deleted: int
-    changed_bytes: int
-    appended: tuple[AppendedFile, ...]
-    only_appends: bool
-    has_change_feed: bool
-    files: tuple[ChangeFile, ...] | None = None
 
 
 class DeltaSource:
@@ -306,6 +241,17 @@ class DeltaSource:
         if version not in self._deleted:
             self._deleted[version] = deleted_rows(self.table.at(version))
         return self._deleted[version]
+
+    def files_at(self, version: int) -> SnapshotFiles:
+        """The files of the table at a version, from its log."""
+        table, layout = self.table.at(version), self.layout(version)
+        if layout is None:
+            return SnapshotFiles(None, data_files(table))
+        files = data_files(table, {stored: name for name, stored in layout.physical.items()})
+        deleted = self.deleted(version)
+        if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
+            return SnapshotFiles(None, files)
+        return SnapshotFiles(layout, files, deleted)
 
     def layout(self, version: int) -> FileLayout | None:
         """How the table's files hold its rows; ``None`` where only Delta can read them."""

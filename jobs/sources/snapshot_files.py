@@ -14,10 +14,10 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
-from relstate_dagster.jobs.sources.delta_source import ChangeRange, DeltaSource
 from relstate_dagster.jobs.sources.file_layout import FileLayout
+from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
+from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
@@ -109,15 +109,3 @@ class SnapshotFiles:
     def rows_read(self, lookup_keys: LookupKeys) -> float:
         """About how many rows are read to find those within some values."""
         return lookup_keys.rows_read(self.files, lookup_keys.column, self.page_rows)
-
-
-def snapshot_files(source: DeltaSource, version: int) -> SnapshotFiles:
-    """The files of a source at a version, from its log."""
-    table, layout = source.table.at(version), source.layout(version)
-    if layout is None:
-        return SnapshotFiles(None, data_files(table))
-    files = data_files(table, {stored: name for name, stored in layout.physical.items()})
-    deleted = source.deleted(version)
-    if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
-        return SnapshotFiles(None, files)
-    return SnapshotFiles(layout, files, deleted)

@@ -24,8 +24,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
-from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
@@ -139,7 +140,7 @@ class SourceIndex:
     def files(self) -> SnapshotFiles:
         """The files of what :attr:`contents` tells."""
         if self._files is None:
-            found = snapshot_files(DeltaSource(f"the index by {self.column}", self.path), self._there[0].version())
+            found = DeltaSource(f"the index by {self.column}", self.path).files_at(self._there[0].version())
             self._files = replace(found, page_rows=sizing().index_page_rows)
         return self._files
 

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.snapshot import epoch_of
-from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError, SourceError

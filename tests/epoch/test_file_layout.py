@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
-from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.key_files import KeyProblem, changed_keys, new_keys, problem_with_new
-from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles, snapshot_files
+from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from tests.epoch.scripts import Script
@@ -50,7 +51,7 @@ def _table(spark: SparkSession, path: Path, properties: str, partitioned: str = 
 
 def _files(path: str) -> SnapshotFiles:
     source = DeltaSource("t", path)
-    return snapshot_files(source, source.facts().version)
+    return source.files_at(source.facts().version)
 
 
 def _rows(frame: DataFrame) -> Counter[str]:
@@ -238,7 +239,7 @@ def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_pa
         assert layout is not None
         new = new_keys(changed_keys(layout, found.files, source.key), source.key)
         assert not isinstance(new, KeyProblem)
-        said = problem_with_new(new, source.key, snapshot_files(source, since.version))
+        said = problem_with_new(new, source.key, source.files_at(since.version))
         assert (None if said is None else str(said).split(";")[0]) == problem
 
 

@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.sources.delta_source import DeltaSource, Pin
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from tests.epoch.scripts import Script

@@ -27,7 +27,7 @@ from relstate_dagster.jobs.epoch.protocol import (
     to_rebuild,
     waiting,
 )
-from relstate_dagster.jobs.sources.delta_source import Pin
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _READS = {"a": (), "b": (), "over_a": ("a",), "over_both": ("a", "b"), "top": ("over_both",)}

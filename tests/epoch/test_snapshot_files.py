@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
-from relstate_dagster.jobs.sources.snapshot_files import snapshot_files
 
 _FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -51,5 +50,5 @@ def test_files_before(tmp_path: Path, change: Callable[[str], object], rows_befo
     change(path)
     until = DeltaSource("t", path, ("k",)).pin(None)
     found = source.check_range(since, until, append_only=False)
-    before = snapshot_files(source, until.version).before(found)
+    before = source.files_at(until.version).before(found)
     assert (None if before is None else sum(file.rows for file in before.files)) == rows_before
