@@ -11,6 +11,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
 from relstate_dagster.jobs.epoch.refresh_choice import may_choose
+from relstate_dagster.jobs.epoch.slices import built_so_far
 from relstate_dagster.jobs.epoch.stages import Stages
 from relstate_dagster.jobs.registry import has_query_of
 from relstate_dagster.jobs.sync import source_entry
@@ -134,8 +135,9 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Does.FAIL, str(error))
     sizes = stages.sizes
-    if sizes.is_backfill:
-        return Outlook(view.name, Does.BUILD, "it is not built yet", _reads(stages))
+    if view.last_epoch is None:
+        why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
+        return Outlook(view.name, Does.BUILD, why, _reads(stages))
     files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
     if is_nothing(view, stages) and not below and not files:
         return Outlook(view.name, Does.NOTHING)

@@ -124,7 +124,8 @@ class ViewPlanner:
     def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
         """The state with a view planned on its inputs as they are now, where those are not what it was planned on.
 
-        Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used.
+        Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used,
+        but for slices that were completed.
 
         Raises
         ------
@@ -134,7 +135,8 @@ class ViewPlanner:
         if not view.planned_on or view.planned_on != self._planned_on(working, view.query, view.reads):
             planned = replace(self.plan(working, declaration_of(view)), costs=view.costs, problem=view.problem)
             return with_table_ids(state, planned).with_rebuild(planned)
-        return state.with_rebuild(view.restarted()) if is_table(self._warehouse.state_path(view)) else state
+        is_left = view.built_until is None and is_table(self._warehouse.state_path(view))
+        return state.with_rebuild(view.restarted()) if is_left else state
 
     def relations(self, state: CatalogState, names: Collection[str]) -> dict[str, Relation]:
         """Sources and views, of those that are named, as the planner sees them."""

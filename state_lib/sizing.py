@@ -60,6 +60,18 @@ class Sizing:
     driver_compaction_bytes: int = _int(
         32 * _MIB, "State tables up to this size are rewritten by the driver, right after an epoch; larger ones by Spark."
     )
+    slice_bytes: int = _int(
+        4096 * _MIB,
+        "A view of which the largest source has more than this and half as much again is built in slices of at least this "
+        "many bytes: a run that dies loses one slice.",
+        least=1,
+    )
+    slices: int = _int(8, "It is built in about this many slices at most.", 1)
+    slice_lookups: float = _float(
+        1.0,
+        "A slice is at least this many times as large as the sources that it is joined with, which each slice reads. Q18, which "
+        "joins the source that is sliced with itself, took five times as long in seven slices.",
+    )
     shared_read_bytes: int = _int(
         8 * _MIB,
         "Changes up to this size that several views read are read once and held by the driver. Of more, each view reads the "

@@ -97,6 +97,7 @@ class ViewEntry:
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
     published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by
     which groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried.
+    ``built_until`` is the epoch of its last slice, while it is built in slices and has reached no epoch.
     """
 
     name: str
@@ -121,6 +122,7 @@ class ViewEntry:
     expiry: Expiry = field(default_factory=Expiry)
     watermarks: Watermarks = field(default_factory=dict)
     problem: Problem | None = None
+    built_until: EpochEntry | None = None
 
     @property
     def plan(self) -> Materialize:
@@ -161,7 +163,7 @@ class ViewEntry:
     def reached(self, epoch: int, instant: datetime | None = None, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
         expiry = self.expiry if instant is None else self.expiry.after(epoch, instant, self.state_ttl)
-        return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None)
+        return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None, built_until=None)
 
     def restarted(self) -> ViewEntry:
         """The entry before a backfill, in a generation of its own, whose tables begin with the vnodes that they have now."""
@@ -174,6 +176,7 @@ class ViewEntry:
             expiry=Expiry(),
             watermarks={},
             problem=None,
+            built_until=None,
             first_vnode_counts=first,
         )
 
@@ -211,11 +214,25 @@ class ViewVersions:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """How far a view is built with one of its slices: which source is read in slices, the number of this one, and bytes.
+
+    ``bytes`` of the source's ``total_bytes`` have been read once this slice is computed.
+    """
+
+    source: str
+    number: int
+    bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEntry:
     """An epoch: the pinned sources, and the views that have reached it, or are to, with what they have come to.
 
     ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
-    views that ``auto`` has recomputed, with the reason.
+    views that ``auto`` has recomputed, with the reason. ``slice`` is there where its one view is not brought to it but built a
+    slice further (:mod:`.jobs.epoch.slices`): it is never complete, and nobody reads what is computed in it.
     """
 
     epoch: int
@@ -225,6 +242,7 @@ class EpochEntry:
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
     instant: datetime | None = None
     recomputed: Mapping[str, str] = field(default_factory=dict)
+    slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)

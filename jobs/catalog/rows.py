@@ -14,6 +14,7 @@ from relstate_dagster.jobs.catalog.entries import (
     EpochEntry,
     PlainViewEntry,
     Problem,
+    Slice,
     SourceEntry,
     TableLayout,
     ViewEntry,
@@ -130,6 +131,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"expiry": view.expiry.to_dict()} if view.expiry != Expiry() else {}),
         **({"watermarks": watermarks.to_dict(view.watermarks)} if view.watermarks else {}),
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
+        **({"built_until": _epoch_payload(view.built_until)} if view.built_until is not None else {}),
     }
 
 
@@ -147,6 +149,7 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
             "expiry": Expiry.from_dict(payload.get("expiry", {})),
             "watermarks": watermarks.from_dict(payload.get("watermarks", {})),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
+            "built_until": None if payload.get("built_until") is None else _epoch(payload["built_until"]),
         }
     )
 
@@ -191,6 +194,7 @@ def _epoch_payload(epoch: EpochEntry) -> Payload:
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
         "instant": None if epoch.instant is None else epoch.instant.isoformat(),
         **({"recomputed": dict(epoch.recomputed)} if epoch.recomputed else {}),
+        **({"slice": asdict(epoch.slice)} if epoch.slice is not None else {}),
     }
 
 
@@ -204,6 +208,7 @@ def _epoch(payload: Payload) -> EpochEntry:
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
         None if instant is None else datetime.fromisoformat(instant),
         payload.get("recomputed", {}),
+        None if payload.get("slice") is None else Slice(**payload["slice"]),
     )
 
 

@@ -55,15 +55,31 @@ class CatalogState:
     @property
     def last_pins(self) -> dict[str, Pin]:
         """The newest pin of each source."""
+        views = (*self.views.values(), *self.rebuilds.values())
+        slices = [view.built_until for view in views if view.built_until is not None]
         pins: dict[str, Pin] = {}
-        for epoch in sorted(self.epochs):
-            pins.update(self.epochs[epoch].pins)
+        for epoch in sorted([*self.epochs.values(), *slices], key=lambda epoch: epoch.epoch):
+            pins.update({name: pin.whole for name, pin in epoch.pins.items()})
         return pins
 
     def versions_at(self, view: str) -> ViewVersions | None:
         """The versions of a view at the newest epoch it has reached."""
         last = self.views[view].last_epoch
         return None if last is None else self.epochs[last].versions.get(view)
+
+    def last_of(self, view: ViewEntry) -> EpochEntry | None:
+        """The epoch that the next one of a view builds on: the newest it has reached, or that of its last slice.
+
+        Raises
+        ------
+        EpochError : the catalog has no such epoch.
+        """
+        if view.last_epoch is None:
+            return view.built_until
+        entry = self.epochs.get(view.last_epoch)
+        if entry is None:
+            raise EpochError(f"epoch {view.last_epoch} of view {view.name} is not in the catalog; rebuild with --full-refresh")
+        return entry
 
     def view(self, name: str) -> ViewEntry:
         """The view of a name.
@@ -95,7 +111,8 @@ class CatalogState:
 
     def with_problem(self, name: str, problem: Problem | None) -> CatalogState:
         """The state with the reason for which a view was left behind."""
-        return replace(self, views={**self.views, name: replace(self.views[name], problem=problem)})
+        rebuilds = {n: replace(v, problem=problem) if n == name else v for n, v in self.rebuilds.items()}
+        return replace(self, views={**self.views, name: replace(self.views[name], problem=problem)}, rebuilds=rebuilds)
 
     def with_claim(self, claim: Claim) -> CatalogState:
         """The state with a claim added or replaced."""

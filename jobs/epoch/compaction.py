@@ -78,7 +78,7 @@ def state_after_epoch(
     fitting = tuple(
         replace(t, vnode_count=fitting_vnode_count(t.schema, t.vnode_count, sizes[t.table_id])) for t in view.tables
     )
-    if view.last_epoch is None:
+    if state.last_of(view) is None:
         return StateAfterEpoch(fitting, commit.rows)
     due = [
         table_id

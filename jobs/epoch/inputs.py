@@ -82,7 +82,7 @@ class EpochInputs:
         found = self.sources.range(name, before)
         changes = self.reads.shared.changes(
             self.spark,
-            ReadKey(name, before.version, until.version, made),
+            ReadKey(name, before.identity, until.identity, made),
             found.changed_bytes,
             columns,
             lambda: source.changes(self.spark, before, until, found, made),

@@ -60,12 +60,14 @@ def check_primary_keys(
     since = inputs.since
     for name in names:
         entry = state.sources[name]
-        until = inputs.epoch.pins[name]
-        before = _known_until(state, name, until) if since is None else since.pins.get(name)
+        # All files of a version that is read in slices are checked before the first of them.
+        until = inputs.epoch.pins[name].whole
+        pinned = None if since is None else since.pins.get(name)
+        before = _known_until(state, name, until) if pinned is None else pinned.whole
         place = (name, until.version, None if before is None else before.version)
         if place in checked or (before is not None and before.is_same(until)):
             continue
-        changed = found.get(name)
+        changed = found.get(name) if pinned is None or pinned.first_files is None else None
         if changed is None and before is not None and before.version < until.version:
             changed = inputs.sources.changed_since(name, before)
         source = inputs.sources.source(name)
@@ -96,7 +98,7 @@ def _problem_in_changes(
             return new
         if not new.num_rows:  # updates: the files of before are not even listed
             return None
-        held = inputs.lookups.files(source.name).before(changed) or source.files_at(before.version)
+        held = inputs.lookups.files(source.name).before(changed) or source.files(before)
         if held.are_rows:
             return _problem_with_new(session, new, source.key, schema, held)
     changes = source.changes(session, before, until, changed)
@@ -141,7 +143,7 @@ def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until
 
 def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
-    found = source.files_at(pin.version)
+    found = source.files(pin)
     by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)
     keys = keys_in_order(source.path, found.files, source.key) if by_driver else None
     if keys is not None and keys.most_rows <= sizing().driver_keys:

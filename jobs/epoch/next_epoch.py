@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.freshness import new_files
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
@@ -60,7 +60,8 @@ class NextEpoch:
         RelstateError, OSError : a source cannot be read, or not what changed in it.
         """
         seen = self._state.versions_at(view.name)
-        state_version = None if seen is None else seen.state_version
+        last = self._state.last_of(view)
+        state_version = None if last is None else last.versions.get(view.name, ViewVersions()).state_version
         known = self.inputs(view).of_view(StateFiles(self._warehouse.state_path(view)), state_version, seen)
         stages = stages_of(view, known, most_tasks=self._most_tasks, driver_writes=written_by_driver(view))
         if seen is None or seen.view_version is None:

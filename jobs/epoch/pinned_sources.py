@@ -38,19 +38,8 @@ class PinnedSources:
 
     @property
     def since(self) -> EpochEntry | None:
-        """The epoch that the view reached last.
-
-        Raises
-        ------
-        EpochError : the catalog has no such epoch.
-        """
-        last = self.view.last_epoch
-        if last is None:
-            return None
-        entry = self.catalog.epochs.get(last)
-        if entry is None:
-            raise EpochError(f"epoch {last} of view {self.view.name} is not in the catalog; rebuild with --full-refresh")
-        return entry
+        """The epoch that this one builds on; as :meth:`.jobs.catalog.state.CatalogState.last_of`."""
+        return self.catalog.last_of(self.view)
 
     def source(self, name: str) -> DeltaSource:
         """The reader of a source, one for all views of a run.

@@ -15,6 +15,8 @@
   taken back by the next run (:mod:`.jobs.epoch.chain`).
 * A view that cannot be computed is left behind with its :class:`~.jobs.catalog.entries.Problem`. It keeps its last epoch, its
   rows and its state; the next run tries again from there. Views over it wait.
+* A large view is built in slices, each an epoch that only it takes part in. Nobody sees them: the view has reached no epoch
+  until it is published whole. A run that dies loses one slice; the next one goes on from there.
 * A view that is built again has an entry beside the one that readers see, with a generation and so a folder of its own, and
   takes its place when the epoch that built it is complete.
 """
@@ -151,7 +153,8 @@ def completed(
 ) -> CatalogState:
     """An epoch is complete: some views have reached it, the others are left behind; none is claimed any more.
 
-    An epoch that no view has reached is forgotten: its number is not used again.
+    An epoch that no view has reached is forgotten: its number is not used again. So is that of a slice, but for what the view
+    that is built in slices remembers of it.
 
     Raises
     ------
@@ -161,6 +164,11 @@ def completed(
     if claim is None or claim.epoch is None:
         raise ClaimLost(LOST)
     epoch = claim.epoch
+    if epoch.slice is not None:
+        state = state.without_claim(holder)
+        for done in reached.values():
+            state = state.with_rebuild(done.view)
+        return left_behind(state, problems)
     views = {**state.views, **{name: done.view for name, done in reached.items()}}
     rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached and n not in epoch.recomputed}
     state = replace(state.without_claim(holder), views=views, rebuilds=rebuilds)

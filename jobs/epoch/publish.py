@@ -215,7 +215,7 @@ def publish(
     table, epoch = target.table, target.wanted.epoch
     only_inserts = target.is_new or target.replaces or view.plan.append_only
     if writer is Writer.DRIVER and not target.replaces and written_by_driver(view):
-        rows = _computed_changes(store, view, commit.stored)
+        rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
         if rows is None:
             rows = collected(_changes(store, view, epoch, commit.version))
         if rows is not None:
@@ -338,17 +338,27 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
         F.col(EPOCH_COLUMN).alias(EPOCH),
         F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT),
     )
-    now = stored.where(F.col(EPOCH) == epoch)
+    # Of a view that is new everything is, be it of several slices.
+    is_first = view.last_epoch is None
+    now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
     row = F.struct(*columns_of(names))
     output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
-    if plan.stream_key is not None:
+    if plan.stream_key is not None and view.built_until is None:
         newest = now.groupBy(VIEW_KEY).agg(F.max(STATE_WEIGHT).alias(OP), F.max_by(row, STATE_WEIGHT).alias("_row"))
         return newest.select(*output, VIEW_KEY, OP)
+    if plan.stream_key is not None:
+        newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
+        summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
+        return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP)
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
-    before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
-    held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
+    changed = changed.where(F.col("_delta") != 0)
+    if is_first:
+        counted = changed.withColumn("_held", F.lit(0).cast("bigint"))
+    else:
+        before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
+        held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
+        counted = changed.join(held, VIEW_KEY, "left").fillna(0, ["_held"])
     zero = F.lit(0).cast("bigint")
-    counted = changed.where(F.col("_delta") != 0).join(held, VIEW_KEY, "left").fillna(0, ["_held"])
     after = F.col("_held") + F.col("_delta")
     problem = F.lit(f"view {view.name}, epoch {epoch}: a row is retracted more often than the view holds it")
     low = F.when(after < 0, F.raise_error(problem).cast("bigint")).otherwise(F.least(F.col("_held"), after))

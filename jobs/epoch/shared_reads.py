@@ -17,7 +17,6 @@ from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
-from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
@@ -28,11 +27,11 @@ from relstate_dagster.state_lib.sizing import sizing
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """What is read: the changes of a source between two versions, and which columns it makes for them."""
+    """What is read: the changes of a source between two pins, by their identities, and which columns it makes for them."""
 
     source: str
-    since: int
-    until: int
+    since: str
+    until: str
     made: frozenset[str]
 
 
@@ -66,7 +65,7 @@ class SharedReads:
                 continue
             for name, columns in scanned_columns(view).items():
                 if name in since.pins and name in epoch.pins:
-                    key = ReadKey(name, since.pins[name].version, epoch.pins[name].version, made_columns(view, name))
+                    key = ReadKey(name, since.pins[name].identity, epoch.pins[name].identity, made_columns(view, name))
                     wanted.setdefault(key, []).append(columns)
         return cls({key: frozenset().union(*of_views) for key, of_views in wanted.items() if len(of_views) > 1})
 
@@ -104,12 +103,10 @@ class SourceReads:
     Parameters
     ----------
     ranges : what was found to have changed in a source between two pins.
-    files : the files of sources at the versions of the epoch.
     shared : the changes that several views read.
     """
 
     ranges: dict[tuple[str, Pin, Pin], ChangeRange] = field(default_factory=dict)
-    files: dict[tuple[str, int], SnapshotFiles] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
     _sources: dict[str, DeltaSource] = field(default_factory=dict)
     _indexes: dict[tuple[str, str], SourceIndex] = field(default_factory=dict)

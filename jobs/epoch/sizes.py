@@ -33,8 +33,8 @@ class InputSizes:
 
     @property
     def is_backfill(self) -> bool:
-        """Whether the view has reached no epoch yet."""
-        return self.sources.view.last_epoch is None
+        """Whether nothing of the view has been computed yet."""
+        return self.sources.since is None
 
     def total_bytes(self) -> int:
         """Bytes of all that the view reads as of this epoch, as files."""
@@ -74,8 +74,12 @@ class InputSizes:
                 files = self._view_files(name)
                 reads.append(Read(name, "all rows of the view", sum(f.bytes for f in files)))
             else:
-                table = self.sources.source(name).table
-                reads.append(Read(name, "all rows", table.total_bytes(self.sources.pin(name).version)))
+                source, pin = self.sources.source(name), self.sources.pin(name)
+                if pin.first_files is None:
+                    reads.append(Read(name, "all rows", source.table.total_bytes(pin.version)))
+                else:
+                    some = source.files(pin)
+                    reads.append(Read(name, f"the first {len(some.files)} file(s)", some.total_bytes))
         return tuple(reads)
 
     def _view_read(self, name: str) -> Read:
@@ -126,12 +130,13 @@ class InputSizes:
         SourceError : a source's changes cannot be read.
         """
         view, shown = self.sources.view, (seen or ViewVersions()).view_version
-        replaces = self.is_backfill and shown is not None
-        only_inserts = view.plan.append_only or (self.is_backfill and not replaces)
+        is_first = view.last_epoch is None
+        replaces = is_first and shown is not None
+        only_inserts = view.plan.append_only or (is_first and not replaces)
         if is_committed:
             state_bytes = files.total_bytes(state_version)
             return Sizes(self.is_backfill, (), state_bytes, 0, only_inserts, replaces, is_committed=True)
         if self.is_backfill:
             return Sizes(True, self.planned_reads(), 0, 0, only_inserts, replaces)
         looked_up = files.total_bytes(state_version), self.lookups.in_place_bytes()
-        return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces)
+        return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces, is_slice=is_first)

@@ -94,10 +94,7 @@ class SourceLookups:
 
     def files(self, name: str) -> SnapshotFiles:
         """The files of a source as of this epoch, listed once in a run."""
-        version, listed = self.pinned.pin(name).version, self.pinned.reads.files
-        if (name, version) not in listed:
-            listed[name, version] = self.pinned.source(name).files_at(version)
-        return listed[name, version]
+        return self.pinned.source(name).files(self.pinned.pin(name))
 
     def in_place_bytes(self) -> int:
         """Bytes of the sources that joins look rows up in."""

@@ -61,6 +61,7 @@ class Sizes:
     only_inserts : nothing leaves the published table in this epoch.
     replaces : the rows of an earlier generation are replaced.
     is_committed : an earlier try has committed the change set, which is only to be published.
+    is_slice : it computes one slice of many rows, the last one included.
     """
 
     is_backfill: bool
@@ -70,6 +71,7 @@ class Sizes:
     only_inserts: bool = False
     replaces: bool = False
     is_committed: bool = False
+    is_slice: bool = False
 
     @property
     def changed_bytes(self) -> int:
@@ -163,7 +165,7 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     elif changed + looked_up <= limit.small_epoch_bytes:
         workload = Workload.SMALL
     else:
-        workload = Workload.FULL if fills_empty_state else Workload.LARGE
+        workload = Workload.FULL if fills_empty_state or sizes.is_slice else Workload.LARGE
     held = changed <= (limit.driver_backfill_bytes if sizes.is_backfill else limit.driver_change_bytes)
     hint = None if not small else "broadcast" if workload is Workload.LARGE else "shuffle_hash"
     # State is never shuffled, so it is the change that tasks divide.

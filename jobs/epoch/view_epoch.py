@@ -165,7 +165,9 @@ def compute_and_commit(
         if strict:
             check_change_sets(context.changes, view.name, epoch)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
-        if changes is None and not mem_tables and not inputs.sizes.is_backfill:
+        # The first commit of a view is made in any case, and so is the one that publishes what its slices have come to.
+        is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
+        if changes is None and not mem_tables and not is_needed:
             return None
         stored: pa.Table | None = None
         computed: DataFrame | None = None
@@ -173,7 +175,7 @@ def compute_and_commit(
             stored = store.compute(epoch, mem_tables)
         elif store.is_plain and stages.commit is None:
             stored, computed = store.compute_few(epoch, mem_tables)
-        if stored is not None and not stored.num_rows and not inputs.sizes.is_backfill:
+        if stored is not None and not stored.num_rows and not is_needed:
             return None
         failpoints.reached("before_state_commit")
         app, metadata = app_id(view), wanted.to_json()

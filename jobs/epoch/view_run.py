@@ -129,7 +129,8 @@ class ViewRuns:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))
-        before = None if view.last_epoch is None else state.versions_at(view.name)
+        since = inputs.since
+        before = None if since is None else since.versions.get(view.name)
         wanted = state_commit_of(inputs, before)
         known, made = _state_so_far(files, view, before, wanted, fence)
         if only_committed and made is None:
@@ -152,10 +153,13 @@ class ViewRuns:
             commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
             seconds["compute_and_commit"] = time.perf_counter() - started
             started = time.perf_counter()
-            done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
+            done: Published | None = None
+            if epoch.slice is None:
+                done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
             seconds["publish"] = time.perf_counter() - started
             # What it took another run to compute, or not to, says nothing.
-            costs = view.costs if made is not None or commit is None else costs_after(view, state, sizes, seconds)
+            is_told = made is None and commit is not None and epoch.slice is None and view.built_until is None
+            costs = costs_after(view, state, sizes, seconds) if is_told else view.costs
             started = time.perf_counter()
             after = StateAfterEpoch(view.tables, {})
             if commit is not None:
@@ -194,13 +198,12 @@ class ViewRuns:
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
         counts = {str(table.table_id): table.vnode_count for table in after.tables}
-        entry = replace(
-            view.reached(epoch.epoch, epoch.instant),
-            vnode_counts=counts,
-            merged_rows=merged,
-            costs=costs,
-            watermarks=watermarks_after(inputs),
-        )
+        entry = replace(view, vnode_counts=counts, merged_rows=merged, costs=costs)
+        if epoch.slice is not None:
+            # What a later slice reads is late for no watermark, nor is it old.
+            entry = replace(entry, built_until=replace(epoch, versions={view.name: versions}), problem=None)
+        else:
+            entry = replace(entry.reached(epoch.epoch, epoch.instant), watermarks=watermarks_after(inputs))
         return Done(report, Reached(entry, versions))
 
     def _publish(

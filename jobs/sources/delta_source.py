@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, 
 from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
-from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
+from relstate_dagster.jobs.sources.pins import ChangeRange, Pin, Rest
 from relstate_dagster.jobs.sources.row_counts import RowCounts
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
@@ -60,6 +61,7 @@ class DeltaSource:
         self.table = OpenedTable(path)
         self._order = CommitOrder(name, self.log)
         self._deleted: dict[int, DeletedRows | None] = {}
+        self._files: dict[int, SnapshotFiles] = {}
         self._facts: dict[int, TableFacts] = {}
         self._checked: set[tuple[int, str]] = set()
 
@@ -129,9 +131,9 @@ class DeltaSource:
         self._checked.add((pin.version, pin.fingerprint))
 
     def _rows_at(self, version: int) -> int:
-        return sum(file.rows for file in self._files_at(version))
+        return sum(file.rows for file in self._counted_files(version))
 
-    def _files_at(self, version: int) -> list[AppendedFile]:
+    def _counted_files(self, version: int) -> list[AppendedFile]:
         """Data files of a version with their row counts, in the order of their paths."""
         return self._counted([AppendedFile(file.path, file.rows) for file in data_files(self.table.at(version))])
 
@@ -148,6 +150,8 @@ class DeltaSource:
         SourceError : the table was replaced or went back, a commit or a file of the range is gone, or rows changed that no
             change feed recorded.
         """
+        if since.first_files is not None:
+            return self._check_rest(since, until, append_only=append_only)
         if since.is_same(until):
             return ChangeRange(0, 0, 0, (), True, False, ())
         where = f"source {self.name} ({self.path})"
@@ -203,6 +207,27 @@ class DeltaSource:
             read_as_files,
         )
 
+    def _check_rest(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
+        """As :meth:`check_range`, from some files of a pin on."""
+        first, last = since.first_files or 0, until.first_files
+        self._check_is_there(since)
+        later = self.check_range(since.whole, until.whole, append_only=append_only)
+        files = self.files(since.whole).files[first:last]
+        gone = self._fill_in_sizes([{"path": file.path, "size": file.bytes} for file in files])
+        if gone:
+            raise SourceError(
+                f"source {self.name} ({self.path}): {len(gone)} files of version {since.version} are gone (vacuumed away), the "
+                f"first is {gone[0]}; {_REBUILD}"
+            )
+        return replace(
+            later,
+            rows_inserted=later.rows_inserted + sum(max(0, file.rows) for file in files),
+            changed_bytes=later.changed_bytes + sum(file.bytes for file in files),
+            appended=(*(AppendedFile(file.path, file.rows) for file in files), *later.appended),
+            files=None,
+            rest=Rest(first, last, later),
+        )
+
     def _fill_in_sizes(self, files: list[Action]) -> list[str]:
         """Set the sizes that a commit left out; which of the files are gone."""
         own = [f for f in files if not is_absolute(f["path"])]
@@ -242,6 +267,13 @@ class DeltaSource:
             self._deleted[version] = deleted_rows(self.table.at(version))
         return self._deleted[version]
 
+    def files(self, pin: Pin) -> SnapshotFiles:
+        """The files of the table as of a pin, listed once."""
+        if pin.version not in self._files:
+            self._files[pin.version] = self.files_at(pin.version)
+        found = self._files[pin.version]
+        return found if pin.first_files is None else found.some(0, pin.first_files)
+
     def files_at(self, version: int) -> SnapshotFiles:
         """The files of the table at a version, from its log."""
         table, layout = self.table.at(version), self.layout(version)
@@ -265,20 +297,35 @@ class DeltaSource:
         SourceError : another commit has that version now.
         """
         self._check_is_there(pin)
+        if pin.first_files is not None:
+            return self.files(pin).read(spark, None)
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
     def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
         """Every row as of a pin, as an insertion; with some of the columns that sources make, if asked for."""
         self._check_is_there(pin)
+        if pin.first_files is not None:
+            return self._some_rows(spark, pin, 0, pin.first_files, made)
         if COMMIT_VERSION in made:
             files = self._order.files(pin.version, {file.path for file in data_files(self.table.at(pin.version))})
             return self._read_files(spark, pin, self._counted(files) if ROW_ID in made else files, made)
         if ROW_ID in made:
-            return self._read_files(spark, pin, self._files_at(pin.version), made)
+            return self._read_files(spark, pin, self._counted_files(pin.version), made)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+    def _some_rows(self, spark: SparkSession, pin: Pin, first: int, until: int | None, made: Collection[str] = ()) -> DataFrame:
+        """As :meth:`all_rows`, of some of the files, by their places in the order of their paths."""
+        if ROW_ID in made:
+            files = self._counted_files(pin.version)
+            return self._read_files(spark, pin, files[first:until], made, numbered=files)
+        return self.files(pin.whole).some(first, until).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def way_of_reading(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
         """How :meth:`changes` reads them, in words."""
+        if found.rest is not None:
+            later = self.way_of_reading(found.rest.later, until, made)
+            rest = f"{len(found.appended) - len(found.rest.later.appended)} file(s) that were not read before"
+            return rest if found.rest.until is not None or later == "nothing changed" else f"{rest}; {later}"
         if not found.appended and found.only_appends:
             return "nothing changed"
         if _reads_appended(found, made):
@@ -291,6 +338,10 @@ class DeltaSource:
         self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
     ) -> DataFrame | None:
         """The change set between two pins: the columns of the table and the weight; ``None`` if there is none."""
+        if found.rest is not None:
+            rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, made)
+            later = self.changes(spark, since.whole, until.whole, found.rest.later, made)
+            return rest if later is None else _union_of_common(rest, later)
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
         if _reads_appended(found, made):
@@ -337,11 +388,17 @@ class DeltaSource:
         return self._read_files(spark, until, files, made)
 
     def _read_files(
-        self, spark: SparkSession, pin: Pin, files: Sequence[AppendedFile], made: Collection[str] = ()
+        self,
+        spark: SparkSession,
+        pin: Pin,
+        files: Sequence[AppendedFile],
+        made: Collection[str] = (),
+        numbered: Sequence[AppendedFile] | None = None,
     ) -> DataFrame:
         """Rows of some data files as insertions, read as Parquet: only there does a row know its place in its file.
 
-        Files of a table that only ever appends hold nothing but live rows, whatever rewrites them later.
+        ``numbered`` are the files by which rows are numbered, where those are more. Files of a table that only ever appends
+        hold nothing but live rows, whatever rewrites them later.
         """
         facts, schema = self.facts(pin.version), struct_of(pin.schema_json)
         mapping = facts.column_mapping
@@ -356,7 +413,7 @@ class DeltaSource:
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         columns: list[Column] = [F.col(quoted(name)) for name in schema.names]
         if ROW_ID in made:
-            columns.append(_row_id(self.path, files, pin.serial_base_ms).alias(ROW_ID))
+            columns.append(_row_id(self.path, numbered or files, pin.serial_base_ms).alias(ROW_ID))
         if COMMIT_VERSION in made:
             columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
         return rows.select(*columns, weight)
@@ -389,6 +446,13 @@ def look_at(
             except (RelstateError, OSError) as error:
                 errors[name] = error
     return pins, errors
+
+
+def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
+    """Rows of two versions of a table, with the columns that both have: no view reads one that changed in between."""
+    types = {field.name: field.dataType for field in more.schema.fields}
+    common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
+    return rows.select(*common).union(more.select(*common))
 
 
 def _weight_of_feed() -> Column:

@@ -70,6 +70,10 @@ class SnapshotFiles:
             chosen.append(file)
         return replace(self, files=tuple(chosen))
 
+    def some(self, first: int, until: int | None) -> SnapshotFiles:
+        """Those from a place in their order up to another one."""
+        return replace(self, files=self.files[first:until])
+
     @property
     def total_bytes(self) -> int:
         """Bytes of all files."""

@@ -71,7 +71,9 @@ class IndexContents:
     def serves(self, until: Pin, columns: Iterable[str]) -> bool:
         """Whether rows of some columns as of a pin are those of the index and of the changes since."""
         is_same_table = (self.table_uuid, self.schema) == (until.table_uuid, until.schema_json)
-        return is_same_table and self.version <= until.version and set(columns) <= set(self.columns)
+        return (
+            is_same_table and until.first_files is None and self.version <= until.version and set(columns) <= set(self.columns)
+        )
 
     def to_json(self) -> str:
         """What a commit has in its ``userMetadata``."""

@@ -73,8 +73,12 @@ def _view(state: CatalogState, view: ViewEntry, *, is_well: bool) -> list[str]:
 def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
     """What is not as it should be with a view."""
     from relstate_dagster.jobs.epoch.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.epoch.slices import built_so_far  # noqa: PLC0415 - as above
 
-    if view.last_epoch is None and view.problem is None:
+    working = state.working.views[view.name]
+    if working.built_until is not None:
+        yield f"is built in slices, {built_so_far(working)}: relstate run goes on from there"
+    elif view.last_epoch is None and view.problem is None:
         yield "not built yet: relstate run"
     if view.problem is not None:
         at = "" if view.problem.epoch is None else f" at epoch {view.problem.epoch}"

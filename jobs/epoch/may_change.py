@@ -1,0 +1,50 @@
+"""Which views an epoch may change, and what the others have come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.planner.nodes import depends_on_time
+
+
+def outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -> list[str]:
+    """The views below a view that are not among some."""
+    return [n for n in state.views[view].reads if n in state.views and n not in selected]
+
+
+def versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersions]:
+    """What views have come to that do not take part in an epoch, or have reached it before."""
+    found = dict(epoch.versions)
+    for name in state.views:
+        known = state.versions_at(name)
+        if known is not None and name not in epoch.views:
+            found.setdefault(name, known)
+    return found
+
+
+def stale(state: CatalogState, epoch: EpochEntry) -> list[str]:
+    """The views of an epoch that may change in it. A view over views that change takes part as well."""
+    found = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
+    for view in epoch.views:
+        if view not in found and any(up in found for up in state.views[view].reads):
+            found.append(view)
+    return found
+
+
+def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
+    """Whether a view can differ from its last epoch: it has none, time or a source moved, or an upstream view did."""
+    if view.last_epoch is None:
+        return True
+    if depends_on_time(view.plan):
+        return True
+    since = state.epochs[view.last_epoch]
+    for name in view.reads:
+        if name in state.views:
+            last = state.views[name].last_epoch
+            if last is not None and last > view.last_epoch:
+                return True
+        elif name not in since.pins or not since.pins[name].is_same(epoch.pins[name]):
+            return True
+    return False

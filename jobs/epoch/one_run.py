@@ -1,0 +1,109 @@
+"""What one run knows, is asked for and may do: shared by the steps that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.explained import ends_the_run
+from relstate_dagster.jobs.epoch.health import check_functions, check_tables
+from relstate_dagster.jobs.epoch.ingest import Ingested
+from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.key_check import CheckedKey, check_primary_keys
+from relstate_dagster.jobs.epoch.left_behind import LeftBehind
+from relstate_dagster.jobs.epoch.protocol import ClaimLost
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.stopping import CancelJobs
+from relstate_dagster.jobs.epoch.view_run import ViewRuns
+from relstate_dagster.jobs.instants import Clock
+from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.warehouse import Warehouse
+
+
+@dataclass(slots=True)
+class OneRun:
+    """One run of some views.
+
+    Parameters
+    ----------
+    spark : any session with Delta.
+    runs : brings single views to an epoch.
+    claims : of the run.
+    parallel_views : how many views are computed at the same time.
+    clock : asked once an epoch for its instant.
+    tell : called with what begins, and with how far a view is that takes long.
+    interrupted : called between steps; it may raise, which ends the run.
+    cancel_jobs : cancels the Spark jobs of the run.
+    until : versions of sources, by name, that the run reads up to at most.
+    strict : check what every operator gives.
+    reads : what the run knows of its sources.
+    left : the views that it leaves behind.
+    ingested : what it has read of folders, by source.
+    checked_keys : the primary keys that it has checked.
+    """
+
+    spark: SparkSession
+    warehouse: Warehouse
+    runs: ViewRuns
+    claims: Claims
+    parallel_views: int
+    clock: Clock
+    tell: Callable[[str], None]
+    interrupted: Callable[[], None]
+    cancel_jobs: CancelJobs
+    until: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = False
+    reads: SourceReads = field(default_factory=SourceReads)
+    left: LeftBehind = field(default_factory=LeftBehind)
+    ingested: dict[str, Ingested] = field(default_factory=dict)
+    checked_keys: set[CheckedKey] = field(default_factory=set)
+
+    def source(self, entry: SourceEntry) -> DeltaSource:
+        """The reader of a source, one for the whole run."""
+        return self.reads.source(self.warehouse, entry)
+
+    def inputs(
+        self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions] | None = None
+    ) -> EpochInputs:
+        """What a view reads in an epoch; ``versions`` are what views below it come to in the same one."""
+        return self.runs.inputs(state, view, epoch, self.reads, versions)
+
+    def check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
+        """Raise for whatever a view cannot read, and if its own last epoch is lost."""
+        check_tables(self.warehouse, state, view)
+        if view.functions:
+            check_functions(view, self.runs.session(view, Workload.FULL), self.warehouse.functions)
+        inputs = self.inputs(state, view, epoch)
+        found = inputs.sizes.check()
+        keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
+        if keyed:
+            session = self.runs.session(view, Workload.FULL)
+            check_primary_keys(session, state, inputs, keyed, found, self.checked_keys)
+
+    def failed(
+        self, view: ViewEntry, error: Exception, epoch: int | None = None, pins: Mapping[str, Pin] | None = None
+    ) -> ViewReport:
+        """Leave a view behind that could not be computed, with the versions of its sources at this try."""
+        return self.left.failed(view, error, epoch, identities(pins or {}, view))
+
+    def stop_for(self, error: Exception) -> None:
+        """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""
+        self.interrupted()
+        if isinstance(error, ConcurrentCatalogChange | ClaimLost):
+            raise error
+        ended = ends_the_run(error)
+        if ended is not None:
+            raise ended from error
+
+
+def identities(pins: Mapping[str, Pin], view: ViewEntry) -> dict[str, str]:
+    """Names the versions of a view's sources, as far as they are pinned."""
+    return {name: pins[name].identity for name in view.reads if name in pins}

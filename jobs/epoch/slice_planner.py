@@ -1,0 +1,81 @@
+"""Which slice of a view is next, from the catalog and the logs of its sources."""
+
+from __future__ import annotations
+
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.one_run import OneRun
+from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.slices import is_large, may_go_on, next_slice
+from relstate_dagster.jobs.epoch.view_epoch import state_chain
+from relstate_dagster.jobs.instants import read_clock
+from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.view_planner import ViewPlanner
+from relstate_dagster.state_lib.errors import RelstateError, SourceError, StateError, first_line
+from relstate_dagster.state_lib.state_files import StateFiles
+
+
+class SlicesLost(Exception):
+    """What the slices of a view have come to, or were computed from, cannot be read any more, or is not what is asked for."""
+
+
+class SlicePlanner:
+    """Plans the slices of views for one run."""
+
+    def __init__(self, run: OneRun) -> None:
+        self._run = run
+
+    def is_next(self, state: CatalogState, view: ViewEntry) -> bool:
+        """Whether a slice may be what is next for a view, at the cost of a look at its sources for one that is not built."""
+        return view.last_epoch is None and (view.built_until is not None or self.is_large(state, view))
+
+    def is_large(self, state: CatalogState, view: ViewEntry) -> bool:
+        """Whether a source of a view is large, as far as that can be told."""
+        entries = [state.sources[name] for name in view.reads if name in state.sources]
+        try:
+            return any(is_large(self._run.source(entry).table.total_bytes()) for entry in entries)
+        except (RelstateError, OSError):
+            return False
+
+    def following(self, state: CatalogState, name: str) -> tuple[CatalogState, EpochEntry] | None:
+        """The epoch of a view's next slice, and the state in which the view is planned for it; nothing is written.
+
+        Returns
+        -------
+        ``None`` where the view's next epoch is to compute all that is left.
+
+        Raises
+        ------
+        SlicesLost : the view has to begin anew.
+        """
+        view = state.working.views[name]
+        if view.last_epoch is not None or any(read not in state.sources for read in view.reads):
+            return None
+        sources = {read: self._run.source(state.sources[read]) for read in view.reads}
+        pins, unpinned = look_at(sources, state.working.last_pins, self._run.until)
+        if unpinned:
+            return None
+        epoch = EpochEntry(UNNUMBERED, pins, (name,), self._run.claims.run_id, instant=read_clock(self._run.clock))
+        if view.built_until is not None:
+            self._check_readable(state, view, epoch)
+            if not may_go_on(state, view, epoch):
+                return None
+        session = self._run.runs.session(view, Workload.FULL)
+        state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
+        found = next_slice(PinnedSources(self._run.warehouse, state.working, state.working.views[name], epoch, self._run.reads))
+        return None if found is None else (state, found)
+
+    def _check_readable(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
+        """Raise unless what is left of a view can be computed from what its slices have read."""
+        assert view.built_until is not None
+        for name, pin in view.built_until.pins.items():
+            if self._run.until.get(name, pin.version) < pin.version:
+                raise SlicesLost(f"its slices have read {name} up to version {pin.version}")
+        committed = view.built_until.versions[view.name].state_commit
+        try:
+            state_chain(StateFiles(self._run.warehouse.state_path(view)), view).since(committed)
+            self._run.inputs(state.working, view, epoch).sizes.check()
+        except (SourceError, StateError) as error:
+            raise SlicesLost(first_line(error)) from error

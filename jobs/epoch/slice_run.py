@@ -1,0 +1,93 @@
+"""The slices of large views in a run (:mod:`.jobs.epoch.slices`): begun, computed and committed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.entries import EpochEntry
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.epoch.epochs import Epochs
+from relstate_dagster.jobs.epoch.one_run import OneRun
+from relstate_dagster.jobs.epoch.protocol import to_rebuild, with_dependents
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.slice_planner import SlicePlanner, SlicesLost
+
+
+class SliceRun:
+    """Builds large views in slices.
+
+    Parameters
+    ----------
+    epochs : of the run.
+    """
+
+    def __init__(self, run: OneRun, epochs: Epochs) -> None:
+        self._run = run
+        self._epochs = epochs
+        self._catalog = run.warehouse.catalog
+        self._slices = SlicePlanner(run)
+
+    def build(
+        self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str]
+    ) -> Generator[ViewReport, None, tuple[CatalogState, Sequence[str]]]:
+        """Build large views in slices, up to the last one, which the epoch that follows computes.
+
+        Returns
+        -------
+        The state that this came to, and of ``full_refresh`` what that epoch still is to do. Reports are of views that are left
+        behind.
+        """
+        if full_refresh:
+            rebuilt = with_dependents(state, full_refresh)
+            if not any(self._slices.is_large(state, state.views[name]) for name in rebuilt):
+                return state, full_refresh
+            yield from self._epochs.free({*names, *rebuilt}, rebuilt)
+            state = self._catalog.update(lambda newest: to_rebuild(newest, full_refresh))
+        for name in names:
+            while name not in self._run.left:
+                known = state.working.views.get(name)
+                if known is None or not self._slices.is_next(state, known):
+                    break
+                state = yield from self._epochs.free([name])
+                try:
+                    following = self._next_slice(state, name)
+                    if following is None:
+                        break
+                    begun_with, epoch = self._epochs.begin(state, *following)
+                except SlicesLost as lost:
+                    self._began_anew(name, lost)
+                except ConcurrentCatalogChange:
+                    pass  # another run or an edit was faster: looked at again
+                else:
+                    yield from (report for report in self._epochs.finish(begun_with, epoch) if report.problem)
+                    failpoints.reached("after_slice")
+                state = self._run.warehouse.read()
+        return state, ()
+
+    def _began_anew(self, name: str, lost: SlicesLost) -> None:
+        """Forget the slices of a view that were computed from what cannot be read any more."""
+        self._run.tell(f"{name}: begins anew, {lost}")
+
+        def anew(newest: CatalogState) -> CatalogState:
+            view = newest.working.views.get(name)
+            return newest if view is None or view.built_until is None else newest.with_rebuild(view.restarted())
+
+        self._catalog.update(anew)
+
+    def _next_slice(self, state: CatalogState, name: str) -> tuple[CatalogState, EpochEntry] | None:
+        """The next slice of a view, and the state that it begins on.
+
+        ``None`` where the epoch that follows is next, or is to say why the view cannot be computed.
+        """
+        try:
+            found = self._slices.following(state, name)
+            if found is not None:
+                working, epoch = found[0].working, found[1]
+                self._run.check_inputs(working, working.views[name], epoch)
+        except SlicesLost:
+            raise
+        except Exception as error:
+            self._run.stop_for(error)
+            return None
+        return found

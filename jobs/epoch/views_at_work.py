@@ -1,0 +1,111 @@
+"""The views of an epoch at work, several at the same time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.util import inheritable_thread_target
+
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.at_work import first_ended
+from relstate_dagster.jobs.epoch.explained import lost_an_executor, reason_of
+from relstate_dagster.jobs.epoch.may_change import versions_seen
+from relstate_dagster.jobs.epoch.one_run import OneRun
+from relstate_dagster.jobs.epoch.protocol import waiting
+from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.epoch.slices import progress
+from relstate_dagster.jobs.epoch.stopping import stop
+from relstate_dagster.jobs.epoch.view_run import Done
+
+_log = logging.getLogger(__name__)
+
+#: How often a view is computed in one run where executors die.
+_TRIES: Final = 3
+
+
+def computed_side_by_side(
+    run: OneRun, state: CatalogState, epoch: EpochEntry, views: Sequence[ViewEntry]
+) -> Iterator[Done | ViewReport]:
+    """Bring views to an epoch, each as soon as those that it reads are done, several at a time.
+
+    Most of a small epoch is planning, so that views gain by it that Spark computes one after the other.
+
+    Parameters
+    ----------
+    state : in which the epoch has begun.
+
+    Yields
+    ------
+    What has come to the epoch, and reports of views that are left behind.
+    """
+    working, left = state.working, run.left
+    versions = versions_seen(working, epoch)
+    pending = {view.name: view for view in views}
+    tries = Counter[str]()
+    running: dict[Future[Done | None], str] = {}
+    fence = run.claims.check
+    moved: dict[str, tuple[int, int]] = {}
+    with ThreadPoolExecutor(max_workers=run.parallel_views) as pool, _stopped(run, running):
+        while running or pending:
+            for name, upstream_behind in waiting(working, list(pending), left.problems).items():
+                yield left.waits(pending.pop(name), upstream_behind)
+            unfinished = {*pending, *running.values()}
+            for name, view in list(pending.items()):
+                if not unfinished & (set(view.reads) - {name}):
+                    upstream = {n: moved[n] for n in view.reads if n in moved}
+                    # Its jobs are of the job group, and in the pool, that the caller has set.
+                    bring = inheritable_thread_target(run.spark)(run.runs.bring)
+                    # What is shared may have been on an executor that died.
+                    reads = SourceReads() if tries[name] else run.reads
+                    inputs = run.runs.inputs(working, view, epoch, reads, dict(versions))
+                    seen = state.versions_at(name)
+                    run.tell(f"{name}: {_doing(view, epoch)}")
+                    future = pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence, strict=run.strict)
+                    running[future] = name
+                    del pending[name]
+            for future in first_ended(running, run.runs.progress, run.tell):
+                name = running.pop(future)
+                error = future.exception()
+                if isinstance(error, Exception):
+                    run.stop_for(error)
+                    view = working.views[name]
+                    tries[name] += 1
+                    if lost_an_executor(error) and tries[name] < _TRIES:
+                        _log.warning("computing %s once more, an executor was lost: %s", name, reason_of(error))
+                        pending[name] = view
+                        continue
+                    yield run.failed(view, error, epoch.epoch, epoch.pins)
+                    continue
+                done = future.result()
+                assert done is not None
+                versions[name] = done.reached.versions
+                moved[name] = (done.report.rows_inserted, done.report.rows_deleted)
+                yield done
+
+
+@contextmanager
+def _stopped(run: OneRun, running: Collection[Future[Done | None]]) -> Iterator[None]:
+    """What was begun ends at once where the run is stopped from outside."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        stop(list(running), run.cancel_jobs)
+        raise
+
+
+def _doing(view: ViewEntry, epoch: EpochEntry) -> str:
+    """For people: what is done to a view in an epoch."""
+    if epoch.slice is not None:
+        return progress(epoch.slice)
+    if view.built_until is not None:
+        return f"the last slice, built to epoch {epoch.epoch}"
+    return f"{'built' if view.last_epoch is None else 'brought'} to epoch {epoch.epoch}"
