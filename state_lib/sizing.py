@@ -69,8 +69,8 @@ class Sizing:
     slices: int = _int(8, "It is built in about this many slices at most.", 1)
     slice_lookups: float = _float(
         1.0,
-        "A slice is at least this many times as large as the sources that it is joined with, which each slice reads. Q18, which "
-        "joins the source that is sliced with itself, took five times as long in seven slices.",
+        "A slice is at least this many times as large as the sources that it is joined with, which each slice reads. Q18, "
+        "which joins the source that is sliced with itself, took five times as long in seven slices.",
     )
     shared_read_bytes: int = _int(
         8 * _MIB,
