@@ -9,7 +9,14 @@ from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity
 from relstate_dagster.assets.metadata import Metadata, markdown_table
 
 if TYPE_CHECKING:
-    from relstate_dagster.jobs.api import CheckReport, VerifyReport
+    from relstate_dagster.jobs.api import CheckReport, KeyReport, VerifyReport
+
+
+def keys_result(key: AssetCheckKey, report: KeyReport) -> AssetCheckResult:
+    """Return whether each row of a view has a key of its own."""
+    metadata: Metadata = {"duplicated keys": report.duplicated_keys, "view version": report.version}
+    passed = report.duplicated_keys == 0
+    return AssetCheckResult(asset_key=key.asset_key, check_name=key.name, passed=passed, metadata=metadata)
 
 
 def declared_result(key: AssetCheckKey, report: CheckReport) -> AssetCheckResult:

@@ -1,6 +1,7 @@
 """All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from dagster import (
@@ -21,7 +22,7 @@ from dagster._core.definitions.data_version import CODE_VERSION_TAG, DATA_VERSIO
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from relstate_dagster.assets.checks import declared_result, verify_result
+from relstate_dagster.assets.checks import declared_result, keys_result, verify_result
 from relstate_dagster.assets.metadata import Metadata, column_lineage, epoch_metadata, table_metadata
 from relstate_dagster.assets.observations import SourceObservations
 from relstate_dagster.assets.run_config import ViewsConfig
@@ -69,6 +70,14 @@ Event: TypeAlias = "MaterializeResult[object] | AssetCheckResult | Output[None]"
 Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess, ProjectAssets], Iterator[Event]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What a run has come to: the versions of the views' tables, and the views of which there is nothing to tell."""
+
+    versions: dict[str, int | None] = field(default_factory=dict)
+    unchanged: set[AssetKey] = field(default_factory=set)
+
+
 def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
     """Bring the selected views up to date, then run the selected checks; yields what Dagster is to know of each.
 
@@ -83,22 +92,22 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
     if idle is not None:
         # What was checked is as it was: checks alone can still be run.
         context.log.info("nothing that the views read has changed: Spark is not started, and nothing is checked again")
-        yield from _run(context, assets, warehouse, idle, set())
+        yield from _run(context, assets, warehouse, idle, _Reached())
         blocking = _not_passed(context, assets)
         if blocking:
             context.log.info(f"made again, since they block and have not passed: {', '.join(map(_named, blocking))}")
-            yield from _check(warehouse.runner(project, context.log.info), blocking, assets, sample)
+            yield from _check(warehouse.runner(project, context.log.info), blocking, assets, _Reached(), sample)
         return
     runner = warehouse.runner(project, context.log.info)
-    unchanged: set[AssetKey] = set()
+    reached = _Reached()
     if names:
         reports = runner.run(names, full_refresh=rebuilt, until_version=until, strict=config.strict, run_id=context.run.run_id)
-        yield from _run(context, assets, warehouse, reports, unchanged)
+        yield from _run(context, assets, warehouse, reports, reached)
     checks = _checks_of(context, names, is_asked=is_asked)
-    if unchanged and not is_asked:
-        standing = _standing(context, assets, [key for key in checks if key.asset_key in unchanged])
+    if reached.unchanged and not is_asked:
+        standing = _standing(context, assets, [key for key in checks if key.asset_key in reached.unchanged])
         checks = [key for key in checks if key not in standing]
-    yield from _check(runner, checks, assets, sample)
+    yield from _check(runner, checks, assets, reached, sample)
 
 
 def _verification(tags: Mapping[str, str]) -> tuple[bool, int | None]:
@@ -235,14 +244,13 @@ def _run(
     assets: ProjectAssets,
     warehouse: WarehouseAccess,
     reports: Iterable["ViewReport"],
-    unchanged: set[AssetKey],
+    reached: _Reached,
 ) -> Iterator[MaterializeResult[object] | Output[None]]:
     """Turn the reports of a run into results.
 
     A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
     Dagster takes one result for each selected asset, the others are logged as events of their own. Views that are left
-    behind have none; their error is raised once all others are done. ``unchanged`` gets the views of which there is nothing to
-    tell.
+    behind have none; their error is raised once all others are done. ``reached`` gets what checks go by.
     """
     pending = set(context.selected_asset_keys)
     told = _told(context, pending)
@@ -263,13 +271,14 @@ def _run(
         spec = assets.views.get(report.view)
         if spec is None:
             continue  # of a project that shares the warehouse
+        reached.versions[report.view] = report.view_version
         observations.log(report)
         is_due = spec.key in pending
         pending.discard(spec.key)
         is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)
         # A warehouse that was made again counts its versions from the start.
         if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
-            unchanged.add(spec.key)
+            reached.unchanged.add(spec.key)
             yield _nothing_new(context, spec.key)
             continue
         metadata = epoch_metadata(report, _of_table(assets, warehouse, report))
@@ -306,19 +315,19 @@ def _of_table(assets: ProjectAssets, warehouse: WarehouseAccess, report: "ViewRe
 
 
 def _check(
-    runner: "EpochRunner | ServerRunner", keys: Iterable[AssetCheckKey], assets: ProjectAssets, sample: int | None
+    runner: "EpochRunner | ServerRunner",
+    keys: Iterable[AssetCheckKey],
+    assets: ProjectAssets,
+    reached: _Reached,
+    sample: int | None,
 ) -> Iterator[AssetCheckResult]:
     names = {spec.key: name for name, spec in assets.views.items()}
     ordered = sorted(keys, key=lambda check: (check.asset_key.to_user_string(), check.name))
-    for key in ordered:
-        if key.name == STREAM_KEY_UNIQUE:
-            duplicated_keys = runner.stream_key_unique(names[key.asset_key])
-            yield AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=STREAM_KEY_UNIQUE,
-                passed=duplicated_keys == 0,
-                metadata={"duplicated keys": duplicated_keys},
-            )
+    unique = {names[key.asset_key]: key for key in ordered if key.name == STREAM_KEY_UNIQUE}
+    if unique:
+        # What the run has published, whatever another one has published since.
+        for keys_found in runner.stream_key_unique({name: reached.versions.get(name) for name in unique}):
+            yield keys_result(unique[keys_found.view], keys_found)
     declared: dict[AssetKey, dict[str, AssetCheckKey]] = {}
     for key in ordered:
         if key in assets.declared_checks:

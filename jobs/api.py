@@ -4,6 +4,7 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.compaction import CompactReport
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.published_keys import KeyReport
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.epoch.shown_rows import ShownRows
@@ -27,6 +28,7 @@ __all__ = [
     "Does",
     "EpochRunner",
     "Input",
+    "KeyReport",
     "Outlook",
     "Registry",
     "RowChange",

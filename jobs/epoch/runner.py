@@ -21,17 +21,15 @@ from relstate_dagster.jobs.epoch.indexes import refresh_indexes
 from relstate_dagster.jobs.epoch.ingest import Ingested
 from relstate_dagster.jobs.epoch.may_change import outside_upstream
 from relstate_dagster.jobs.epoch.one_run import OneRun
-from relstate_dagster.jobs.epoch.protocol import (
-    to_rebuild,
-    with_dependents,
-)
+from relstate_dagster.jobs.epoch.protocol import to_rebuild, with_dependents
+from relstate_dagster.jobs.epoch.published_keys import KeyReport, check_keys
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.slice_run import SliceRun
 from relstate_dagster.jobs.epoch.stopping import cancellable_jobs
 from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
-from relstate_dagster.jobs.epoch.verify import duplicate_keys, recompute_seconds, verify_view
+from relstate_dagster.jobs.epoch.verify import recompute_seconds, verify_view
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.instants import Clock, utc_now
 from relstate_dagster.jobs.locking import maintenance_lock
@@ -241,9 +239,14 @@ class EpochRunner:
         state = self._warehouse.read()
         return {name: recompute_seconds(self._spark, self._warehouse, state, state.views[name]) for name in views}
 
-    def stream_key_unique(self, view: str) -> int:
-        """How many keys of the published view occur more than once (0 is right)."""
-        return duplicate_keys(self._spark, self._warehouse, self._warehouse.read().views[view])
+    def stream_key_unique(self, versions: Mapping[str, int | None]) -> list[KeyReport]:
+        """How many keys of published views occur more than once (0 is right), all looked at together.
+
+        Parameters
+        ----------
+        versions : of the published table of each view; ``None``: that of the last epoch which the view has reached.
+        """
+        return check_keys(self._spark, self._warehouse, self._warehouse.read(), versions)
 
 
 def _with_malformed(report: ViewReport, state: CatalogState, ingested: Mapping[str, Ingested]) -> ViewReport:

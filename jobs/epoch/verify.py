@@ -25,7 +25,6 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.sizing import sizing
-from relstate_dagster.state_lib.sql_text import quoted
 
 
 def verify_view(
@@ -177,9 +176,3 @@ def compared_bags(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Dif
     rows = cells.withColumn("place", place).where(F.col("place") <= shown).orderBy("place").collect()
     some = {side: tuple(tuple(row["cells"]) for row in rows if row["misses"] is side) for side in (True, False)}
     return Difference(missing, unexpected, some[True], some[False])
-
-
-def duplicate_keys(spark: SparkSession, warehouse: Warehouse, view: ViewEntry) -> int:
-    """Keys of the published table that occur more than once."""
-    rows = spark.read.format("delta").load(warehouse.view_path(view.name))
-    return rows.groupBy(quoted(VIEW_KEY)).count().where(F.col("count") > 1).count()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relstate_dagster.jobs.declare import Project
@@ -12,7 +12,15 @@ from relstate_dagster.server.client import Refused, ServerAt
 from relstate_dagster.server.plain import from_plain, to_plain
 
 if TYPE_CHECKING:
-    from relstate_dagster.jobs.api import CheckReport, CompactReport, EpochRunner, VacuumReport, VerifyReport, ViewReport
+    from relstate_dagster.jobs.api import (
+        CheckReport,
+        CompactReport,
+        EpochRunner,
+        KeyReport,
+        VacuumReport,
+        VerifyReport,
+        ViewReport,
+    )
 
 T = TypeVar("T")
 
@@ -83,9 +91,11 @@ class ServerRunner:
 
         return self._each("vacuum", VacuumReport, views=views, **options)
 
-    def stream_key_unique(self, view: str) -> int:
-        """Return how many keys of the published view occur more than once."""
-        return next(self._each("stream_key_unique", int, view=view))
+    def stream_key_unique(self, versions: Mapping[str, int | None]) -> list[KeyReport]:
+        """Count the keys of published views that occur more than once."""
+        from relstate_dagster.jobs.api import KeyReport  # noqa: PLC0415 - as above
+
+        return list(self._each("stream_key_unique", KeyReport, versions=dict(versions)))
 
     def has_dropped(self, views: Sequence[str]) -> bool:
         """Drop views, each before those that it reads; False where there is no server any more to do it."""
@@ -111,8 +121,7 @@ class ServerRunner:
                 return
             except (ServerGone, Refused) as why:
                 self._go_on(why)
-        found: Any = getattr(self._here_runner(), method)(**arguments)
-        yield from [found] if kind is int else found
+        yield from getattr(self._here_runner(), method)(**arguments)
 
     def _asked(self, what: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {**self._request, "do": what, "arguments": to_plain(arguments)}

@@ -12,6 +12,7 @@ from relstate_dagster.jobs.api import (
     CheckReport,
     CompactReport,
     EpochRunner,
+    KeyReport,
     Registry,
     VacuumReport,
     VerifyReport,
@@ -33,7 +34,7 @@ METHODS: Final[dict[str, type]] = {
     "verify": VerifyReport,
     "compact": CompactReport,
     "vacuum": VacuumReport,
-    "stream_key_unique": int,
+    "stream_key_unique": KeyReport,
 }
 SQL: Final = "sql"
 DROP_VIEWS: Final = "drop_views"
@@ -113,8 +114,7 @@ class Works:
                 Registry(self._spark, self._warehouse).drop(name, "view")
                 yield {"item": name}
             return
-        found = getattr(runner, what)(**arguments)
-        for item in [found] if isinstance(found, int) else found:
+        for item in getattr(runner, what)(**arguments):
             yield {"item": to_plain(item)}
             job.check()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from dagster import (
     AssetCheckKey,
@@ -20,6 +21,7 @@ from relstate_dagster.assets.views import VERIFY_TAG
 from relstate_dagster.cli import app
 from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.epoch import publish
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _SQL = """
@@ -142,6 +144,17 @@ def test_what_has_passed_on_a_view_that_has_not_changed_is_not_made_again(spark,
         assert run(instance, 0)[0] == {"few_a": True, "few_b": False, "in_a": True}, "it has not passed"
         insert("b", 0)
         assert run(instance, 0)[1] == {"of_b"}
+
+
+def test_a_view_that_holds_a_key_twice_fails(spark, tmp_path, monkeypatch):
+    with DagsterInstance.ephemeral() as instance:
+        location = Location(tmp_path, instance)
+        location.run()
+        merge = publish.merge_changes
+        monkeypatch.setattr(publish, "merge_changes", lambda to, new, *more: merge(to, pa.concat_tables([new, new]), *more))
+        spark.sql(f"INSERT INTO delta.`{location.warehouse}/sources/orders` VALUES (1, 'bob', 7), (2, 'eve', 8)")
+        unique = location.run()[2]["stream_key_unique"]
+        assert (unique.passed, unique.metadata["duplicated keys"].value) == (False, 2)
 
 
 def test_rows_that_differ_are_shown(spark, tmp_path):

@@ -24,6 +24,7 @@ from relstate_dagster.assets.specs import check_specs, project_assets
 from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
+from relstate_dagster.jobs.epoch.published_keys import KeyReport
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.shown_rows import ShownRows
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -70,8 +71,9 @@ class StubRunner:
     def verify(self, views, *, sample=None):
         return [VerifyReport(view, view not in self.wrong, int(view in self.wrong), 0, epoch=7, seconds=0.1) for view in views]
 
-    def stream_key_unique(self, view):
-        return 0
+    def stream_key_unique(self, versions):
+        self.looked_at = versions
+        return [KeyReport(view, version or 2, int(view in self.wrong)) for view, version in versions.items()]
 
 
 class StubWarehouse:
@@ -275,8 +277,19 @@ def test_checks_run_alone_and_fail_on_a_difference():
     assert runner.asked == []
     assert {e.check_name: e.passed for e in result.get_asset_check_evaluations()} == {
         MATCHES_FULL_RECOMPUTE: False,
-        STREAM_KEY_UNIQUE: True,
+        STREAM_KEY_UNIQUE: False,
     }
+    assert runner.looked_at == {"biggest": None}, "nothing was published by this run"
+
+
+def test_keys_of_all_views_are_looked_at_together_as_the_run_has_published_them():
+    runner = StubRunner([replace(report("per_carrier"), view_version=5), report("biggest")], wrong=("per_carrier",))
+    result = run(runner)
+    assert runner.looked_at == {"per_carrier": 5, "biggest": 2}
+    found = {e.asset_key.to_user_string(): e for e in result.get_asset_check_evaluations()}
+    assert {view: e.passed for view, e in found.items()} == {"per_carrier": False, "biggest": True}
+    numbers = {name: value.value for name, value in found["per_carrier"].metadata.items()}
+    assert numbers == {"duplicated keys": 1, "view version": 5}
 
 
 def test_definitions_of_the_project_are_valid():

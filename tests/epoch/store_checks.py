@@ -37,6 +37,7 @@ def epochs_of_all_kinds_of_state(spark: SparkSession, root: str) -> Script:
     runner = EpochRunner(spark, script.warehouse)
     assert any(report.rewritten for report in runner.compact())
     script.run("UPDATE t SET v = v + 1 WHERE k = 5; REFRESH; VERIFY")
+    assert [report.duplicated_keys for report in runner.stream_key_unique({"a": None, "b": None})] == [0, 0]
     done = {report.name: report for report in runner.vacuum(epochs=1, hours=0)}
     assert done["a"].files_deleted > 0
     script.run("DELETE FROM t WHERE k = 6; REFRESH; VERIFY")

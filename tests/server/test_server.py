@@ -183,11 +183,14 @@ def test_a_run_in_dagster_is_done_by_the_server(served):
     repository = build_definitions(served.project, warehouse=resource).get_repository_def()
     served.relstate("sql", "-e", "INSERT INTO t VALUES (30, 3)")
     with DagsterInstance.ephemeral() as instance:
+        before = served.status()["requests"]
         result = repository.get_job("refresh_views").execute_in_process(instance=instance)
         assert result.success
+        assert served.status()["requests"] - before == 3, "an epoch, the keys of all views together, a declared check"
+        assert [c.passed for c in result.get_asset_check_evaluations()] == [True] * 4
         said = [entry.user_message for entry in instance.all_logs(result.run_id)]
         assert any("the server of the warehouse (process" in line for line in said), said
-        assert any(line.startswith("sums: brought to epoch") for line in said), said
+        assert any(line.startswith(("sums: brought to epoch", "sums: built to epoch")) for line in said), said
         assert repository.get_job("verify_views").execute_in_process(instance=instance).success
         assert repository.get_job("maintain_state").execute_in_process(instance=instance).success
     served.check_equal()
