@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyarrow import fs
 
 from relstate_dagster.state_lib.errors import first_line
@@ -17,7 +16,7 @@ def why_unreadable(path: str, version: int) -> str | None:
     except (DeltaError, OSError) as error:
         return f"version {version} cannot be opened ({first_line(error)})"
     address = Address.parse(path).spark
-    files = [full_path(address, name) for name in pa.table(table.get_add_actions())["path"].to_pylist()]
+    files = [full_path(address, name) for name in table.get_add_actions()["path"].to_pylist()]
     if not files:
         return None
     filesystem = filesystem_of(files[0])[0]

@@ -129,7 +129,7 @@ def data_files(table: DeltaTable, names: Mapping[str, str] | None = None) -> tup
     ----------
     names : what columns are called whose statistics have another name in the log.
     """
-    actions = pa.table(table.get_add_actions())
+    actions = table.get_add_actions()
     partitions = {name: column.to_pylist() for name, column in _fields(actions, "partition").items()}
     lower, upper = (_Bounds(_fields(actions, kind), partitions, names or {}, is_upper=kind == "max") for kind in ("min", "max"))
     found = []

@@ -39,6 +39,22 @@ def test_reports_are_those_of_the_run(home: Home) -> None:
     assert all(report.skipped for report in found)
 
 
+_IDLE = """
+import sys
+from relstate_dagster.jobs.api import Warehouse, idle_reports
+from relstate_dagster.jobs.declare import load_project
+project = load_project(sys.argv[1])
+found = idle_reports(Warehouse(sys.argv[2]), project, [view.name for view in project.views])
+print(len(found), "pandas" in sys.modules)
+"""
+
+
+def test_it_is_found_out_without_pandas_which_takes_longer_to_import(home: Home) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _IDLE, str(home.project), home.warehouse.root]
+    assert subprocess.check_output(command, env=environment, text=True).split() == ["3", "False"]
+
+
 def _claimed(home: Home) -> None:
     claim = Claim("x", "run", ("over",), "bringing up to date", "elsewhere", 1, utc_now(), None, "")
     home.warehouse.catalog.update(lambda state: state.with_claim(claim))
