@@ -1,5 +1,6 @@
 """What other houses use of the Spark side."""
 
+from relstate_dagster.jobs.answers import Answers
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.compaction import CompactReport
@@ -22,6 +23,7 @@ from relstate_dagster.jobs.why.changes import SourceCommit
 from relstate_dagster.jobs.why.report import Input, SourceChange, Why, why
 
 __all__ = [
+    "Answers",
     "CatalogState",
     "CheckReport",
     "CompactReport",

@@ -7,7 +7,7 @@ without a key is compared as a bag. So is one that was rebuilt in between, unles
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.comparable import comparable
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.reached import Reached, reached_epochs, two_epochs
+from relstate_dagster.jobs.shown_values import shown_row
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
@@ -79,6 +80,13 @@ class ViewDiff:
     def differing_rows(self) -> int:
         """How many rows differ, one that was added or removed several times counted once a time."""
         return self.added + self.removed + self.changed
+
+    def for_show(self, *, as_json: bool) -> ViewDiff:
+        """With the values of rows as people, or programs, read them."""
+        rows = (
+            replace(row, old=shown_row(row.old, as_json=as_json), new=shown_row(row.new, as_json=as_json)) for row in self.rows
+        )
+        return replace(self, rows=tuple(rows))
 
 
 def view_diff(

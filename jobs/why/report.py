@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import FullQuery, Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
+from relstate_dagster.jobs.shown_values import shown_row
 from relstate_dagster.jobs.view_diff import visible_key
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.jobs.why.changes import SourceCommit, changes_between, commits_of, netted, of_rows
@@ -59,7 +60,7 @@ class Input:
     ----------
     version : of a source, the one that the epoch has read; ``epoch``: of a view, the one that it was read at.
     rows : how many; ``shown`` are the first of them, with the columns that are read.
-    frame : all of them, with all columns of the table.
+    frame : all of them, with all columns of the table; ``None`` in what is only to be shown.
     inserted, deleted : how many rows of those that make the row, or made it before, the epoch has brought and taken.
     changes : the first of these; ``commits`` are those that made them.
     inputs : of a view, what makes its rows.
@@ -71,13 +72,20 @@ class Input:
     epoch: int | None
     rows: int
     shown: tuple[Mapping[str, Any], ...]
-    frame: DataFrame = field(repr=False)
+    frame: DataFrame | None = field(repr=False)
     inserted: int = 0
     deleted: int = 0
     changes: tuple[SourceChange, ...] = ()
     commits: tuple[SourceCommit, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
+
+    def for_show(self, *, as_json: bool) -> Input:
+        """As :meth:`Why.for_show`."""
+        shown = tuple(shown_row(row, as_json=as_json) for row in self.shown)
+        changes = (replace(change, row=shown_row(change.row, as_json=as_json)) for change in self.changes)
+        inputs = (item.for_show(as_json=as_json) for item in self.inputs)
+        return replace(self, shown=shown, frame=None, changes=tuple(changes), inputs=tuple(inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,11 @@ class Why:
     copies: tuple[int, int]
     inputs: tuple[Input, ...]
     notes: tuple[str, ...] = ()
+
+    def for_show(self, *, as_json: bool) -> Why:
+        """With the values of rows as people, or programs, read them, and without frames."""
+        row, old = shown_row(self.row, as_json=as_json), shown_row(self.old, as_json=as_json)
+        return replace(self, row=row, old=old, inputs=tuple(item.for_show(as_json=as_json) for item in self.inputs))
 
 
 def why(

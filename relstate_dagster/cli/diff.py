@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relstate_dagster.cli.app import WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import start_spark
-from relstate_dagster.cli.values import Format, json_value, rows_shown, text_value
+from relstate_dagster.cli.app import ServerOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import answers_of
+from relstate_dagster.cli.values import Format, rows_shown
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.api import RowChange, ViewDiff
@@ -25,17 +25,19 @@ def diff(
     warehouse: WarehouseOption = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to show. All are counted.")] = 20,
     form: Annotated[Format, typer.Option("--format", help="A table, or a JSON object a line.")] = Format.TABLE,
+    server: ServerOption = "auto",
 ) -> None:
     """Show the rows that were added to a view, removed from it and changed between two epochs."""
-    from relstate_dagster.jobs.api import Warehouse, view_diff  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
-    home = Warehouse(where.warehouse)
+    home = Warehouse(where.warehouse, where.functions)
     home.read().view(view)  # an unknown name is told without waiting for Spark
-    found = view_diff(start_spark(where), home, view, since, until, limit=limit)
+    as_json = form is Format.JSON
+    found = answers_of(where, home, server).diff(view, since, until, limit=limit, as_json=as_json)
     for note in found.notes:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
-    if form is Format.JSON:
+    if as_json:
         for row in found.rows:
             typer.echo(json.dumps(_as_json(found, row), ensure_ascii=False))
         totals = {"added": found.added, "removed": found.removed, "changed": found.changed}
@@ -53,11 +55,11 @@ def _cells(found: ViewDiff, row: RowChange, has_copies: bool) -> list[str]:
     cells = [_SIGNS[row.change], *([str(row.copies)] if has_copies else [])]
     for name in found.columns:
         if row.old is None or row.new is None:
-            cells.append(text_value((row.new or row.old or {})[name]))
+            cells.append((row.new or row.old or {})[name])
         elif name in row.differing:
-            cells.append(f"{text_value(row.old[name])} → {text_value(row.new[name])}")
+            cells.append(f"{row.old[name]} → {row.new[name]}")
         else:
-            cells.append(text_value(row.new[name]))
+            cells.append(row.new[name])
     return cells
 
 
@@ -70,7 +72,10 @@ def _counts(found: ViewDiff) -> str:
 def _as_json(found: ViewDiff, row: RowChange) -> dict[str, Any]:
     """A change: of a row that was changed its key and the columns that differ, of another one the row."""
     if row.old is None or row.new is None:
-        values = {name: json_value(value) for name, value in (row.new or row.old or {}).items()}
-        return {"change": row.change, **({} if found.key is not None else {"copies": row.copies}), "row": values}
-    old, new = ({name: json_value(side[name]) for name in row.differing} for side in (row.old, row.new))
-    return {"change": row.change, "key": {k: json_value(row.new[k]) for k in found.key or ()}, "old": old, "new": new}
+        return {
+            "change": row.change,
+            **({} if found.key is not None else {"copies": row.copies}),
+            "row": row.new or row.old or {},
+        }
+    old, new = ({name: side[name] for name in row.differing} for side in (row.old, row.new))
+    return {"change": row.change, "key": {k: row.new[k] for k in found.key or ()}, "old": old, "new": new}

@@ -16,7 +16,8 @@ from relstate_dagster.settings import Location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from relstate_dagster.jobs.api import EpochRunner, Warehouse
+    from relstate_dagster.jobs.api import Answers, EpochRunner, Warehouse
+    from relstate_dagster.server.answers import ServerAnswers
     from relstate_dagster.server.client import ServerAt
     from relstate_dagster.server.runner import ServerRunner
     from relstate_dagster.server.settings import ServerSettings
@@ -76,6 +77,22 @@ def runner_of(
     return ServerRunner(
         server, server_settings(where).agreed(), project, by_itself, tell_remark, on_start, wait_seconds=seconds_to_wait()
     )
+
+
+def answers_of(where: Location, home: Warehouse, wanted: str) -> Answers | ServerAnswers:
+    """What answers questions on the rows of views: a server, else this process."""
+
+    def by_itself() -> Answers:
+        from relstate_dagster.jobs.api import Answers  # noqa: PLC0415 - imports PySpark
+
+        return Answers(start_spark(where), home)
+
+    server = server_of(where, wanted)
+    if server is None:
+        return by_itself()
+    from relstate_dagster.server.answers import ServerAnswers  # noqa: PLC0415 - for verbs that ask a server only
+
+    return ServerAnswers(server, server_settings(where).agreed(), None, by_itself, tell_remark, wait_seconds=seconds_to_wait())
 
 
 def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | ServerRunner:

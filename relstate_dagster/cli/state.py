@@ -12,7 +12,8 @@ from rich.table import Table
 from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import Shown, fitted
-from relstate_dagster.cli.values import Format, text_value
+from relstate_dagster.cli.values import Format
+from relstate_dagster.jobs.shown_values import text_value
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 

@@ -1,11 +1,9 @@
-"""Values of rows as people and programs read them."""
+"""Rows as people read them."""
 
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -23,31 +21,9 @@ class Format(str, enum.Enum):
     JSON = "json"
 
 
-def text_value(value: Any) -> str:
-    """A value for people: NULL is NULL, and binary values are hexadecimal digits, as they are written in a key."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, (bytes, bytearray)):
-        return value.hex()
-    return str(value)
-
-
-def json_value(value: Any) -> Any:
-    """A value for JSON: decimals, dates and times are texts, binary values hexadecimal digits, NaN and infinities texts."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {text_value(k): json_value(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_value(item) for item in value]
-    return text_value(value)
-
-
-def row_text(row: Mapping[str, Any]) -> str:
+def row_text(row: Mapping[str, str]) -> str:
     """A row in one line."""
-    return ", ".join(f"{name}={text_value(value)}" for name, value in row.items())
+    return ", ".join(f"{name}={value}" for name, value in row.items())
 
 
 def rows_shown(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:

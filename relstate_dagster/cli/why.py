@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from relstate_dagster.cli.app import WarehouseOption, app, location, output
-from relstate_dagster.cli.start import start_spark
-from relstate_dagster.cli.values import Format, json_value, row_text, text_value
+from relstate_dagster.cli.app import ServerOption, WarehouseOption, app, location, output
+from relstate_dagster.cli.start import answers_of
+from relstate_dagster.cli.values import Format, row_text
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.api import Input, SourceChange, SourceCommit, Why
@@ -26,16 +26,17 @@ def why(
     warehouse: WarehouseOption = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to show of each source. All are counted.")] = 10,
     form: Annotated[Format, typer.Option("--format", help="A tree, or a JSON object.")] = Format.TABLE,
+    server: ServerOption = "auto",
 ) -> None:
     """Show the rows of each source that make a row of a view, what changed it in an epoch, and the commits that did."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.api import why as explained  # noqa: PLC0415 - as above
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse, where.functions)
     home.read().view(view)  # an unknown name is told without waiting for Spark
-    found = explained(start_spark(where), home, view, key, epoch=epoch, limit=limit)
-    if form is Format.JSON:
+    as_json = form is Format.JSON
+    found = answers_of(where, home, server).why(view, key, epoch=epoch, limit=limit, as_json=as_json)
+    if as_json:
         typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
         return
     for line in found.notes:
@@ -67,7 +68,7 @@ def _change(found: Why) -> Tree | None:
     tree = Tree(Text(since))
     if found.old is not None:
         for name in found.differing:
-            tree.add(Text(f"{name}: {text_value(found.old[name])} → {text_value(found.row[name])}"))
+            tree.add(Text(f"{name}: {found.old[name]} → {found.row[name]}"))
     return tree
 
 
@@ -119,10 +120,10 @@ def _as_json(found: Why) -> dict[str, Any]:
         "epoch": found.epoch,
         "before": found.before,
         "matched": found.matched,
-        "row": _plain(found.row),
+        "row": found.row,
         "copies": found.copies[0],
         "change": found.change,
-        "old": None if found.old is None else _plain(found.old),
+        "old": found.old,
         "old_copies": found.copies[1],
         "differing": list(found.differing),
         "inputs": [_input(item) for item in found.inputs],
@@ -131,14 +132,14 @@ def _as_json(found: Why) -> dict[str, Any]:
 
 
 def _input(item: Input) -> dict[str, Any]:
-    common = {"name": item.name, "rows": item.rows, "shown": [_plain(row) for row in item.shown], "notes": list(item.notes)}
+    common = {"name": item.name, "rows": item.rows, "shown": list(item.shown), "notes": list(item.notes)}
     if item.is_view:
         return {"kind": "view", **common, "epoch": item.epoch, "inputs": [_input(below) for below in item.inputs]}
     commits = {commit.version: commit for commit in item.commits}
     changes = [
         {
             "change": "inserted" if change.inserted else "deleted",
-            "row": _plain(change.row),
+            "row": change.row,
             "copies": change.copies,
             "commit": _commit_json(commits[change.version]),
         }
@@ -156,7 +157,3 @@ def _commit_json(commit: SourceCommit) -> dict[str, Any]:
         "engine": commit.engine,
         "time": None if commit.time is None else commit.time.isoformat(),
     }
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: json_value(value) for name, value in row.items()}

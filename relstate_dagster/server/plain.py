@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,7 +18,7 @@ def to_plain(value: Any) -> Any:
     Raises
     ------
     TypeError
-        It is neither a dataclass nor made of JSON's types, tuples and time spans.
+        It is neither a dataclass nor made of JSON's types, tuples, times and time spans.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -30,6 +30,8 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in value]
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, datetime):
+        return value.isoformat()
     raise TypeError(f"a value of type {type(value).__name__} does not cross the socket")
 
 
@@ -55,6 +57,8 @@ def _made(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one line a kind of t
         return kind(**{name: _made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is timedelta:
         return timedelta(seconds=value)
+    if kind is datetime:
+        return datetime.fromisoformat(value)
     return value
 
 

@@ -29,7 +29,7 @@ from relstate_dagster.server.memory import JavaMemory, process_bytes
 from relstate_dagster.server.place import Place, Registered
 from relstate_dagster.server.settings import ServerSettings, difference
 from relstate_dagster.server.warm_up import WarmUp
-from relstate_dagster.server.work import DROP_VIEWS, METHODS, SQL, Cancelled, Job, Works
+from relstate_dagster.server.work import ANSWERS, DROP_VIEWS, METHODS, SQL, Cancelled, Job, Works
 from relstate_dagster.state_lib.errors import EpochError, RelstateError
 from relstate_dagster.state_lib.lake.storage import use_options
 
@@ -186,7 +186,7 @@ class Server:
         differs = difference(self._agreed, request.get("settings", {}))
         if differs is not None:
             return f"{there} has other settings: {differs}"
-        if request.get("do") not in {*METHODS, SQL, DROP_VIEWS}:
+        if request.get("do") not in {*METHODS, *ANSWERS, SQL, DROP_VIEWS}:
             return f"{there} does not know {request.get('do')!r}"
         if self._stopped.is_set():
             return f"{there} is about to end"

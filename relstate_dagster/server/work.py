@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import (
+    Answers,
     CheckReport,
     CompactReport,
     EpochRunner,
@@ -16,8 +17,10 @@ from relstate_dagster.jobs.api import (
     Registry,
     VacuumReport,
     VerifyReport,
+    ViewDiff,
     ViewReport,
     Warehouse,
+    Why,
     sync_project,
 )
 from relstate_dagster.jobs.declare import Project
@@ -36,6 +39,8 @@ METHODS: Final[dict[str, type]] = {
     "vacuum": VacuumReport,
     "stream_key_unique": KeyReport,
 }
+#: Those of answers on a warehouse.
+ANSWERS: Final[dict[str, type]] = {"why": Why, "diff": ViewDiff}
 SQL: Final = "sql"
 DROP_VIEWS: Final = "drop_views"
 
@@ -113,6 +118,9 @@ class Works:
             for name in arguments["names"]:
                 Registry(self._spark, self._warehouse).drop(name, "view")
                 yield {"item": name}
+            return
+        if what in ANSWERS:
+            yield {"item": to_plain(getattr(Answers(self._spark, self._warehouse), what)(**arguments))}
             return
         for item in getattr(runner, what)(**arguments):
             yield {"item": to_plain(item)}

@@ -30,7 +30,7 @@ from relstate_dagster.server.place import Place, Registered
 from relstate_dagster.server.process import Server
 from relstate_dagster.server.runner import ServerRunner
 from relstate_dagster.server.settings import ServerSettings
-from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem
+from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
 from tests.processes import heeds_interrupts
 
 FILES = {
@@ -194,6 +194,42 @@ def test_a_run_in_dagster_is_done_by_the_server(served):
         assert repository.get_job("verify_views").execute_in_process(instance=instance).success
         assert repository.get_job("maintain_state").execute_in_process(instance=instance).success
     served.check_equal()
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_is_asked_of_rows_is_answered_as_this_process_would(served, form):
+    script = """
+        CREATE TABLE kinds (k INT, d DOUBLE, n DECIMAL(9, 2), at TIMESTAMP, b BINARY, m MAP<INT, DATE>, PRIMARY KEY (k));
+        CREATE MATERIALIZED VIEW of_kinds AS SELECT * FROM kinds;
+        INSERT INTO kinds VALUES (1, double('NaN'), 1.50, TIMESTAMP '2020-01-01 00:00:00', X'00FF', map(3, DATE '2020-01-02'));
+        INSERT INTO kinds VALUES (2, NULL, NULL, NULL, NULL, NULL); REFRESH;
+        UPDATE kinds SET n = 2.50, b = NULL WHERE k = 1; DELETE FROM kinds WHERE k = 2; REFRESH
+    """
+    if "of_kinds" not in Warehouse(served.warehouse).read().views:
+        assert served.relstate("sql", "-e", script)[0] == 0
+    asked = [["why", "--key", "k=1"], ["diff"], ["why", "--key", "k=99"], ["diff", "--from", "99"]]
+    questions = [(verb, "of_kinds", *options) for verb, *options in asked]
+    before = served.status()["requests"]
+    by_server = [_answered(served, *question, "--format", form) for question in questions]
+    assert served.status()["requests"] - before == len(questions)
+    assert "2.50" in by_server[0]
+    assert [said.startswith(("DeclarationError: ", "EpochError: ")) for said in by_server] == [False, False, True, True]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "create_session", lambda _settings: served.spark)
+        assert by_server == [_answered(served, *question, "--format", form, "--server", "never") for question in questions]
+        # A server of another kind does nothing, and this process answers.
+        patch.setattr(ServerSettings, "agreed", lambda _self: {"Python": "another"})
+        said = _answered(served, *questions[1], "--format", form)
+    assert "going on without it" in said
+    assert said.endswith(by_server[1])
+
+
+def _answered(served, *arguments) -> str:
+    """What is printed, or raised."""
+    try:
+        return served.relstate(*arguments)[1]
+    except RelstateError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_functions_are_imported_again_when_their_files_change(served):

@@ -1,0 +1,30 @@
+"""What people ask of the rows of views, answered by Spark in this process, with values as they are shown."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.view_diff import ViewDiff, view_diff
+from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.why.report import Why, why
+
+
+class Answers:
+    """Answers on one warehouse.
+
+    Parameters
+    ----------
+    spark : any session with Delta.
+    """
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+
+    def why(self, view: str, key: str, *, epoch: int | None, limit: int, as_json: bool) -> Why:
+        """As :func:`.jobs.why.report.why`, without frames."""
+        return why(self._spark, self._warehouse, view, key, epoch=epoch, limit=limit).for_show(as_json=as_json)
+
+    def diff(self, view: str, since: int | None, until: int | None, *, limit: int, as_json: bool) -> ViewDiff:
+        """As :func:`.jobs.view_diff.view_diff`."""
+        return view_diff(self._spark, self._warehouse, view, since, until, limit=limit).for_show(as_json=as_json)
