@@ -17,6 +17,7 @@ from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Frames:
         if rows is None:
             whole = nullable_within(df)
             rows = collected(whole)
-        if rows is None:
+        if rows is None or rows.nbytes > sizing().driver_held_bytes:
             # The tasks of a shuffle were planned for what changed, which has met far more.
             if self.most_partitions is not None:
                 self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)

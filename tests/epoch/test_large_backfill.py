@@ -41,3 +41,20 @@ def _committed_by_spark(script: Script, view: str) -> bool:
     """Who made the first commit of rows to a view's state."""
     path = script.warehouse.state_path(script.warehouse.read().views[view])
     return "Spark" in str(commit_info(DeltaLog(path).commit(1)).get("engineInfo"))
+
+
+def test_rows_that_are_too_many_for_the_driver_are_held_by_spark(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+    """Each change has more readers than one, and more rows than may be sent to tasks."""
+    resized(driver_held_bytes=1)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SETUP)
+    script.run("""
+        CREATE MATERIALIZED VIEW itself AS
+            SELECT a.k, count(*) AS n FROM t a JOIN t b ON a.g = b.g
+            WHERE EXISTS (SELECT * FROM m WHERE m.g = a.g) GROUP BY a.k;
+        CREATE MATERIALIZED VIEW first_ones AS SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3;
+        CREATE MATERIALIZED VIEW extremes AS SELECT g, min(v) AS lo, count(DISTINCT v) AS n FROM t GROUP BY g;
+    """)
+    for _ in range(2):
+        script.run(_CHANGES)
+        script.verify()
