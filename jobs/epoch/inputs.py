@@ -75,7 +75,7 @@ class EpochInputs:
         columns = scanned_columns(self.view)[name]
         made = self.sources.made(name)
         if since is None:
-            return self.sources.as_planned(name, source.all_rows(self.spark, until, made))
+            return self.sources.as_read(name, source.all_rows(self.spark, until, made))
         before = self.sources.pin_of(since, name)
         if before.is_same(until):
             return None
@@ -87,7 +87,7 @@ class EpochInputs:
             columns,
             lambda: source.changes(self.spark, before, until, found, made),
         )
-        return None if changes is None else self.sources.as_planned(name, changes)
+        return None if changes is None else self.sources.as_read(name, changes)
 
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""

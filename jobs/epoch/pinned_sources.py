@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +23,7 @@ from relstate_dagster.state_lib.errors import EpochError, SourceError
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedSources:
     """The sources that a view reads at one epoch.
 
@@ -122,13 +124,29 @@ class PinnedSources:
 
     def as_planned(self, name: str, rows: DataFrame) -> DataFrame:
         """Rows of a source with all columns that the view was planned with, also those that were dropped since."""
+        return self._with_columns(name, rows, {})
+
+    def as_read(self, name: str, rows: DataFrame) -> DataFrame:
+        """As :meth:`as_planned`, with NULL in columns that nothing in the view reads: whoever holds the rows holds less."""
+        unread = {column: kind for column, kind in (self._planned(name) or {}).items() if not self._is_read(name, column)}
+        return self._with_columns(name, rows, unread)
+
+    def _with_columns(self, name: str, rows: DataFrame, unread: Mapping[str, str]) -> DataFrame:
         planned = self._planned(name) or {}
         dropped = planned.keys() - {ROW_ID, *rows.columns}
-        if not dropped:
+        if not dropped and not unread:
             return rows
-        # Pruned, since the view reads none of them; if it did, that would be an error and not a wrong row.
-        unread = F.raise_error(F.lit(f"source {name} has no column {', '.join(sorted(dropped))} any more"))
-        return rows.select("*", *(unread.cast(planned[column]).alias(column) for column in sorted(dropped)))
+        # A dropped column that the view did read would be an error, and not a wrong row.
+        no_more = F.raise_error(F.lit(f"source {name} has no column {', '.join(sorted(dropped))} any more"))
+        null = F.lit(None)
+        kept = [null.cast(unread[c]).alias(c) if c in unread else F.col(quoted(c)) for c in rows.columns]
+        added = [(no_more if self._is_read(name, c) else null).cast(planned[c]).alias(c) for c in sorted(dropped)]
+        return rows.select(*kept, *added)
+
+    def _is_read(self, name: str, column: str) -> bool:
+        """Whether something in the view may read a column of a source."""
+        read = self._columns_read(name)
+        return read is None or column in read or column in MADE_BY_SOURCES
 
     def _planned(self, name: str) -> dict[str, str] | None:
         """The columns of a source that the view was planned with, and their types; ``None`` where the plan does not say."""
@@ -136,10 +154,14 @@ class PinnedSources:
         scans = [n for n in walk(self.view.plan) if isinstance(n, Scan) and n.relation == name]
         return {f.name: f.data_type for scan in scans for f in scan.columns} or None
 
+    @cached_property
+    def _used_columns(self) -> dict[str, set[str]]:
+        assert self.view.plan is not None
+        return used_columns(self.view.plan)
+
     def _columns_read(self, name: str) -> set[str] | None:
         """At least the columns of a source that the view reads, and its key; ``None`` where the plan does not say."""
-        assert self.view.plan is not None
-        used = used_columns(self.view.plan).get(name)
+        used = self._used_columns.get(name)
         return None if used is None else used | set(self.catalog.sources[name].primary_key)
 
     def _reads_append_only(self, name: str) -> bool:

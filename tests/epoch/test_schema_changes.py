@@ -138,3 +138,17 @@ def test_a_widened_column(script: Script) -> None:
     script.run("INSERT INTO t VALUES (3, 1, 1)")
     with pytest.raises(SourceError, match="2 rows have k = 3"):
         raise script.error("REFRESH MATERIALIZED VIEW late")
+
+
+def test_a_dropped_column_of_a_source_that_is_read_twice(script: Script) -> None:
+    """The driver holds the rows that came in for both readers, with the columns that the view was planned with."""
+    script.run(
+        f"CREATE TABLE t (k INT, a INT, b INT, PRIMARY KEY (k)) TBLPROPERTIES ({_MAPPED});"
+        "INSERT INTO t VALUES (1, 1, 1), (2, 1, 2);"
+        "CREATE MATERIALIZED VIEW twice AS SELECT k FROM t UNION ALL SELECT a FROM t;"
+        "CREATE MATERIALIZED VIEW few AS SELECT k FROM t WHERE EXISTS (SELECT * FROM t o WHERE o.a = t.a AND o.k <> t.k);"
+        "ALTER TABLE t DROP COLUMN b; INSERT INTO t VALUES (3, 1), (4, 2); REFRESH"
+    )
+    script.verify()
+    script.run("UPDATE t SET a = 2 WHERE k = 1; DELETE FROM t WHERE k = 2; REFRESH")
+    script.verify()
