@@ -142,7 +142,9 @@ def _start(settings: SparkSettings) -> SparkSession:
         # oldest piece would always just have been dropped, and everything be compiled again.
         "spark.sql.codegen.cache.maxEntries": "2000",
         # By default a page is up to 64 MB, and a hash table or a sort of ten rows takes one: zeroed, moved around, collected.
-        "spark.buffer.pageSize": "1m",
+        # Less than 1 MiB by the header that Java puts before a page: heaps of up to 2 GB have regions of 1 MiB, and a page that
+        # is larger than one takes two of them, half of that for nothing.
+        "spark.buffer.pageSize": f"{1024 * 1024 - 16}b",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(java, settings.logs or LogSettings()),

@@ -31,7 +31,7 @@ from relstate_dagster.server.process import Server
 from relstate_dagster.server.runner import ServerRunner
 from relstate_dagster.server.settings import ServerSettings
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
-from tests.processes import heeds_interrupts
+from tests.processes import heeds_interrupts, until
 
 FILES = {
     "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
@@ -211,7 +211,8 @@ def test_what_is_asked_of_rows_is_answered_as_this_process_would(served, form):
     questions = [(verb, "of_kinds", *options) for verb, *options in asked]
     before = served.status()["requests"]
     by_server = [_answered(served, *question, "--format", form) for question in questions]
-    assert served.status()["requests"] - before == len(questions)
+    # A request is counted once it has been answered.
+    until(lambda: served.status()["requests"] - before == len(questions), "all questions to be counted")
     assert "2.50" in by_server[0]
     assert [said.startswith(("DeclarationError: ", "EpochError: ")) for said in by_server] == [False, False, True, True]
     with pytest.MonkeyPatch.context() as patch:
