@@ -72,7 +72,7 @@ Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess, ProjectAs
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What a run has come to: the versions of the views' tables, and the views of which there is nothing to tell."""
+    """What a run has done: the version of each view's published table, and the assets of views that have not changed."""
 
     versions: dict[str, int | None] = field(default_factory=dict)
     unchanged: set[AssetKey] = field(default_factory=set)

@@ -29,6 +29,9 @@ def test_session_writes_and_merges_delta(spark, tmp_path):
 def test_session_has_the_settings_that_views_rely_on(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    # A page and the header of its array fit one region of a heap of up to 2 GB.
+    page = spark._jvm.org.apache.spark.SparkEnv.get().memoryManager().pageSizeBytes()
+    assert 0 < page + 16 <= 1024 * 1024
     assert not Path("spark-warehouse").exists()
 
 

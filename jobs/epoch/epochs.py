@@ -1,7 +1,7 @@
 """The steps of a run that change the catalog: an epoch begun, brought to its end, or settled where its run has died.
 
 An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
-first, makes one state commit and publishes; it ends with a catalog commit that names what every view has come to
+first, makes one state commit and publishes; it ends with a catalog commit that records the versions of every view's tables
 (:mod:`.jobs.epoch.protocol`). A view that cannot be computed is left behind, alone: the others complete the epoch.
 """
 

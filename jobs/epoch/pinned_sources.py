@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,29 +123,24 @@ class PinnedSources:
 
     def as_planned(self, name: str, rows: DataFrame) -> DataFrame:
         """Rows of a source with all columns that the view was planned with, also those that were dropped since."""
-        return self._with_columns(name, rows, {})
+        return self._with_planned(name, rows, keeps_unread=True)
 
     def as_read(self, name: str, rows: DataFrame) -> DataFrame:
         """As :meth:`as_planned`, with NULL in columns that nothing in the view reads: whoever holds the rows holds less."""
-        unread = {column: kind for column, kind in (self._planned(name) or {}).items() if not self._is_read(name, column)}
-        return self._with_columns(name, rows, unread)
+        return self._with_planned(name, rows, keeps_unread=False)
 
-    def _with_columns(self, name: str, rows: DataFrame, unread: Mapping[str, str]) -> DataFrame:
-        planned = self._planned(name) or {}
-        dropped = planned.keys() - {ROW_ID, *rows.columns}
-        if not dropped and not unread:
+    def _with_planned(self, name: str, rows: DataFrame, *, keeps_unread: bool) -> DataFrame:
+        planned, read = self._planned(name) or {}, self._columns_read(name)
+        unread = set() if read is None else planned.keys() - read - MADE_BY_SOURCES
+        dropped, nulled = planned.keys() - {ROW_ID, *rows.columns}, set() if keeps_unread else unread
+        if not dropped and not nulled:
             return rows
-        # A dropped column that the view did read would be an error, and not a wrong row.
-        no_more = F.raise_error(F.lit(f"source {name} has no column {', '.join(sorted(dropped))} any more"))
         null = F.lit(None)
-        kept = [null.cast(unread[c]).alias(c) if c in unread else F.col(quoted(c)) for c in rows.columns]
-        added = [(no_more if self._is_read(name, c) else null).cast(planned[c]).alias(c) for c in sorted(dropped)]
+        # If the view did read a dropped column, that would be an error and not a wrong row.
+        no_more = F.raise_error(F.lit(f"source {name} has no column {', '.join(sorted(dropped))} any more"))
+        kept = [null.cast(planned[c]).alias(c) if c in nulled else F.col(quoted(c)) for c in rows.columns]
+        added = [(null if c in unread else no_more).cast(planned[c]).alias(c) for c in sorted(dropped)]
         return rows.select(*kept, *added)
-
-    def _is_read(self, name: str, column: str) -> bool:
-        """Whether something in the view may read a column of a source."""
-        read = self._columns_read(name)
-        return read is None or column in read or column in MADE_BY_SOURCES
 
     def _planned(self, name: str) -> dict[str, str] | None:
         """The columns of a source that the view was planned with, and their types; ``None`` where the plan does not say."""

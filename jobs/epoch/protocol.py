@@ -98,9 +98,14 @@ def claimed(state: CatalogState, claim: Claim) -> CatalogState:
     ------
     Claimed : another run has one of them.
     """
-    for other in in_the_way(state, claim.id, claim.views):
-        raise Claimed(f"{other} {', '.join(sorted({*other.views} & {*claim.views}))}, was faster; nothing was written")
+    check_unclaimed(state, claim.id, claim.views)
     return state.with_claim(claim)
+
+
+def check_unclaimed(state: CatalogState, own: str, views: Collection[str]) -> None:
+    """Raise Claimed where another holder, living or dead, has one of some views."""
+    for other in in_the_way(state, own, views):
+        raise Claimed(f"{other} {', '.join(sorted({*other.views} & {*views}))}, was faster; nothing was written")
 
 
 def released(state: CatalogState, holder: str) -> CatalogState:

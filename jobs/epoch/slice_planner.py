@@ -48,7 +48,7 @@ class SlicePlanner:
 
         Raises
         ------
-        SlicesLost : the view has to begin anew.
+        SlicesLost : the view has to be built from its first slice again.
         """
         view = state.working.views[name]
         if view.last_epoch is not None or any(read not in state.sources for read in view.reads):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import suppress
+from functools import partial
 
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import EpochEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.epoch.epochs import Epochs
 from relstate_dagster.jobs.epoch.one_run import OneRun
-from relstate_dagster.jobs.epoch.protocol import to_rebuild, with_dependents
+from relstate_dagster.jobs.epoch.protocol import check_unclaimed, to_rebuild, with_dependents
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.slice_planner import SlicePlanner, SlicesLost
 
@@ -39,11 +41,9 @@ class SliceRun:
         behind.
         """
         if full_refresh:
-            rebuilt = with_dependents(state, full_refresh)
-            if not any(self._slices.is_large(state, state.views[name]) for name in rebuilt):
+            if not any(self._slices.is_large(state, state.views[name]) for name in with_dependents(state, full_refresh)):
                 return state, full_refresh
-            yield from self._epochs.free({*names, *rebuilt}, rebuilt)
-            state = self._catalog.update(lambda newest: to_rebuild(newest, full_refresh))
+            state = yield from self._to_rebuild(state, names, full_refresh)
         for name in names:
             while name not in self._run.left:
                 known = state.working.views.get(name)
@@ -56,7 +56,7 @@ class SliceRun:
                         break
                     begun_with, epoch = self._epochs.begin(state, *following)
                 except SlicesLost as lost:
-                    self._began_anew(name, lost)
+                    self._start_over(name, lost)
                 except ConcurrentCatalogChange:
                     pass  # another run or an edit was faster: looked at again
                 else:
@@ -65,15 +65,31 @@ class SliceRun:
                 state = self._run.warehouse.read()
         return state, ()
 
-    def _began_anew(self, name: str, lost: SlicesLost) -> None:
-        """Forget the slices of a view that were computed from what cannot be read any more."""
-        self._run.tell(f"{name}: begins anew, {lost}")
+    def _to_rebuild(
+        self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str]
+    ) -> Generator[ViewReport, None, CatalogState]:
+        """Mark views to be rebuilt, once nobody has them: an epoch that another run completes takes the mark away."""
+        while True:
+            rebuilt = with_dependents(state, full_refresh)
+            state = yield from self._epochs.free({*names, *rebuilt}, rebuilt)
+            with suppress(ConcurrentCatalogChange):
+                return self._catalog.update(partial(self._marked, rebuilt, full_refresh))
 
-        def anew(newest: CatalogState) -> CatalogState:
+    def _marked(self, rebuilt: Sequence[str], full_refresh: Sequence[str], newest: CatalogState) -> CatalogState:
+        check_unclaimed(newest, self._run.claims.id, rebuilt)
+        return to_rebuild(newest, full_refresh)
+
+    def _start_over(self, name: str, lost: SlicesLost) -> None:
+        """Forget the slices of a view that were computed from what cannot be read any more."""
+        self._run.tell(f"{name}: starts over, {lost}")
+
+        def restarted(newest: CatalogState) -> CatalogState:
+            check_unclaimed(newest, self._run.claims.id, [name])
             view = newest.working.views.get(name)
             return newest if view is None or view.built_until is None else newest.with_rebuild(view.restarted())
 
-        self._catalog.update(anew)
+        with suppress(ConcurrentCatalogChange):  # another run has it: it is looked at again once that is done
+            self._catalog.update(restarted)
 
     def _next_slice(self, state: CatalogState, name: str) -> tuple[CatalogState, EpochEntry] | None:
         """The next slice of a view, and the state that it begins on.

@@ -43,7 +43,7 @@ def computed_side_by_side(
 
     Yields
     ------
-    What has come to the epoch, and reports of views that are left behind.
+    A :class:`Done` for each view that was computed, and a report for each that is left behind.
     """
     working, left = state.working, run.left
     versions = versions_seen(working, epoch)

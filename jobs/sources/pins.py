@@ -18,8 +18,8 @@ class Pin:
     serial_base_ms : the first millisecond of the Serial ids that this epoch may hand out (keyless sources).
     fingerprint : of the commit of this version (:meth:`.state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
         name a commit: a table can be deleted and written again, or put back from a copy. Empty where it is not known.
-    first_files : only so many of its files are read, the first ones in the order of their paths; all of them without. A view
-        that is built in slices has read so far (:mod:`.jobs.epoch.slices`).
+    first_files : how many of the version's files are read, in the order of their paths; ``None`` for all of them. Views that
+        are built in slices read some (:mod:`.jobs.epoch.slices`).
     """
 
     version: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from relstate_dagster.cli.app import app
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.declare import materialized_view
 from relstate_dagster.jobs.epoch.chain import EpochCommit
+from relstate_dagster.jobs.epoch.epochs import Epochs
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.registry import Registry
@@ -190,6 +192,31 @@ def test_readers_see_the_old_rows_until_a_rebuild_is_whole(home: Home) -> None:
     assert home.script.rows("SELECT * FROM sums") != old
 
 
+def test_a_full_refresh_is_not_lost_to_a_run_that_begins_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.declare(sums=_VIEWS["sums"])
+    home.run()
+    old = home.commits("sums")
+    home.script.run(_CHANGES)
+    free, ended = Epochs.free, []
+
+    def freed(epochs: Epochs, *arguments: Any) -> Any:
+        """What is free at first is claimed by the other run as soon as that was seen; it ends a moment later."""
+        state = yield from free(epochs, *arguments)
+        if not ended:
+            ended.append(threading.Timer(1.0, lambda: list(other)))
+            monkeypatch.setattr(Epochs, "free", free)
+            next(other)
+            ended[0].start()
+        return state
+
+    other = EpochRunner(home.spark, home.warehouse).run()
+    monkeypatch.setattr(Epochs, "free", freed)
+    home.run(full_refresh=["sums"])
+    ended[0].join()
+    assert home.commits("sums")[0] != old[0]
+    home.script.verify()
+
+
 @pytest.mark.parametrize("lost", ["files", "table", "state"])
 def test_what_is_lost_is_built_anew(home: Home, lost: str) -> None:
     home.declare(sums=_VIEWS["sums"])
@@ -234,8 +261,13 @@ def test_an_edit_and_a_drop_forget_slices(home: Home) -> None:
     home.stopped_at("slice 2")
     home.script.run("DROP MATERIALIZED VIEW sums")
     home.declare(sums=_VIEWS["of_keyless"])
+    home.stopped_at("slice 2")
+    built = home.view("sums").built_until
+    assert built is not None
     home.run()
     home.script.verify()
+    # The rows of n have the numbers that its pin gives out: all slices go by one pin.
+    assert home.warehouse.read().last_pins["n"] == built.pins["n"].whole
 
 
 def test_a_version_before_that_of_the_slices_is_read_from_the_beginning(home: Home) -> None:
@@ -244,6 +276,7 @@ def test_a_version_before_that_of_the_slices_is_read_from_the_beginning(home: Ho
     home.declare(sums=_VIEWS["sums"])
     home.stopped_at("slice 2")
     home.run(until_version={"t": version})
+    assert any(f"its slices have read t up to version {version + 1}" in said for said in home.said)
     home.script.verify()
     assert (100,) not in home.script.rows("SELECT g FROM sums")
 

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators.frames import Frames
+from tests.sizes import Resized
 
 _ROWS = "VALUES (1, 'a', 1L), (1, 'a', 1L), (2, 'b', 1L), (2, 'b', -1L), (3, NULL, 1L), (3, NULL, -1L) AS r(k, s, _weight)"
 _SUMMED = [(1, "a", 2)]
@@ -55,6 +56,20 @@ def test_equal_is_what_spark_finds_equal(spark: SparkSession, rows: str, count: 
     frames = Frames(spark, held=True)
     df = spark.sql(f"SELECT * FROM VALUES {rows} AS r(v, _weight)")
     assert frames.share(df, summed=True).count() == count
+
+
+def test_rows_of_more_than_a_size_are_held_by_spark(spark: SparkSession, resized: Resized) -> None:
+    rows = spark.sql("SELECT id, 1L AS _weight FROM range(1000)")
+    size = 16 * 1000
+    resized(driver_held_bytes=size)
+    frames = Frames(spark, held=True)
+    small = frames.share(rows)
+    assert (frames.rows_of(small) is None, frames.hint(small)) == (False, "broadcast")
+    resized(driver_held_bytes=size - 1)
+    large = Frames(spark, held=True)
+    shared = large.share(rows)
+    assert (large.rows_of(shared), large.hint(shared)) == (None, None)
+    assert _bag(shared) == _bag(rows)
 
 
 def test_a_step_for_each_frame(spark: SparkSession, steps: list[DataFrame]) -> None:
