@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from relstate_dagster.jobs.epoch.published_keys import KeyReport, check_keys
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.slice_run import SliceRun
-from relstate_dagster.jobs.epoch.stopping import cancellable_jobs
+from relstate_dagster.jobs.epoch.stopping import CancelJobs, cancellable
 from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
 from relstate_dagster.jobs.epoch.verify import recompute_seconds, verify_view
@@ -111,13 +112,21 @@ class EpochRunner:
         RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
             EpochError that names them all.
         """
-        run_id = run_id or uuid.uuid4().hex
+        steps = partial(self._run, run_id or uuid.uuid4().hex, views, full_refresh, until_version, strict)
+        return cancellable(self._spark, self._runs.sessions, steps)
+
+    def _run(
+        self,
+        run_id: str,
+        views: Sequence[str] | None,
+        full_refresh: Sequence[str],
+        until_version: Mapping[str, int],
+        strict: bool,
+        cancel_jobs: CancelJobs,
+    ) -> Generator[ViewReport]:
         if self._warehouse.functions is not None:
             self._warehouse.functions.load()
-        with (
-            self._claims(run_id, "bringing up to date") as claims,
-            cancellable_jobs(self._spark, self._runs.sessions) as cancel_jobs,
-        ):
+        with self._claims(run_id, "bringing up to date") as claims:
             state = self._warehouse.read()
             names = self._selected(state, views)
             run = OneRun(

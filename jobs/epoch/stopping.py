@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.spark.job_tag import tagged_jobs
+from relstate_dagster.jobs.spark.job_tag import new_tag, tagged_steps
+
+T = TypeVar("T")
 
 #: Cancels the Spark jobs of a run.
 CancelJobs: TypeAlias = Callable[[], None]
@@ -19,22 +21,26 @@ CancelJobs: TypeAlias = Callable[[], None]
 _PAUSE_SECONDS: Final = 0.2
 
 
-@contextmanager
-def cancellable_jobs(spark: SparkSession, sessions: Callable[[], Collection[SparkSession]]) -> Iterator[CancelJobs]:
-    """The jobs of this thread, and of those that it starts, can be cancelled; gives what does so.
+def cancellable(
+    spark: SparkSession, sessions: Callable[[], Collection[SparkSession]], steps: Callable[[CancelJobs], Generator[T]]
+) -> Iterator[T]:
+    """Give what a generator gives that is told how to cancel the jobs which it and the threads that it starts begin.
 
     Parameters
     ----------
     sessions : those that work is done in. Over Spark Connect, which knows no tags across sessions, all of what these do is
         cancelled.
     """
+    tag = new_tag(spark)
 
-    def interrupt_all() -> None:
+    def cancel() -> None:
+        if tag is not None:
+            spark.sparkContext.cancelJobsWithTag(tag)
+            return
         for session in sessions():
             session.interruptAll()
 
-    with tagged_jobs(spark) as tag:
-        yield interrupt_all if tag is None else lambda: spark.sparkContext.cancelJobsWithTag(tag)
+    return tagged_steps(spark, tag, steps(cancel))
 
 
 def stop(under_way: Collection[Future[Any]], cancel: CancelJobs) -> None:
