@@ -14,7 +14,15 @@ _CAUSE: Final = re.compile(r"\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
 
 def with_causes(error: BaseException) -> str:
     """An error's text, with the causes that delta-rs writes into lines of their own in its first line."""
-    return _CAUSE.sub(": ", str(error)).strip()
+    return _CAUSE.sub(": ", text_of(error)).strip()
+
+
+def text_of(error: BaseException) -> str:
+    """An error's text; empty where nobody can say it any more: Py4J asks the JVM for that of a Java error."""
+    try:
+        return str(error)
+    except Exception:  # whatever says that the JVM has ended
+        return ""
 
 
 def first_line(error: BaseException) -> str:

@@ -43,6 +43,11 @@ class Sizing:
         "Rows up to this size, in memory, the driver holds and sends to the tasks that read them; Spark holds more. With a "
         "driver of 2 GiB, 252 MiB (1.5 M lines, 59 MB of files) ended an epoch of Q21, and 64 MiB a broadcast in it.",
     )
+    driver_collected_bytes: int = _int(
+        128 * _MIB,
+        "More rows than this, in memory, are not brought to the driver: a task makes its result a whole, and some copies of "
+        "it. A driver of 2 GiB ended where an update of 10 nations met 4.8 million lines.",
+    )
     driver_backfill_bytes: int = _int(
         4 * _MIB,
         "A backfill of inputs up to this size is computed step by step on the driver, as an epoch is. Larger ones read their "

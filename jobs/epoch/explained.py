@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from relstate_dagster.state_lib.errors import (
@@ -15,10 +20,19 @@ from relstate_dagster.state_lib.errors import (
     SourceError,
     StateError,
     first_line,
+    text_of,
     with_causes,
 )
 from relstate_dagster.state_lib.lake.table import DeltaError
 
+#: How long a JVM may take to end that has closed its connections.
+_END_SECONDS: Final = 5
+#: What an exit of the JVM means: Spark's own code, and that of a process which was killed.
+_EXITS: Final = {
+    52: "its memory ran out",
+    -signal.SIGKILL: "it was killed, perhaps by the system for want of memory",
+    128 + signal.SIGKILL: "it was killed, perhaps by the system for want of memory",
+}
 #: What Spark says of a job of which a task has failed.
 _OF_A_JOB: Final = ("Job aborted", "awaitResult")
 #: What Spark puts around the reason: its class names and error codes at the ends.
@@ -47,7 +61,7 @@ def explained(view: str, epoch: int | None, error: BaseException) -> RelstateErr
 
 
 def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateError:
-    text, line, rebuild = str(error), reason_of(error), f"rebuild it with relstate run --full-refresh {view}"
+    text, line, rebuild = text_of(error), reason_of(error), f"rebuild it with relstate run --full-refresh {view}"
     is_spark = isinstance(error, PySparkException | Py4JJavaError)
     raised = _line(text.split("[USER_RAISED_EXCEPTION]", 1)[-1])
     cases: tuple[tuple[bool, type[RelstateError], str], ...] = (
@@ -99,16 +113,69 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
     return next(kind(f"{where}: {said}") for applies, kind, said in cases if applies)
 
 
-def ends_the_run(error: BaseException) -> RelstateError | None:
-    """Whether nothing else can be computed after an error either: Spark itself is gone."""
-    lost = isinstance(error, Py4JNetworkError | ConnectionError)
-    lost = lost or (isinstance(error, Py4JError) and "SparkContext" in str(error) and "stopped" in str(error))
-    if not lost and "Cannot call methods on a stopped SparkContext" not in str(error):
+def ends_the_run(error: BaseException, at_work: Collection[str] = ()) -> RelstateError | None:
+    """Whether nothing else can be computed after an error either: Spark itself is gone.
+
+    Parameters
+    ----------
+    at_work : the views that were computed just then.
+    """
+    if not _says_that_spark_is_gone(error) and _is_there():
         return None
+    views = f" that brings {', '.join(at_work)} up to date" if at_work else ""
+    others = "; where the same view ends it each time, others go on by name (relstate run VIEW …)" if at_work else ""
     return EnvironmentProblem(
-        f"Spark has ended in the middle of an epoch ({first_line(error)}): look into its log, raise the driver's memory "
-        "(RELSTATE_DRIVER_MEMORY) if it ran out; the next run repairs what was left"
+        f"Spark has ended in the middle of an epoch{views} ({_how_it_ended() or first_line(error)}): look into its log, raise "
+        f"the driver's memory (RELSTATE_DRIVER_MEMORY) if it ran out; the next run repairs what was left{others}"
     )
+
+
+@contextmanager
+def ended_spark_is_said() -> Iterator[None]:
+    """Say in words of this project that Spark has ended, wherever in a piece of work it is noticed."""
+    try:
+        yield
+    except RelstateError:
+        raise
+    except Exception as error:
+        ended = ends_the_run(error)
+        if ended is None:
+            raise
+        raise ended from error
+
+
+def _says_that_spark_is_gone(error: BaseException) -> bool:
+    text = text_of(error)
+    if isinstance(error, Py4JNetworkError | ConnectionError) or "Cannot call methods on a stopped SparkContext" in text:
+        return True
+    # A call that was not answered has neither a Java error nor its trace.
+    unanswered = type(error) is Py4JError and "Trace:" not in text
+    return unanswered or (isinstance(error, Py4JError) and (not text or ("SparkContext" in text and "stopped" in text)))
+
+
+def _is_there() -> bool:
+    """Whether Spark works: while it ends, what else is computed fails of whatever is gone by then, not of itself."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return True  # Spark Connect's, of which nothing is known here
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
+
+
+def _how_it_ended() -> str | None:
+    """What the exit of the JVM says which this process has started; ``None`` where there is none, or it is alive."""
+    process = _started_jvm()
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+    code = None if process is None else process.poll()
+    return None if code is None else _EXITS.get(code, f"its JVM ended with exit code {code}")
+
+
+def _started_jvm() -> subprocess.Popen[bytes] | None:
+    return getattr(SparkContext._gateway, "proc", None)
 
 
 #: What Spark says where an executor died that held the only copy of something, or that a task was on, too often.
@@ -122,7 +189,7 @@ _OF_EXECUTORS: Final = (
 
 def lost_an_executor(error: BaseException) -> bool:
     """Whether a view was not computed for the death of an executor alone: computed once more, it may well be."""
-    return any(words in str(error) for words in _OF_EXECUTORS)
+    return any(words in text_of(error) for words in _OF_EXECUTORS)
 
 
 def reason_of(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -94,12 +94,17 @@ class OneRun:
         """Leave a view behind that could not be computed, with the versions of its sources at this try."""
         return self.left.failed(view, error, epoch, identities(pins or {}, view))
 
-    def stop_for(self, error: Exception) -> None:
-        """Raise what no view is to blame for: the run ends, and the next one settles the epoch."""
+    def stop_for(self, error: Exception, at_work: Collection[str] = ()) -> None:
+        """Raise what no view is to blame for: the run ends, and the next one settles the epoch.
+
+        Parameters
+        ----------
+        at_work : the views that were computed just then.
+        """
         self.interrupted()
         if isinstance(error, ConcurrentCatalogChange | ClaimLost):
             raise error
-        ended = ends_the_run(error)
+        ended = ends_the_run(error, at_work)
         if ended is not None:
             raise ended from error
 

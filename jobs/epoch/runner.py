@@ -17,7 +17,7 @@ from relstate_dagster.jobs.epoch.checks import check_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
 from relstate_dagster.jobs.epoch.epochs import Epochs, check_there
-from relstate_dagster.jobs.epoch.explained import ends_the_run, explained
+from relstate_dagster.jobs.epoch.explained import ended_spark_is_said, ends_the_run, explained
 from relstate_dagster.jobs.epoch.indexes import refresh_indexes
 from relstate_dagster.jobs.epoch.ingest import Ingested
 from relstate_dagster.jobs.epoch.may_change import outside_upstream
@@ -126,7 +126,7 @@ class EpochRunner:
     ) -> Generator[ViewReport]:
         if self._warehouse.functions is not None:
             self._warehouse.functions.load()
-        with self._claims(run_id, "bringing up to date") as claims:
+        with ended_spark_is_said(), self._claims(run_id, "bringing up to date") as claims:
             state = self._warehouse.read()
             names = self._selected(state, views)
             run = OneRun(
@@ -178,7 +178,7 @@ class EpochRunner:
         Views of which state may have expired, or is of closed groups, are claimed meanwhile, as by a run.
         """
         lock = self._warehouse.maintenance_lock_path
-        with maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
+        with ended_spark_is_said(), maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
             state = self._warehouse.read()
             for name in self._selected(state, views):
                 if state.views[name].last_epoch is not None:
@@ -193,7 +193,7 @@ class EpochRunner:
                 state = claims.take([name])
                 return compact_view(session, self._warehouse, state, state.views[name], is_claimed=True)
         except Exception as error:
-            raise ends_the_run(error) or explained(name, None, error) from error
+            raise ends_the_run(error, [name]) or explained(name, None, error) from error
 
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS
@@ -206,6 +206,7 @@ class EpochRunner:
         """
         lock, doing = self._warehouse.maintenance_lock_path, "deleting old files of"
         with (
+            ended_spark_is_said(),
             self._claims(uuid.uuid4().hex, doing) as claims,
             maintenance_lock(lock, doing, shared=False, wait_seconds=self._wait_seconds),
         ):
@@ -215,6 +216,7 @@ class EpochRunner:
             state = claims.take(with_dependents(state, names))
             yield from vacuum(self._spark.newSession(), self._warehouse, state, names, epochs=epochs, hours=hours)
 
+    @ended_spark_is_said()
     def verify(self, views: Sequence[str] | None = None, *, sample: int | None = None) -> list[VerifyReport]:
         """Compare views, as of the last epoch each has reached, with their queries run in full, both ways.
 
@@ -227,6 +229,7 @@ class EpochRunner:
         state, spark = self._warehouse.read(), self._spark
         return [verify_view(spark, self._warehouse, state, state.views[n], sample) for n in self._selected(state, views)]
 
+    @ended_spark_is_said()
     def check(self, views: Sequence[str] | None = None, names: Collection[str] | None = None) -> list[CheckReport]:
         """Make the checks that views declare, on the last epoch that each view has reached.
 
@@ -243,11 +246,13 @@ class EpochRunner:
             found += check_view(self._spark, self._warehouse, state, state.views[name], self._clock, names)
         return found
 
+    @ended_spark_is_said()
     def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
         """How long each view's query takes when run in full and written as a new Delta table, for comparison."""
         state = self._warehouse.read()
         return {name: recompute_seconds(self._spark, self._warehouse, state, state.views[name]) for name in views}
 
+    @ended_spark_is_said()
     def stream_key_unique(self, versions: Mapping[str, int | None]) -> list[KeyReport]:
         """How many keys of published views occur more than once (0 is right), all looked at together.
 

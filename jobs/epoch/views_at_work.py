@@ -74,7 +74,7 @@ def computed_side_by_side(
                 name = running.pop(future)
                 error = future.exception()
                 if isinstance(error, Exception):
-                    run.stop_for(error)
+                    run.stop_for(error, sorted({name, *running.values()}))
                     view = working.views[name]
                     tries[name] += 1
                     if lost_an_executor(error) and tries[name] < _TRIES:

@@ -105,7 +105,7 @@ class Frames:
         rows, whole = self._of(df).rows, df
         if rows is None:
             whole = nullable_within(df)
-            rows = collected(whole)
+            rows = collected(whole, sizing().driver_held_bytes)
         if rows is None or rows.nbytes > sizing().driver_held_bytes:
             # The tasks of a shuffle were planned for what changed, which has met far more.
             if self.most_partitions is not None:

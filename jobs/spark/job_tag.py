@@ -5,12 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+
+#: What PySpark raises where the JVM has ended, or its session was stopped.
+_GONE: Final = (Py4JError, OSError, AttributeError)
 
 
 @contextmanager
@@ -26,11 +29,12 @@ def tagged_jobs(spark: SparkSession, tag: str | None = None) -> Iterator[str | N
         yield None
         return
     context = spark.sparkContext
-    context.addJobTag(tag)
+    with suppress(*_GONE):  # what is done next says so
+        context.addJobTag(tag)
     try:
         yield tag
     finally:
-        with suppress(Py4JError):  # of a JVM that is gone
+        with suppress(*_GONE):
             context.removeJobTag(tag)
 
 

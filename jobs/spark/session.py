@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from relstate_dagster.jobs.spark.class_archive import archive_options
 from relstate_dagster.jobs.spark.jars import delta_jars, jars_of
@@ -167,6 +167,7 @@ def _start(settings: SparkSettings) -> SparkSession:
         try:
             with _interrupted_afterwards():
                 session = builder.getOrCreate()
+            _end_out_of_memory(session)
             if "s3" in settings.stores:
                 add_log_store(session)
             return session
@@ -175,6 +176,15 @@ def _start(settings: SparkSettings) -> SparkSession:
                 f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "
                 "Run `relstate doctor` to see what is missing."
             ) from problem
+
+
+def _end_out_of_memory(session: SparkSession) -> None:
+    """End the JVM where one of its threads dies for want of memory, as Spark does where that of a task does.
+
+    Spark hands rows to Python from a thread of its own, and who waits for them would never hear that it has died.
+    """
+    jvm: Any = session._jvm
+    jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False))
 
 
 def _jars(settings: SparkSettings) -> list[Path]:

@@ -1,6 +1,7 @@
 """One epoch over a warehouse in a process of its own, which a failpoint may kill: ``python epoch_process.py WAREHOUSE``.
 
-``RELSTATE_FAILPOINT=inside_publish`` kills it as soon as publishing has written a data file, before that is committed.
+``RELSTATE_JVM_ENDS_AT`` names a failpoint that kills the JVM only. ``RELSTATE_FAILPOINT=inside_publish`` kills the process
+as soon as publishing has written a data file, before that is committed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
 
 from relstate_dagster.cli.entry import leave
 from relstate_dagster.jobs import failpoints
@@ -26,6 +30,9 @@ def main() -> int:
         failpoints.reached = lambda place: _watch(Path(warehouse.root) / "views") if place == "before_publish" else None
     settings = SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, stores=stores_for(warehouse.root))
     spark = create_session(settings)
+    if jvm_ends_at := os.environ.get("RELSTATE_JVM_ENDS_AT"):
+        jvm: Any = SparkContext._gateway
+        failpoints.reached = lambda place: jvm.proc.kill() if place == jvm_ends_at else None
     try:
         for report in EpochRunner(spark, warehouse).run():
             sys.stdout.write(f"{report.view} {report.epoch} {'skipped' if report.skipped else 'done'}\n")

@@ -27,9 +27,9 @@ def watch_steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     found: list[DataFrame] = []
     collected = frames.collected
 
-    def noted(df: DataFrame) -> object:
+    def noted(df: DataFrame, most_bytes: int) -> object:
         found.append(df)
-        return collected(df)
+        return collected(df, most_bytes)
 
     monkeypatch.setattr(frames, "collected", noted)
     return found

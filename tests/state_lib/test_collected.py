@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.state_lib.collected import consolidated, frame_of
+from relstate_dagster.state_lib.collected import collected, consolidated, frame_of
 from tests.sizes import Resized
 
 
@@ -92,3 +94,50 @@ def test_the_few_rows_that_are_left_of_many_are_all_there(spark: SparkSession) -
     )
     left = consolidated(rows, whatever_it_costs=True)
     assert sorted(row["k"] for row in frame_of(spark, left).collect()) == [0, 50_000, 100_000]
+
+
+#: A BIGINT and an INT, in bytes.
+_BYTES = 8 + 4
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("rows", [0, 1, 99, 100])
+def test_rows_up_to_a_size_are_brought_to_the_driver(spark: SparkSession, tasks: int, rows: int) -> None:
+    df = spark.range(0, rows, 1, tasks).selectExpr("id", "CAST(id % 7 AS INT) AS g")
+    found = collected(df, 100 * _BYTES)
+    assert found is not None
+    assert found.schema.names == ["id", "g"]
+    assert sorted(found["id"].to_pylist()) == list(range(rows))
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("rows", [101, 102, 303, 5000])
+def test_more_rows_are_not(spark: SparkSession, tasks: int, rows: int) -> None:
+    df = spark.range(0, rows, 1, tasks).selectExpr("id", "CAST(id % 7 AS INT) AS g")
+    assert collected(df, 100 * _BYTES) is None
+
+
+def test_rows_that_another_plan_puts_into_fewer_tasks_are_all_there(spark: SparkSession) -> None:
+    """What numbers them comes after all that moves them: none is dropped for its number."""
+    df = spark.range(0, 60, 1, 5)
+    frames = [df.coalesce(1), df.repartition(4, "id"), df.orderBy("id"), df.union(df).distinct(), df.limit(60), df.sample(1.0)]
+    for frame in frames:
+        found = collected(frame, 60 * 8)
+        assert found is not None
+        assert sorted(found["id"].to_pylist()) == list(range(60))
+
+
+_ONE_TASK = """
+from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.state_lib.collected import collected
+
+spark = create_session(SparkSettings(master="local[2]", driver_memory="1g"))
+texts = [f"md5(CAST(id + {n} AS STRING)) AS c{n}" for n in range(8)]
+print(collected(spark.range(0, 3_000_000, 1, 1).selectExpr("id", *texts)))
+"""
+
+
+def test_a_task_that_has_far_too_many_does_not_fill_the_heap() -> None:
+    """Its 0.8 GB are compared with ``spark.driver.maxResultSize`` once they are there: in a heap of 1 GB they never are."""
+    done = subprocess.run([sys.executable, "-c", _ONE_TASK], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["None"]), done.stderr[-2000:]
