@@ -45,8 +45,18 @@ VERIFY_TAG = "relstate/verify"
 class WarehouseAccess(Protocol):
     """What a run needs of its warehouse resource."""
 
-    def runner(self, project: Project, tell: Callable[[str], None] = ...) -> "EpochRunner | ServerRunner":
-        """Start Spark, or find the server that has it, make the project known, and return what runs epochs."""
+    def runner(
+        self,
+        project: Project,
+        tell: Callable[[str], None] = ...,
+        *,
+        views: Collection[str] = (),
+        full_refresh: Collection[str] = (),
+    ) -> "EpochRunner | ServerRunner":
+        """Start Spark, or find the server that has it, make the project known, and return what runs epochs.
+
+        Spark is started for what the run is to do with ``views`` and ``full_refresh``.
+        """
 
     def idle_reports(
         self,
@@ -98,7 +108,9 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
             context.log.info(f"made again, since they block and have not passed: {', '.join(map(_named, blocking))}")
             yield from _check(warehouse.runner(project, context.log.info), blocking, assets, _Reached(), sample)
         return
-    runner = warehouse.runner(project, context.log.info)
+    # Those that are compared with their queries are read whole; and Spark may be there for other steps of the run as well.
+    views = [] if is_asked or len(context.job_def.nodes) > 1 else names
+    runner = warehouse.runner(project, context.log.info, views=views, full_refresh=rebuilt)
     reached = _Reached()
     if names:
         reports = runner.run(names, full_refresh=rebuilt, until_version=until, strict=config.strict, run_id=context.run.run_id)

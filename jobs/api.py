@@ -12,6 +12,7 @@ from relstate_dagster.jobs.epoch.shown_rows import ShownRows
 from relstate_dagster.jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport
 from relstate_dagster.jobs.idle import idle_reports
+from relstate_dagster.jobs.little_work import is_little_work
 from relstate_dagster.jobs.outlook import Does, Outlook, outlook
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
@@ -50,6 +51,7 @@ __all__ = [
     "arrow_rows",
     "epoch_of_run",
     "idle_reports",
+    "is_little_work",
     "newest_epoch",
     "next_stages",
     "outlook",

@@ -17,6 +17,8 @@ from relstate_dagster.jobs.registry import has_query_of
 from relstate_dagster.jobs.sync import source_entry
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.units import bytes_shown
 
 
@@ -45,6 +47,7 @@ class Outlook:
     ----------
     why : in words; empty where there is nothing to say.
     reads : what it reads, with bytes where they are known.
+    bytes : those bytes; ``None`` where some are not known.
     seconds : about how long it takes, where past epochs tell.
     """
 
@@ -53,6 +56,7 @@ class Outlook:
     why: str = ""
     reads: str = ""
     seconds: float | None = None
+    bytes: int | None = 0
 
 
 def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[Outlook]:
@@ -73,7 +77,7 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[
         named = list(_names_in(project, view.name))
         known, why = state.working.views.get(view.name), _why_rebuilt(state, view, named, rebuilt)
         if known is None:
-            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(upstream[view.name])))
+            found.append(_new(warehouse, state, project, view.name, upstream[view.name]))
         elif why is not None:
             rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
             # An edited query may read other tables than the stored plan does.
@@ -120,12 +124,28 @@ def _why_rebuilt(state: CatalogState, view: ViewDeclaration, names: list[str], r
     return None
 
 
+def _new(warehouse: Warehouse, state: CatalogState, project: Project, view: str, upstream: tuple[str, ...]) -> Outlook:
+    sources = {**state.sources, **{source.name: source_entry(warehouse, source) for source in project.sources}}
+    views = {view.name for view in project.views}
+    total: int | None = 0
+    for name in upstream:
+        if name in views:
+            continue  # it holds no more than comes from what that one reads
+        entry = sources.get(name)
+        if total is None or entry is None or entry.folder is not None:
+            total = None
+        elif is_table(entry.path):
+            total += OpenedTable(entry.path).total_bytes()
+    return Outlook(view, Does.BUILD, "it is new", ", ".join(upstream), bytes=total)
+
+
 def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:
     try:
         stages = following.stages(view)
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Does.FAIL, str(error))
-    return Outlook(view.name, Does.REBUILD, why, _reads(stages), view.costs.of_all(stages.sizes.changed_bytes))
+    total_bytes = stages.sizes.changed_bytes
+    return Outlook(view.name, Does.REBUILD, why, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
 
 
 def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: set[str]) -> Outlook:
@@ -137,7 +157,7 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
     sizes = stages.sizes
     if view.last_epoch is None:
         why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
-        return Outlook(view.name, Does.BUILD, why, _reads(stages))
+        return Outlook(view.name, Does.BUILD, why, _reads(stages), bytes=sizes.changed_bytes)
     files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
     if is_nothing(view, stages) and not below and not files:
         return Outlook(view.name, Does.NOTHING)
@@ -146,8 +166,13 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
         total_bytes = following.inputs(view).total_bytes()
         chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)
         if chosen is not None:
-            return Outlook(view.name, Does.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes))
-    return Outlook(view.name, Does.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes))
+            return Outlook(view.name, Does.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
+    read: int | None = sizes.changed_bytes
+    if files:
+        read = None
+    elif view.strategy == "full":
+        read = following.inputs(view).total_bytes()
+    return Outlook(view.name, Does.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes), read)
 
 
 def _reads(stages: Stages) -> str:

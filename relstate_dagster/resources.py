@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
@@ -74,23 +75,37 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         "where none is there), or its address",
     )
 
-    def runner(self, project: Project, tell: Callable[[str], None] = lambda _said: None) -> EpochRunner | ServerRunner:
+    def runner(
+        self,
+        project: Project,
+        tell: Callable[[str], None] = lambda _said: None,
+        *,
+        views: Collection[str] = (),
+        full_refresh: Collection[str] = (),
+    ) -> EpochRunner | ServerRunner:
         """Start Spark, or find the server that has it, make the project known, and return what runs epochs.
 
-        ``tell`` is called with what takes its time: Spark, planning, other runs that are waited for, and each view that begins.
+        Parameters
+        ----------
+        tell
+            Is called with what takes its time: Spark, planning, other runs that are waited for, and each view that begins.
+        views, full_refresh
+            What a run is to bring up to date, and to rebuild: of little work, Spark is started so that it soon ends.
         """
+        here = partial(self._here, project, tell, views, full_refresh)
         server = self._server()
-        if server is not None:
-            return self._at_server(server, project, tell)
-        return self._here(project, tell)
+        return here() if server is None else self._at_server(server, project, tell, here)
 
-    def _here(self, project: Project, tell: Callable[[str], None]) -> EpochRunner:
+    def _here(
+        self, project: Project, tell: Callable[[str], None], views: Collection[str], full_refresh: Collection[str]
+    ) -> EpochRunner:
         """Return a runner of this process."""
-        from relstate_dagster.jobs.api import EpochRunner, sync_project  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import EpochRunner, is_little_work, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
+        is_brief = is_little_work(warehouse, project, views, full_refresh)
         started = time.perf_counter()
-        session = self._session()
+        session = self._session(is_brief=is_brief)
         tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")
         started = time.perf_counter()
         sync_project(session, warehouse, project)
@@ -103,13 +118,15 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         use_options(self.storage)
         return server_for(self.server or "auto", self._server_settings())
 
-    def _at_server(self, server: ServerAt, project: Project, tell: Callable[[str], None]) -> ServerRunner:
+    def _at_server(
+        self, server: ServerAt, project: Project, tell: Callable[[str], None], here: Callable[[], EpochRunner]
+    ) -> ServerRunner:
         """Return a runner whose work a server does, and this process where the server does not."""
         from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - for runs only
 
         tell(f"the server of the warehouse (process {server.registered.pid}) does the work")
         agreed = self._server_settings().agreed()
-        return ServerRunner(server, agreed, project, lambda: self._here(project, tell), tell, tell, self._wait())
+        return ServerRunner(server, agreed, project, here, tell, tell, self._wait())
 
     def _server_settings(self) -> ServerSettings:
         from relstate_dagster.server.settings import ServerSettings  # noqa: PLC0415 - for runs only
@@ -197,8 +214,8 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
 
         return newest_epoch(self.opened().read())
 
-    def _session(self) -> SparkSession:
-        return self.spark.session(self._logs(), stores_for(self.path))
+    def _session(self, *, is_brief: bool = False) -> SparkSession:
+        return create_session(replace(self.spark.settings(self._logs(), stores_for(self.path)), is_brief=is_brief))
 
     def _logs(self) -> LogSettings:
         """Spark's log goes to a file: of what fails, Dagster's event log has the reason."""

@@ -29,7 +29,7 @@ def demo(
     from relstate_dagster.jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
-    spark = start_spark(where)
+    spark = start_spark(where, is_brief=True)
     project = load_project(where.project)
     player = FlightPlayer(spark, f"{where.warehouse}/sources", project.sources)
     if not player.is_loaded():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -66,7 +67,7 @@ def run(
     server: ServerOption = "auto",
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
-    from relstate_dagster.jobs.api import Warehouse, idle_reports  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, idle_reports, is_little_work  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
@@ -86,7 +87,8 @@ def run(
     if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
     doing = _Doing()
-    runner = runner_of(where, declared, home, server, doing)
+    is_little = partial(is_little_work, home, declared, names, rebuilt)
+    runner = runner_of(where, declared, home, server, doing, is_little)
     if prune:
         _prune(where, runner, home, declared)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relstate_dagster.cli.app import LOG_LEVEL, console
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from relstate_dagster.server.settings import ServerSettings
 
 
-def start_spark(where: Location | None = None) -> SparkSession:
-    """The session of this process; its log goes to a file of the warehouse, if that lies on this machine."""
+def start_spark(where: Location | None = None, *, is_brief: bool = False) -> SparkSession:
+    """The session of this process; its log goes to a file of the warehouse, if that lies on this machine.
+
+    ``is_brief``: little is to be done in it, as :class:`.jobs.spark.SparkSettings` has it.
+    """
     with console.status("starting Spark"):
-        return create_session(spark_settings(where))
+        return create_session(replace(spark_settings(where), is_brief=is_brief))
 
 
 def spark_settings(where: Location | None) -> SparkSettings:
@@ -58,13 +62,17 @@ def runner_of(
     home: Warehouse,
     wanted: str,
     on_start: Callable[[str], None] = lambda _said: None,
+    is_little: Callable[[], bool] = lambda: False,
 ) -> EpochRunner | ServerRunner:
-    """What does the work on views: a server, else this process. A project is made known to the warehouse before."""
+    """What does the work on views: a server, else this process. A project is made known to the warehouse before.
+
+    ``is_little`` says whether it is little, where this process does it.
+    """
 
     def by_itself() -> EpochRunner:
         from relstate_dagster.jobs.api import EpochRunner  # noqa: PLC0415 - imports PySpark
 
-        spark = start_spark(where)
+        spark = start_spark(where, is_brief=is_little())
         if project is not None:
             _declare_project(project, home, spark)
         return EpochRunner(spark, home, on_start=on_start)

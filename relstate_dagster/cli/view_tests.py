@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,8 +34,8 @@ def run_tests(views: ViewsArgument = None, project: ProjectOption = None, wareho
         output.print(f"there is no test{of} in {where.project}: write VIEW{SUFFIXES[0]}", highlight=False, markup=False)
         return
     with console.status("starting Spark"):
-        settings = SparkSettings(logs=log_settings(None), stores=where.stores)
-        spark = create_session(settings if settings.is_local else SparkSettings(master="local[*]", logs=log_settings(None)))
+        settings = SparkSettings(logs=log_settings(None), stores=where.stores, is_brief=True)
+        spark = create_session(settings if settings.is_local else replace(settings, master="local[*]", stores=()))
     runner = ViewTestRunner(spark, declared, Warehouse(where.warehouse), where.functions)
     failed = 0
     with console.status("running tests") as status:

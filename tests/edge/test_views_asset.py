@@ -83,7 +83,7 @@ class StubWarehouse:
     def idle_reports(self, project, names, *, full_refresh, until_version):
         return None if full_refresh else self._idle
 
-    def runner(self, project, tell=None):
+    def runner(self, project, tell=None, *, views=(), full_refresh=()):
         assert self._idle is None, "Spark is not started for nothing"
         return self._runner
 

@@ -1,0 +1,96 @@
+"""Little work is told beforehand; a process of its own then optimizes no compiled code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.api import is_little_work
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.state_lib.sizing import changed_sizing
+from tests.epoch.home import FILES, Home
+
+_VIEWS = ["sums", "over", "others"]
+
+
+@pytest.fixture
+def home(spark: SparkSession, tmp_path: Path) -> Home:
+    return Home(spark, tmp_path)
+
+
+def _is_little(home: Home, *views: str, full_refresh: tuple[str, ...] = ()) -> bool:
+    return is_little_work(home.warehouse, load_project(home.project), views, full_refresh)
+
+
+def _declare_folder(home: Home) -> None:
+    folder = home.project / "files"
+    folder.mkdir()
+    (folder / "a.csv").write_text("k\n1\n")
+    home.write("files", f"CREATE TABLE f (k INT) USING CSV OPTIONS (header 'true') LOCATION '{folder}'")
+    home.write("of_files", "CREATE MATERIALIZED VIEW of_files AS SELECT k FROM f")
+
+
+@pytest.mark.parametrize(
+    ("happens", "views", "bytes_read"),
+    [
+        pytest.param(lambda _: None, _VIEWS, "none", id="nothing"),
+        pytest.param(lambda home: home.sql("INSERT INTO t VALUES (3, 3)"), _VIEWS, "some", id="a change"),
+        pytest.param(lambda home: home.sql("INSERT INTO t VALUES (3, 3)"), ["others"], "none", id="a change that others read"),
+        pytest.param(
+            lambda home: home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT max(v) AS s FROM p"),
+            _VIEWS,
+            "some",
+            id="an edit",
+        ),
+        pytest.param(
+            lambda home: home.write("new", "CREATE MATERIALIZED VIEW new AS SELECT v FROM t"), ["new"], "some", id="a new view"
+        ),
+        pytest.param(
+            lambda home: home.write("more", "CREATE TABLE m (k INT); CREATE MATERIALIZED VIEW new AS SELECT k FROM m"),
+            ["new"],
+            "none",
+            id="of a table that is made with it",
+        ),
+        pytest.param(_declare_folder, ["of_files"], "unknown", id="files that nobody has read"),
+    ],
+)
+def test_work_is_as_little_as_what_is_read(
+    home: Home, happens: Callable[[Home], object], views: list[str], bytes_read: str
+) -> None:
+    happens(home)
+    assert _is_little(home, *views) is (bytes_read != "unknown")
+    assert not _is_little(home, *views, full_refresh=tuple(views))
+    assert not _is_little(home)
+    with changed_sizing(brief_run_bytes=0):
+        assert _is_little(home, *views) is (bytes_read == "none")
+
+
+def _run(home: Home, **environment: str) -> str:
+    """What ``relstate run`` prints in a process of its own, the options of its JVM included."""
+    where = ["--project", str(home.project), "--warehouse", home.warehouse.root, "--server", "never"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from relstate_dagster.cli.entry import main; main()", "run", *where],
+        env={**os.environ, "SPARK_SUBMIT_OPTS": "-XX:+PrintFlagsFinal", "RELSTATE_DRIVER_MEMORY": "1g", **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("sizing", "level"), [("", 1), ("brief_run_bytes=0", 4)])
+def test_a_run_of_little_work_optimizes_nothing(home: Home, sizing: str, level: int) -> None:
+    home.write("sources", FILES["sources"])
+    home.sql("INSERT INTO t VALUES (4, 4)")
+    found = re.search(r"intx TieredStopAtLevel\s*=\s*(\d)", _run(home, RELSTATE_SIZING=sizing))
+    assert found is not None
+    assert int(found[1]) == level
