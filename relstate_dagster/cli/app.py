@@ -121,6 +121,11 @@ def options(
     os.environ[LOG_LEVEL] = log_level
 
 
+def is_named(project: Path | None) -> bool:
+    """Whether an option or the environment names a project; else it is the demo."""
+    return project is not None or bool(os.environ.get("RELSTATE_PROJECT"))
+
+
 def location(project: Path | None, warehouse: str | None) -> Location:
     """The project and warehouse that options and environment name."""
     found = Location.from_environment()

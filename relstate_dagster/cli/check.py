@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import (
+    ProjectOption,
+    ServerOption,
+    ViewsArgument,
+    WarehouseOption,
+    app,
+    console,
+    is_named,
+    location,
+    output,
+)
 from relstate_dagster.cli.start import opened
 from relstate_dagster.cli.tables import check_table, rows_table
 
@@ -26,8 +35,7 @@ def check(
 
     Where a project is named, its declarations are made known to the warehouse first.
     """
-    is_named = project is not None or "RELSTATE_PROJECT" in os.environ
-    runner = opened(location(project, warehouse), server, declare=is_named)
+    runner = opened(location(project, warehouse), server, declare=is_named(project))
     with console.status("checking"):
         reports = runner.check(list(views or []) or None)
     if show_checks(reports):

@@ -5,7 +5,17 @@ from __future__ import annotations
 from rich.filesize import decimal
 from rich.table import Table
 
-from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import (
+    ProjectOption,
+    ServerOption,
+    ViewsArgument,
+    WarehouseOption,
+    app,
+    console,
+    is_named,
+    location,
+    output,
+)
 from relstate_dagster.cli.start import opened
 
 
@@ -17,7 +27,7 @@ def compact(
     server: ServerOption = "auto",
 ) -> None:
     """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
-    runner = opened(location(project, warehouse), server, declare=True)
+    runner = opened(location(project, warehouse), server, declare=is_named(project))
     table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")
     with console.status("compacting"):
         for done in runner.compact(list(views or []) or None):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, is_named, location, output
+from relstate_dagster.cli.start import check_is_its_project
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.jobs.declare import Project, load_project
 
@@ -26,7 +27,9 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
-    found = planned(Warehouse(where.warehouse, where.functions), load_project(where.project))
+    home, declared = Warehouse(where.warehouse, where.functions), load_project(where.project)
+    check_is_its_project(home, declared, is_named=is_named(project))
+    found = planned(home, declared)
     output.print(_table(found, output.width))
     for line in _reasons(found):
         output.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -17,12 +17,13 @@ from relstate_dagster.cli.app import (
     WarehouseOption,
     app,
     console,
+    is_named,
     location,
     output,
 )
 from relstate_dagster.cli.check import show_checks
 from relstate_dagster.cli.plan import ask_before_rebuilds
-from relstate_dagster.cli.start import runner_of, start_spark
+from relstate_dagster.cli.start import check_is_its_project, runner_of, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.declare.checks import checks_of
@@ -71,6 +72,7 @@ def run(
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
+    check_is_its_project(home, declared, is_named=is_named(project))
     names = list(views or []) or [view.name for view in declared.views]
     rebuilt, until_version = list(full_refresh or []), versions(until or [])
     if every or _ALL in rebuilt:

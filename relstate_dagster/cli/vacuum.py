@@ -8,7 +8,17 @@ import typer
 from rich.filesize import decimal
 from rich.table import Table
 
-from relstate_dagster.cli.app import ProjectOption, ServerOption, ViewsArgument, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.app import (
+    ProjectOption,
+    ServerOption,
+    ViewsArgument,
+    WarehouseOption,
+    app,
+    console,
+    is_named,
+    location,
+    output,
+)
 from relstate_dagster.cli.start import opened
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 
@@ -27,7 +37,7 @@ def vacuum(
     server: ServerOption = "auto",
 ) -> None:
     """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
-    runner = opened(location(project, warehouse), server, declare=True)
+    runner = opened(location(project, warehouse), server, declare=is_named(project))
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
     with console.status("deleting old files"):
         for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):

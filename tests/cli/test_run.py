@@ -17,6 +17,7 @@ from relstate_dagster.cli import app
 from relstate_dagster.cli.app import console, output
 from relstate_dagster.jobs.api import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
+from tests.epoch.scripts import Script
 from tests.processes import heeds_interrupts
 
 _LONG = "revenue_of_each_customer_by_day_of_the_week_and_store"
@@ -173,3 +174,29 @@ def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, when):
     assert "Traceback" not in said
     assert "ERROR" not in said
     assert process.returncode == 130
+
+
+def test_the_demo_is_kept_out_of_a_warehouse_that_has_other_views(spark, tmp_path, monkeypatch):
+    """It is the project where none is named."""
+    monkeypatch.delenv("RELSTATE_PROJECT", raising=False)
+    script = Script(spark, tmp_path / "warehouse")
+    script.run("CREATE TABLE t (k INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t; REFRESH")
+    before = Warehouse(tmp_path / "warehouse").read()
+
+    def done(verb, *arguments):
+        return CliRunner().invoke(app, [verb, "--warehouse", str(tmp_path / "warehouse"), "--server", "never", *arguments])
+
+    for verb in ("run", "plan"):
+        with pytest.raises(DeclarationError, match="no project is named"):
+            raise CliRunner().invoke(app, [verb, "--warehouse", str(tmp_path / "warehouse")]).exception
+    for verb in ("compact", "vacuum", "check", "verify"):
+        result = done(verb)
+        assert result.exit_code == 0, result.output
+    after = Warehouse(tmp_path / "warehouse").read()
+    assert (set(after.views), set(after.sources)) == (set(before.views), set(before.sources))
+    # Named, it is what was asked for.
+    (tmp_path / "views").mkdir()
+    (tmp_path / "views" / "w.sql").write_text("CREATE MATERIALIZED VIEW w AS SELECT max(k) AS k FROM t")
+    result = done("run", "--project", str(tmp_path / "views"))
+    assert result.exit_code == 0, result.output
+    assert set(Warehouse(tmp_path / "warehouse").read().views) == {"v", "w"}
