@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
 from dagster import in_process_executor
 
 from relstate_dagster.code_location import build_definitions
+from relstate_dagster.demo_project import check_is_home_of
+from relstate_dagster.jobs.declare import Project
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.settings import Location
 
+if TYPE_CHECKING:
+    from relstate_dagster.jobs.api import EpochRunner
+    from relstate_dagster.server.runner import ServerRunner
+
 _location = Location.from_environment()
+
+
+class _HomeOfTheDemo(WarehouseResource):
+    """The warehouse of a project that nobody has named, the demo: it has no other views."""
+
+    def runner(
+        self,
+        project: Project,
+        tell: Callable[[str], None] = lambda _said: None,
+        *,
+        views: Collection[str] = (),
+        full_refresh: Collection[str] = (),
+    ) -> EpochRunner | ServerRunner:
+        check_is_home_of(project, self.opened())
+        return super().runner(project, tell, views=views, full_refresh=full_refresh)
+
+
+_resource = WarehouseResource if _location.is_named else _HomeOfTheDemo
 
 defs = build_definitions(
     _location.project,
-    warehouse=WarehouseResource(path=_location.warehouse, functions=_location.functions or "", server=_location.server),
+    warehouse=_resource(path=_location.warehouse, functions=_location.functions or "", server=_location.server),
     # All views are one step: a process of its own for that step would only start Dagster twice.
     executor=in_process_executor,
 )

@@ -21,12 +21,14 @@ class Location:
 
     ``functions`` is the callable that registers what views call besides Spark's own functions, ``package.module:callable``.
     ``server`` says whether the warehouse's server does the work: ``auto``, ``never``, ``start``, or its address.
+    ``is_named`` is false where nobody has named the project, which then is the demo.
     """
 
     project: Path
     warehouse: str
     functions: str | None = None
     server: str = "auto"
+    is_named: bool = True
 
     @property
     def log_file(self) -> Path | None:
@@ -46,7 +48,7 @@ class Location:
         warehouse = Address.parse(warehouse).spark
         functions = os.environ.get("RELSTATE_FUNCTIONS") or None
         server = os.environ.get("RELSTATE_SERVER") or "auto"
-        return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions, server)
+        return cls(Path(project).absolute() if project else DEMO_PROJECT, warehouse, functions, server, bool(project))
 
 
 def stores_for(warehouse: str) -> tuple[Store, ...]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, is_named, location, output
-from relstate_dagster.cli.start import check_is_its_project
 from relstate_dagster.cli.tables import Shown, fitted
+from relstate_dagster.demo_project import check_is_home_of
 from relstate_dagster.jobs.declare import Project, load_project
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 
     where = location(project, warehouse)
     home, declared = Warehouse(where.warehouse, where.functions), load_project(where.project)
-    check_is_its_project(home, declared, is_named=is_named(project))
+    if not is_named(project):
+        check_is_home_of(declared, home)
     found = planned(home, declared)
     output.print(_table(found, output.width))
     for line in _reasons(found):

@@ -23,8 +23,9 @@ from relstate_dagster.cli.app import (
 )
 from relstate_dagster.cli.check import show_checks
 from relstate_dagster.cli.plan import ask_before_rebuilds
-from relstate_dagster.cli.start import check_is_its_project, runner_of, start_spark
+from relstate_dagster.cli.start import runner_of, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
+from relstate_dagster.demo_project import check_is_home_of
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
@@ -72,7 +73,8 @@ def run(
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
-    check_is_its_project(home, declared, is_named=is_named(project))
+    if not is_named(project):
+        check_is_home_of(declared, home)
     names = list(views or []) or [view.name for view in declared.views]
     rebuilt, until_version = list(full_refresh or []), versions(until or [])
     if every or _ALL in rebuilt:

@@ -13,7 +13,6 @@ from relstate_dagster.jobs.locking import seconds_to_wait
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.logs import LEVELS, LogSettings
 from relstate_dagster.settings import Location
-from relstate_dagster.state_lib.errors import DeclarationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,25 +109,6 @@ def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | Serv
 
     project = load_project(where.project) if declare else None
     return runner_of(where, project, Warehouse(where.warehouse, where.functions), wanted)
-
-
-def check_is_its_project(home: Warehouse, project: Project, *, is_named: bool) -> None:
-    """Keep the demo, which is the project where none is named, out of a warehouse that has other views.
-
-    Raises
-    ------
-    DeclarationError : it has, and none of the project's.
-    """
-    if is_named:
-        return
-    state = home.read()
-    known = {*state.views, *state.sources}
-    if known and not known & {*(view.name for view in project.views), *project.source_names}:
-        raise DeclarationError(
-            f"no project is named, and {home.root} has other views than the demo, which would be added to it: name a folder of "
-            ".sql files (--project, or RELSTATE_PROJECT); views that relstate sql has made are brought up to date by "
-            "relstate sql -e REFRESH"
-        )
 
 
 def tell_remark(said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import time
@@ -19,13 +20,16 @@ from dagster import (
     build_sensor_context,
 )
 
+from relstate_dagster import definitions
 from relstate_dagster import sensors as sensors_module
 from relstate_dagster.assets.specs import project_assets
 from relstate_dagster.code_location import build_definitions
+from relstate_dagster.jobs.api import Warehouse
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.refresh_jobs import refresh_job
 from relstate_dagster.sensors import RETRY_SECONDS, behind_sensor
 from relstate_dagster.settings import DEMO_PROJECT, Location
+from tests.epoch.scripts import Script
 
 LOAD = """
 import sys
@@ -62,11 +66,26 @@ def test_location_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("RELSTATE_WAREHOUSE", raising=False)
     monkeypatch.delenv("RELSTATE_PROJECT", raising=False)
     monkeypatch.delenv("RELSTATE_FUNCTIONS", raising=False)
-    assert Location.from_environment() == Location(DEMO_PROJECT, str(tmp_path / "demo-warehouse"))
+    assert Location.from_environment() == Location(DEMO_PROJECT, str(tmp_path / "demo-warehouse"), is_named=False)
     monkeypatch.setenv("RELSTATE_WAREHOUSE", "s3://bucket/warehouse")
     monkeypatch.setenv("RELSTATE_PROJECT", "views")
     monkeypatch.setenv("RELSTATE_FUNCTIONS", "shop.functions:register")
     assert Location.from_environment() == Location(tmp_path / "views", "s3a://bucket/warehouse", "shop.functions:register")
+
+
+def test_the_demo_is_kept_out_of_a_warehouse_that_has_other_views(spark, monkeypatch, tmp_path):
+    """`dagster dev` over the wrong warehouse, or without its project: no run, of views or of maintenance, adds ten views."""
+    root = str(tmp_path / "warehouse")
+    Script(spark, root).run("CREATE TABLE t (k INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t; REFRESH")
+    monkeypatch.delenv("RELSTATE_PROJECT", raising=False)
+    monkeypatch.setenv("RELSTATE_WAREHOUSE", root)
+    defs = importlib.reload(definitions).defs
+    for job in ("refresh_views", "maintain_state"):
+        result = defs.get_repository_def().get_job(job).execute_in_process(raise_on_error=False)
+        assert not result.success
+        assert "no project is named" in str(result.all_events)
+    state = Warehouse(root).read()
+    assert (set(state.views), set(state.sources)) == ({"v"}, {"t"})
 
 
 def test_jobs_sensor_and_schedule(tmp_path):
