@@ -7,6 +7,8 @@ from collections.abc import Collection
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.outlook import outlook
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
+from relstate_dagster.state_lib.lake.table import DeltaError
 from relstate_dagster.state_lib.sizing import sizing
 
 
@@ -19,8 +21,12 @@ def is_little_work(warehouse: Warehouse, project: Project, views: Collection[str
     ----------
     full_refresh : views that are rebuilt from all of their sources.
     """
-    if full_refresh or not views:
+    if full_refresh or not 0 < len(views) <= sizing().brief_run_views:
         return False
-    # How many tasks a shuffle has does not matter for what is read.
-    read = [one.bytes for one in outlook(warehouse, project, most_tasks=1) if one.view in views]
+    try:
+        # How many tasks a shuffle has does not matter for what is read.
+        looked_at = outlook(warehouse, project, most_tasks=1, views=views)
+    except (RelstateError, DeltaError, OSError):
+        return False  # the run says what is wrong, and of which view
+    read = [one.bytes for one in looked_at if one.view in views]
     return None not in read and sum(size or 0 for size in read) <= sizing().brief_run_bytes

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
@@ -18,7 +19,7 @@ from relstate_dagster.jobs.sync import source_entry
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.folders import is_table
-from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
 from relstate_dagster.state_lib.units import bytes_shown
 
 
@@ -59,25 +60,37 @@ class Outlook:
     bytes: int | None = 0
 
 
-def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[Outlook]:
+def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int, views: Collection[str] | None = None) -> list[Outlook]:
     """What the next run would do with each view, upstream first, and views that no file declares any more.
+
+    Parameters
+    ----------
+    views : only these, and those below them, are looked at.
 
     Raises
     ------
     WarehouseError : the catalog cannot be read.
     """
     state = warehouse.read()
-    upstream = {view.name: project.upstream(view.name) for view in project.views}
-    names = {name for reads in (*upstream.values(), *(view.reads for view in state.working.views.values())) for name in reads}
+    chosen = project.views if views is None else _with_upstream(project, views)
+    upstream = {view.name: project.upstream(view.name) for view in chosen}
+    known_reads = [state.working.views[name].reads for name in upstream if name in state.working.views]
+    names = {name for reads in (*upstream.values(), *known_reads) for name in reads}
+    sources = {**state.sources, **{source.name: source_entry(warehouse, source) for source in project.sources}}
+    source_bytes = cache(lambda name: _all_bytes(sources.get(name)))
     following = NextEpoch(warehouse, state, names, most_tasks=most_tasks)
     rebuilt = dict(_changed_inputs(warehouse, state, project))
+    declared = {view.name for view in project.views}
     found: list[Outlook] = []
     moves: set[str] = set()
-    for view in project.views:
+    for view in chosen:
         named = list(_names_in(project, view.name))
         known, why = state.working.views.get(view.name), _why_rebuilt(state, view, named, rebuilt)
         if known is None:
-            found.append(_new(warehouse, state, project, view.name, upstream[view.name]))
+            # A view that it reads holds no more than comes from what that one reads.
+            read = [source_bytes(name) for name in upstream[view.name] if name not in declared]
+            total = None if None in read else sum(size or 0 for size in read)
+            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(upstream[view.name]), bytes=total))
         elif why is not None:
             rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
             # An edited query may read other tables than the stored plan does.
@@ -87,9 +100,29 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int) -> list[
             found.append(_follow(following, state, known, moves & set(named)))
         if found[-1].does is not Does.NOTHING:
             moves.add(view.name)
-    declared = {view.name for view in project.views}
+    if views is not None:
+        return found
     left = [name for name in state.views if name not in declared]
     return [*found, *(Outlook(name, Does.LEAVE, "no file declares it; drop it with relstate run --prune") for name in left)]
+
+
+def _with_upstream(project: Project, views: Collection[str]) -> list[ViewDeclaration]:
+    """Some views and all below them, upstream first."""
+    wanted = set(views)
+    for view in reversed(project.views):
+        if view.name in wanted:
+            wanted |= set(project.upstream(view.name))
+    return [view for view in project.views if view.name in wanted]
+
+
+def _all_bytes(source: SourceEntry | None) -> int | None:
+    """Bytes of a source's table, none of one that is made by the run; ``None`` if they are in other files, or unreadable."""
+    if source is None or source.folder is not None:
+        return None
+    try:
+        return OpenedTable(source.path).total_bytes() if is_table(source.path) else 0
+    except (DeltaError, OSError):
+        return None  # the run says what is wrong with it
 
 
 def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterator[tuple[str, str]]:
@@ -122,21 +155,6 @@ def _why_rebuilt(state: CatalogState, view: ViewDeclaration, names: list[str], r
     if view.name in state.rebuilds:
         return "a rebuild of it is not complete"
     return None
-
-
-def _new(warehouse: Warehouse, state: CatalogState, project: Project, view: str, upstream: tuple[str, ...]) -> Outlook:
-    sources = {**state.sources, **{source.name: source_entry(warehouse, source) for source in project.sources}}
-    views = {view.name for view in project.views}
-    total: int | None = 0
-    for name in upstream:
-        if name in views:
-            continue  # it holds no more than comes from what that one reads
-        entry = sources.get(name)
-        if total is None or entry is None or entry.folder is not None:
-            total = None
-        elif is_table(entry.path):
-            total += OpenedTable(entry.path).total_bytes()
-    return Outlook(view, Does.BUILD, "it is new", ", ".join(upstream), bytes=total)
 
 
 def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dagster import in_process_executor
 
@@ -23,16 +22,9 @@ _location = Location.from_environment()
 class _HomeOfTheDemo(WarehouseResource):
     """The warehouse of a project that nobody has named, the demo: it has no other views."""
 
-    def runner(
-        self,
-        project: Project,
-        tell: Callable[[str], None] = lambda _said: None,
-        *,
-        views: Collection[str] = (),
-        full_refresh: Collection[str] = (),
-    ) -> EpochRunner | ServerRunner:
+    def runner(self, project: Project, *args: Any, **others: Any) -> EpochRunner | ServerRunner:
         check_is_home_of(project, self.opened())
-        return super().runner(project, tell, views=views, full_refresh=full_refresh)
+        return super().runner(project, *args, **others)
 
 
 _resource = WarehouseResource if _location.is_named else _HomeOfTheDemo

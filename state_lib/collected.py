@@ -22,7 +22,7 @@ _BYTES: Final[Mapping[tuple[type[T.DataType], ...], int]] = {
     (T.BooleanType, T.ByteType, T.NullType): 1,
     (T.ShortType,): 2,
     (T.IntegerType, T.FloatType, T.DateType): 4,
-    (T.DecimalType, T.DayTimeIntervalType): 16,
+    (T.DecimalType,): 16,
     (T.StringType, T.BinaryType): 20,
 }
 

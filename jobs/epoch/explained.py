@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from relstate_dagster.jobs.spark.jvm import has_jvm, how_it_ended, is_working
 from relstate_dagster.state_lib.errors import (
     EnvironmentProblem,
     EpochError,
@@ -25,14 +23,6 @@ from relstate_dagster.state_lib.errors import (
 )
 from relstate_dagster.state_lib.lake.table import DeltaError
 
-#: How long a JVM may take to end that has closed its connections.
-_END_SECONDS: Final = 5
-#: What an exit of the JVM means: Spark's own code, and that of a process which was killed.
-_EXITS: Final = {
-    52: "its memory ran out",
-    -signal.SIGKILL: "it was killed, perhaps by the system for want of memory",
-    128 + signal.SIGKILL: "it was killed, perhaps by the system for want of memory",
-}
 #: What Spark says of a job of which a task has failed.
 _OF_A_JOB: Final = ("Job aborted", "awaitResult")
 #: What Spark puts around the reason: its class names and error codes at the ends.
@@ -120,13 +110,13 @@ def ends_the_run(error: BaseException, at_work: Collection[str] = ()) -> Relstat
     ----------
     at_work : the views that were computed just then.
     """
-    if not _says_that_spark_is_gone(error) and _is_there():
+    if not _says_that_spark_is_gone(error) and is_working():
         return None
-    views = f" that brings {', '.join(at_work)} up to date" if at_work else ""
+    doing = f" in the middle of an epoch that brings {', '.join(at_work)} up to date" if at_work else ""
     others = "; where the same view ends it each time, others go on by name (relstate run VIEW …)" if at_work else ""
     return EnvironmentProblem(
-        f"Spark has ended in the middle of an epoch{views} ({_how_it_ended() or first_line(error)}): look into its log, raise "
-        f"the driver's memory (RELSTATE_DRIVER_MEMORY) if it ran out; the next run repairs what was left{others}"
+        f"Spark has ended{doing} ({how_it_ended() or first_line(error)}): look into its log, raise the driver's memory "
+        f"(RELSTATE_DRIVER_MEMORY) if it ran out; the next run repairs what was left{others}"
     )
 
 
@@ -146,36 +136,13 @@ def ended_spark_is_said() -> Iterator[None]:
 
 def _says_that_spark_is_gone(error: BaseException) -> bool:
     text = text_of(error)
-    if isinstance(error, Py4JNetworkError | ConnectionError) or "Cannot call methods on a stopped SparkContext" in text:
+    if isinstance(error, Py4JNetworkError) or "Cannot call methods on a stopped SparkContext" in text:
         return True
+    if isinstance(error, ConnectionError):
+        return has_jvm()
     # A call that was not answered has neither a Java error nor its trace.
     unanswered = type(error) is Py4JError and "Trace:" not in text
     return unanswered or (isinstance(error, Py4JError) and (not text or ("SparkContext" in text and "stopped" in text)))
-
-
-def _is_there() -> bool:
-    """Whether Spark works: while it ends, what else is computed fails of whatever is gone by then, not of itself."""
-    context = SparkContext._active_spark_context
-    if context is None:
-        return True  # Spark Connect's, of which nothing is known here
-    try:
-        return not context._jsc.sc().isStopped()
-    except (Py4JError, OSError, AttributeError):
-        return False
-
-
-def _how_it_ended() -> str | None:
-    """What the exit of the JVM says which this process has started; ``None`` where there is none, or it is alive."""
-    process = _started_jvm()
-    if process is not None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_SECONDS)
-    code = None if process is None else process.poll()
-    return None if code is None else _EXITS.get(code, f"its JVM ended with exit code {code}")
-
-
-def _started_jvm() -> subprocess.Popen[bytes] | None:
-    return getattr(SparkContext._gateway, "proc", None)
 
 
 #: What Spark says where an executor died that held the only copy of something, or that a task was on, too often.

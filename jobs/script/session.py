@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -112,12 +112,11 @@ class ScriptSession:
                 continue
             try:
                 yield self.execute(statement, number)
-            except (RelstateError, PySparkException) as error:
+            except RelstateError as error:
                 yield number, error
-            except (Py4JJavaError, DeltaError, OSError) as error:
-                if ends_the_run(error) is not None:
-                    raise
-                yield number, StatementFailed(reason_of(error))
+            except (PySparkException, Py4JError, DeltaError, OSError) as error:
+                told = error if isinstance(error, PySparkException) else StatementFailed(reason_of(error))
+                yield number, ends_the_run(error) or told
 
     def close(self) -> None:
         """Forget the names of sources and views, which other sessions of the same Spark would see."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-T = TypeVar("T")
+from relstate_dagster.jobs.spark.jvm import GONE
 
-#: What PySpark raises where the JVM has ended, or its session was stopped.
-_GONE: Final = (Py4JError, OSError, AttributeError)
+T = TypeVar("T")
 
 
 @contextmanager
@@ -29,12 +27,12 @@ def tagged_jobs(spark: SparkSession, tag: str | None = None) -> Iterator[str | N
         yield None
         return
     context = spark.sparkContext
-    with suppress(*_GONE):  # what is done next says so
+    with suppress(*GONE):  # what is done next says so
         context.addJobTag(tag)
     try:
         yield tag
     finally:
-        with suppress(*_GONE):
+        with suppress(*GONE):
             context.removeJobTag(tag)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -121,11 +122,6 @@ def options(
     os.environ[LOG_LEVEL] = log_level
 
 
-def is_named(project: Path | None) -> bool:
-    """Whether an option or the environment names a project; else it is the demo."""
-    return project is not None or bool(os.environ.get("RELSTATE_PROJECT"))
-
-
 def location(project: Path | None, warehouse: str | None) -> Location:
     """The project and warehouse that options and environment name."""
     found = Location.from_environment()
@@ -133,4 +129,6 @@ def location(project: Path | None, warehouse: str | None) -> Location:
     if found.functions and str(Path.cwd()) not in sys.path:
         # A module beside the project is found as `python -m` and Dagster find it.
         sys.path.insert(0, str(Path.cwd()))
-    return Location(found.project if project is None else project.absolute(), chosen, found.functions)
+    if project is None:
+        return replace(found, warehouse=chosen)
+    return replace(found, project=project.absolute(), warehouse=chosen, is_named=True)

@@ -13,7 +13,6 @@ from relstate_dagster.cli.app import (
     WarehouseOption,
     app,
     console,
-    is_named,
     location,
     output,
 )
@@ -35,7 +34,8 @@ def check(
 
     Where a project is named, its declarations are made known to the warehouse first.
     """
-    runner = opened(location(project, warehouse), server, declare=is_named(project))
+    where = location(project, warehouse)
+    runner = opened(where, server, declare=where.is_named)
     with console.status("checking"):
         reports = runner.check(list(views or []) or None)
     if show_checks(reports):

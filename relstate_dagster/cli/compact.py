@@ -12,7 +12,6 @@ from relstate_dagster.cli.app import (
     WarehouseOption,
     app,
     console,
-    is_named,
     location,
     output,
 )
@@ -27,7 +26,8 @@ def compact(
     server: ServerOption = "auto",
 ) -> None:
     """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
-    runner = opened(location(project, warehouse), server, declare=is_named(project))
+    where = location(project, warehouse)
+    runner = opened(where, server, declare=where.is_named)
     table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")
     with console.status("compacting"):
         for done in runner.compact(list(views or []) or None):

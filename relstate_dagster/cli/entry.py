@@ -43,18 +43,23 @@ def main() -> None:
     try:
         app()
     except RelstateError as error:
-        console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _fail(error, str(error))
     except Interrupted:
         console.print("interrupted: what was committed stays, and the next run goes on from there", highlight=False)
         sys.exit(_INTERRUPTED)
     except Exception as error:
         if not _is_from_outside(error):
             raise
-        from relstate_dagster.jobs.epoch.explained import reason_of  # noqa: PLC0415 - imports PySpark, which has been by now
+        # Imports PySpark, which has been by now.
+        from relstate_dagster.jobs.epoch.explained import ends_the_run, reason_of  # noqa: PLC0415
 
-        console.print(f"[red]{type(error).__name__}[/]: {escape(reason_of(error))}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        ended = ends_the_run(error)
+        _fail(ended or error, str(ended or reason_of(error)))
+
+
+def _fail(error: Exception, said: str) -> NoReturn:
+    console.print(f"[red]{type(error).__name__}[/]: {escape(said)}", highlight=False, soft_wrap=True)
+    sys.exit(1)
 
 
 def _is_from_outside(error: Exception) -> bool:

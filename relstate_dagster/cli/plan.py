@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, is_named, location, output
+from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.demo_project import check_is_home_of
 from relstate_dagster.jobs.declare import Project, load_project
@@ -28,7 +28,7 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 
     where = location(project, warehouse)
     home, declared = Warehouse(where.warehouse, where.functions), load_project(where.project)
-    if not is_named(project):
+    if not where.is_named:
         check_is_home_of(declared, home)
     found = planned(home, declared)
     output.print(_table(found, output.width))

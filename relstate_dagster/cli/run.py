@@ -17,7 +17,6 @@ from relstate_dagster.cli.app import (
     WarehouseOption,
     app,
     console,
-    is_named,
     location,
     output,
 )
@@ -73,7 +72,7 @@ def run(
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
-    if not is_named(project):
+    if not where.is_named:
         check_is_home_of(declared, home)
     names = list(views or []) or [view.name for view in declared.views]
     rebuilt, until_version = list(full_refresh or []), versions(until or [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, is_named, location, output
+from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.jobs.declare import load_project
 
@@ -51,7 +51,7 @@ def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> 
     output.print(fitted(columns, [_source(home, state, source) for source in state.sources.values()], output.width))
     remarks += [f"{name}: not read yet: {files}" for name, files in new_files(state, state.sources).items()]
     remarks += _under_way(home, state)
-    if is_named(project):
+    if where.is_named:
         declared = {view.name for view in load_project(where.project).views}
         remarks += [
             f"{name}: no file declares it any more; drop it with relstate drop {name}"

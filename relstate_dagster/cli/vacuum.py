@@ -15,7 +15,6 @@ from relstate_dagster.cli.app import (
     WarehouseOption,
     app,
     console,
-    is_named,
     location,
     output,
 )
@@ -37,7 +36,8 @@ def vacuum(
     server: ServerOption = "auto",
 ) -> None:
     """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
-    runner = opened(location(project, warehouse), server, declare=is_named(project))
+    where = location(project, warehouse)
+    runner = opened(where, server, declare=where.is_named)
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")
     with console.status("deleting old files"):
         for done in runner.vacuum(list(views or []) or None, epochs=epochs, hours=hours):

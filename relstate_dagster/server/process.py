@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import Warehouse
 from relstate_dagster.jobs.locking import seconds_to_wait
 from relstate_dagster.jobs.spark import create_session
+from relstate_dagster.jobs.spark.jvm import is_working
 from relstate_dagster.server.channel import Channel, Message, ServerGone, accepted, address_text, listener
 from relstate_dagster.server.memory import JavaMemory, process_bytes
 from relstate_dagster.server.place import Place, Registered
@@ -196,15 +197,11 @@ class Server:
 
     def _has_spark(self) -> bool:
         """Whether the JVM is there; the server ends without it."""
-        try:
-            self._java.threads()
-            is_stopped = bool(self._spark.sparkContext._jsc.sc().isStopped())
-        except Exception:
-            is_stopped = True
-        if is_stopped:
+        has_spark = is_working(self._spark.sparkContext)
+        if not has_spark:
             _log.info("Spark is gone")
             self.stop()
-        return not is_stopped
+        return has_spark
 
     def _has_turn(self, channel: Channel, request: Message) -> bool:
         """Wait for the request that is at work; False where who asks has gone meanwhile."""

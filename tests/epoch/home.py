@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -42,6 +43,12 @@ class Home:
     def bring(self) -> None:
         sync_project(self.spark, self.warehouse, load_project(self.project))
         list(EpochRunner(self.spark, self.warehouse).run())
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line, of a process of its own."""
+        start = "from relstate_dagster.cli import console_script; console_script()"
+        where = ["--project", str(self.project), "--warehouse", self.warehouse.root]
+        return [sys.executable, "-c", start, *arguments, *where]
 
     def sql(self, text: str) -> None:
         Script(self.spark, self.warehouse.root).run(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +36,14 @@ def _declare_folder(home: Home) -> None:
     home.write("of_files", "CREATE MATERIALIZED VIEW of_files AS SELECT k FROM f")
 
 
+def _declare_damaged_table(home: Home) -> None:
+    log = home.project / "damaged" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("no commit")
+    home.write("damaged", f"CREATE TABLE d (k INT) LOCATION '{log.parent}'")
+    home.write("of_damaged", "CREATE MATERIALIZED VIEW of_damaged AS SELECT k FROM d")
+
+
 @pytest.mark.parametrize(
     ("happens", "views", "bytes_read"),
     [
@@ -59,6 +66,7 @@ def _declare_folder(home: Home) -> None:
             id="of a table that is made with it",
         ),
         pytest.param(_declare_folder, ["of_files"], "unknown", id="files that nobody has read"),
+        pytest.param(_declare_damaged_table, ["of_damaged"], "unknown", id="a table that cannot be read"),
     ],
 )
 def test_work_is_as_little_as_what_is_read(
@@ -68,15 +76,16 @@ def test_work_is_as_little_as_what_is_read(
     assert _is_little(home, *views) is (bytes_read != "unknown")
     assert not _is_little(home, *views, full_refresh=tuple(views))
     assert not _is_little(home)
+    with changed_sizing(brief_run_views=len(views) - 1):
+        assert not _is_little(home, *views)
     with changed_sizing(brief_run_bytes=0):
         assert _is_little(home, *views) is (bytes_read == "none")
 
 
 def _run(home: Home, **environment: str) -> str:
     """What ``relstate run`` prints in a process of its own, the options of its JVM included."""
-    where = ["--project", str(home.project), "--warehouse", home.warehouse.root, "--server", "never"]
     done = subprocess.run(
-        [sys.executable, "-c", "from relstate_dagster.cli.entry import main; main()", "run", *where],
+        home.command("run", "--server", "never"),
         env={**os.environ, "SPARK_SUBMIT_OPTS": "-XX:+PrintFlagsFinal", "RELSTATE_DRIVER_MEMORY": "1g", **environment},
         capture_output=True,
         text=True,

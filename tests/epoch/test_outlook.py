@@ -69,6 +69,17 @@ def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object
     assert set(_does(home).values()) == {Does.NOTHING}
 
 
+@pytest.mark.parametrize(
+    ("views", "looked_at"),
+    [(["others"], ["others"]), (["over"], ["sums", "over"]), ([], []), (None, ["others", "sums", "over"])],
+)
+def test_only_what_is_asked_for_and_below_it_is_looked_at(home: Home, views: list[str] | None, looked_at: list[str]) -> None:
+    home.sql("INSERT INTO t VALUES (3, 3); INSERT INTO other VALUES (1)")
+    found = outlook(home.warehouse, load_project(home.project), most_tasks=2, views=views)
+    assert sorted(one.view for one in found) == sorted(looked_at)
+    assert {one.does for one in found} <= {Does.FOLLOW}
+
+
 def test_reasons_and_sizes(home: Home) -> None:
     _edited(home)
     home.write("others", "CREATE MATERIALIZED VIEW late AS SELECT 1 AS one")
@@ -92,23 +103,17 @@ def test_what_cannot_be_read_is_said(home: Home) -> None:
     assert _looked_at(home)["sums"].does is Does.FAIL
 
 
-def _relstate(home: Home, *arguments: str) -> list[str]:
-    where = ["--project", str(home.project), "--warehouse", home.warehouse.root]
-    start = "from relstate_dagster.cli import console_script; console_script()"
-    return [sys.executable, "-c", start, *arguments, *where]
-
-
 def test_the_command_line(home: Home) -> None:
     """It needs no Java, and at a terminal ``run`` asks before it rebuilds: a no starts nothing."""
     _edited(home)
     without = {"JAVA_HOME": "/nowhere", "PATH": str(Path(sys.executable).parent)}
     environment = {**os.environ, **without, "PYTHONPATH": str(Path.cwd()), "COLUMNS": "80", "TERM": "xterm"}
-    done = subprocess.run(_relstate(home, "plan"), env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(home.command("plan"), env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "sums: it was edited" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines() if "│" in line or "┃" in line), done.stdout
     terminal, its_end = pty.openpty()
-    run = subprocess.Popen(_relstate(home, "run"), env=environment, stdin=its_end, stderr=its_end, stdout=its_end)
+    run = subprocess.Popen(home.command("run"), env=environment, stdin=its_end, stderr=its_end, stdout=its_end)
     os.close(its_end)
     os.write(terminal, b"n\n")
     said = b""
@@ -117,7 +122,7 @@ def test_the_command_line(home: Home) -> None:
     assert run.wait(timeout=300) == 1
     assert b"Go on?" in said, said
     assert b"Java" not in said, "asked before Spark is started"
-    done = subprocess.run(_relstate(home, "run"), env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(home.command("run"), env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert "Java" in done.stderr, "where nobody can answer it goes on"
 
 

@@ -67,8 +67,8 @@ def in_process(statements: str, folder: Path | str, failpoint: str) -> subproces
     )
 
 
-def run_in_process(folder: Path, failpoint: str | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), **({VARIABLE: failpoint} if failpoint else {})}
+def run_in_process(folder: Path | str, failpoint: str = "", **others: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), VARIABLE: failpoint, **others}
     return subprocess.run(
         [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)],
         env=environment,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,22 +9,12 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from tests.epoch.scripts import Script
+from tests.epoch.test_recovery import in_process, run_in_process
 
 _TABLES = "CREATE TABLE t (k INT); CREATE TABLE u (k INT)"
 #: Of a row above 0, a text of 1.9 GB, for which a JVM of 1 GB has no room.
 _HUGE = "CREATE MATERIALIZED VIEW huge AS SELECT k, IF(k > 0, length(repeat('x', 1900000000 + k)), 0) AS n FROM t"
 _SMALL = "CREATE MATERIALIZED VIEW small AS SELECT count(*) AS n FROM u"
-
-
-def in_process(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)],
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +28,7 @@ def test_a_view_for_which_there_is_no_memory_ends_the_run_and_others_go_on_by_na
     spark: SparkSession, script: Script, sizing: str
 ) -> None:
     script.run(f"{_TABLES}; {_HUGE}; {_SMALL}; INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
-    ended = in_process(Path(script.warehouse.root), RELSTATE_SIZING=sizing)
+    ended = run_in_process(script.warehouse.root, RELSTATE_SIZING=sizing)
     assert ended.returncode == 3, ended.stdout + ended.stderr
     for said in ("EnvironmentProblem", "huge", "its memory ran out", "RELSTATE_DRIVER_MEMORY"):
         assert said in ended.stdout, ended.stdout
@@ -57,10 +44,19 @@ def test_a_jvm_that_is_killed_ends_the_run_with_its_reason_and_the_next_one_repa
     spark: SparkSession, script: Script, place: str
 ) -> None:
     script.run(f"{_TABLES}; {_SMALL}; INSERT INTO u VALUES (1), (2); REFRESH; DELETE FROM u WHERE k = 1")
-    ended = in_process(Path(script.warehouse.root), RELSTATE_JVM_ENDS_AT=place)
+    ended = run_in_process(script.warehouse.root, RELSTATE_JVM_ENDS_AT=place)
     assert ended.returncode == 3, ended.stdout + ended.stderr
     assert "Spark has ended" in ended.stdout, ended.stdout
     assert "it was killed" in ended.stdout, ended.stdout
     script.run("REFRESH")
     script.verify()
     assert script.rows("SELECT n FROM small") == [(1,)]
+
+
+def test_a_statement_for_which_there_is_no_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELSTATE_DRIVER_MEMORY", "1g")
+    query = "SELECT length(repeat('x', 1900000000 + CAST(id AS INT))) AS n FROM range(1)"
+    ended = in_process(query, tmp_path / "warehouse", "")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert "Spark has ended (its memory ran out)" in said
