@@ -29,6 +29,7 @@ _OF_A_JOB: Final = ("Job aborted", "awaitResult")
 _BEFORE: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _AFTER: Final = re.compile(r"(?: ?SQLSTATE: \w+)+$")
 _DAMAGED: Final = ("FAILED_READ_FILE", "is not a Parquet file")
+_NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError")
 _GONE: Final = (
     "DELTA_FILE_NOT_FOUND",
     "PATH_NOT_FOUND",
@@ -87,6 +88,12 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             any(word in text for word in _DAMAGED),
             StateError,
             f"a file cannot be read, it is damaged ({line}); restore it if it is a source's, or {rebuild}",
+        ),
+        (
+            any(word in text for word in _NO_MEMORY),
+            EpochError,
+            f"Spark's memory ran out ({line}); it stays as it was; raise the memory of its driver (RELSTATE_DRIVER_MEMORY) or "
+            "its executors, or mend the rows or the query",
         ),
         (
             is_spark,
