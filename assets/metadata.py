@@ -70,7 +70,7 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "advice": "What would make such epochs cheaper.",
     "remarks": "What else there is to know.",
     "stages": "The steps that the epoch was planned as, with sizes and reasons ([sizing](sizing.md)).",
-    "picture": "The plan as a picture, with the rows that went along its edges, where known without a job, and into its state.",
+    "picture": "The plan as a picture, with the rows along its edges (in strict runs, along each) and into its state.",
     "plan": "The plan of the view, as `relstate explain` prints it.",
 }
 

@@ -27,7 +27,7 @@ class ViewsConfig(Config):
     )
     strict: bool = Field(
         default=False,
-        description="check what every operator gives, at the cost of Spark jobs; a view that fails is left behind",
+        description="check and count what every operator gives, at the cost of Spark jobs; a view that fails is left behind",
     )
 
     @classmethod

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
+from relstate_dagster.jobs.planner.epoch_rows import EpochRows
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
@@ -98,6 +99,7 @@ class ViewEntry:
     published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by
     which groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried.
     ``built_until`` is the epoch of its last slice, while it is built in slices and has reached no epoch.
+    ``rows`` are those that went through its plan in the last epoch that changed it.
     """
 
     name: str
@@ -123,6 +125,7 @@ class ViewEntry:
     watermarks: Watermarks = field(default_factory=dict)
     problem: Problem | None = None
     built_until: EpochEntry | None = None
+    rows: EpochRows | None = None
 
     @property
     def plan(self) -> Materialize:
@@ -178,6 +181,7 @@ class ViewEntry:
             problem=None,
             built_until=None,
             first_vnode_counts=first,
+            rows=None,
         )
 
 

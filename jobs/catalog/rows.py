@@ -25,6 +25,7 @@ from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
+from relstate_dagster.jobs.planner.epoch_rows import EpochRows
 from relstate_dagster.jobs.sources.pins import Pin
 
 #: What names a row: its kind, and the name of the entry in it.
@@ -132,6 +133,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"watermarks": watermarks.to_dict(view.watermarks)} if view.watermarks else {}),
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
         **({"built_until": _epoch_payload(view.built_until)} if view.built_until is not None else {}),
+        **({"rows": view.rows.to_dict()} if view.rows is not None else {}),
     }
 
 
@@ -150,6 +152,7 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
             "watermarks": watermarks.from_dict(payload.get("watermarks", {})),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
             "built_until": None if payload.get("built_until") is None else _epoch(payload["built_until"]),
+            "rows": None if payload.get("rows") is None else EpochRows.from_dict(payload["rows"]),
         }
     )
 

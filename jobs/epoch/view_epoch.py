@@ -22,12 +22,13 @@ from relstate_dagster.jobs.epoch.stages import Stages, Writer
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
-from relstate_dagster.jobs.operators.flows import Flow, held_flows
+from relstate_dagster.jobs.operators.flows import held_flows
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.planner.distribution import has_exchanges
+from relstate_dagster.jobs.planner.epoch_rows import Flow
 from relstate_dagster.jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
 from relstate_dagster.jobs.planner.serialize import plan_to_dict
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
@@ -162,8 +163,7 @@ def compute_and_commit(
     )
     try:
         changes = compute_changes(context, plan)
-        if strict:
-            check_change_sets(context.changes, view.name, epoch)
+        counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
         # The first commit of a view is made in any case, and so is the one that publishes what its slices have come to.
         is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
@@ -209,7 +209,7 @@ def compute_and_commit(
     failpoints.reached("after_state_commit")
     writer = Writer.SPARK if stored is None else Writer.DRIVER
     rows = _rows_by_table(files, version)
-    return StateCommit(version, rows, stored, writer, context.late_rows, held_flows(context, plan))
+    return StateCommit(version, rows, stored, writer, context.late_rows, {**held_flows(context, plan), **counted})
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:

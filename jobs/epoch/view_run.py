@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -32,7 +33,8 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_commit_of,
 )
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
-from relstate_dagster.jobs.operators.flows import Flow, completed
+from relstate_dagster.jobs.operators.flows import completed
+from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.spark.job_count import StartedJobs
@@ -168,6 +170,7 @@ class ViewRuns:
             versions = _versions(before, commit, done, wanted.digest)
             spark_jobs = jobs.count()
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
+        rows = _rows(view, epoch, commit, done, rows_in) if commit else view.rows
         stored = files.at(commit.version) if commit else ()
         report = ViewReport(
             view=view.name,
@@ -189,7 +192,7 @@ class ViewRuns:
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
             plan_text=explain_plan(view.plan, view.tables),
-            picture=_picture(view, commit, done, rows_in),
+            picture=plan_svg(view.plan, view.tables, rows) if commit and rows else "",
             stages=stages.done(commit.writer if commit else None, done.writer if done else None).lines(),
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),
@@ -198,7 +201,7 @@ class ViewRuns:
         )
         merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
         counts = {str(table.table_id): table.vnode_count for table in after.tables}
-        entry = replace(view, vnode_counts=counts, merged_rows=merged, costs=costs)
+        entry = replace(view, vnode_counts=counts, merged_rows=merged, costs=costs, rows=rows)
         if epoch.slice is not None:
             # What a later slice reads is late for no watermark, nor is it old.
             entry = replace(entry, built_until=replace(epoch, versions={view.name: versions}), problem=None)
@@ -236,11 +239,19 @@ def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:
     return None if view.last_epoch is None or full is None or not full.seconds else sum(seconds.values()) / full.seconds
 
 
-def _picture(view: ViewEntry, commit: StateCommit | None, done: Published | None, rows_in: Mapping[str, Flow]) -> str:
-    if commit is None:
-        return ""
-    rows_out = (done.rows_inserted, done.rows_deleted) if done else (0, 0)
-    return plan_svg(view.plan, view.tables, completed(commit.flows, view.plan, rows_in, rows_out), commit.rows)
+def _rows(
+    view: ViewEntry, epoch: EpochEntry, commit: StateCommit, done: Published | None, rows_in: Mapping[str, Flow]
+) -> EpochRows:
+    """The rows that went through the plan; of all slices so far, where the view is built in slices."""
+    flows, written = commit.flows, Counter(commit.rows)
+    if view.built_until is not None and view.rows is not None:
+        before = view.rows.by_node(view.plan)
+        flows = {node: (before[node][0] + flow[0], before[node][1] + flow[1]) for node, flow in flows.items() if node in before}
+        written += Counter(view.rows.written)
+    # What slices give is published by the last one.
+    published = (done.rows_inserted, done.rows_deleted) if done else (0, 0)
+    flows = completed(flows, view.plan, rows_in, None if epoch.slice is not None else published)
+    return EpochRows.of(epoch.epoch, view.plan, flows, written)
 
 
 def _state_so_far(

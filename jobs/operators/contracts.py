@@ -6,6 +6,8 @@
 * An append-only node deletes nothing.
 * What a join retracts from its state is there (:func:`.jobs.operators.expired.check_agrees`).
 
+The same job counts the rows of each.
+
 Rows and keys are compared as JSON, so that one job takes all the nodes of a plan. Texts that a collation takes for equal, and
 0.0 and −0.0, count as different then, which hides a violation and never makes one up.
 """
@@ -20,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.epoch_rows import Flow
 from relstate_dagster.jobs.planner.nodes import PlanNode
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import StateError
@@ -33,17 +36,18 @@ _EXACT_TIMES: Final = {
 
 def change_rows(given: Iterable[tuple[PlanNode, DataFrame]]) -> DataFrame:
     """The rows of change sets, equal ones summed: ``n`` (of the node), ``key`` and ``row`` as JSON, ``w`` (never 0)."""
-    rows = reduce(DataFrame.union, (_as_text(n, node, frame) for n, (node, frame) in enumerate(given)))
-    return rows.groupBy("n", "key", "row").agg(F.sum("w").alias("w")).where("w <> 0")
+    rows = _summed(_as_text(n, node, frame) for n, (node, frame) in enumerate(given))
+    return rows.select("n", "key", "row", "w").where("w <> 0")
 
 
-def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> None:
-    """Check the change sets of a view's epoch.
+def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
+    """Check the change sets of a view's epoch, and count the rows that each inserts and deletes; equal rows count each.
 
     Raises
     ------
     StateError : one is not what its operator promises; names the operator, its key, and a row.
     """
+    flows: dict[PlanNode, Flow] = dict.fromkeys(changes, (0, 0))
     given = [(node, frame) for node, frame in changes.items() if frame is not None]
     for node, frame in given:
         missing = {*node.column_names, WEIGHT} - set(frame.columns)
@@ -52,23 +56,37 @@ def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, e
                 f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives no column {', '.join(sorted(missing))}; "
                 "this is a fault of relstate"
             )
-    promising = [(node, frame) for node, frame in given if node.stream_key is not None or node.append_only]
-    if not promising:
-        return
-    plus, minus = F.sum(F.greatest("w", F.lit(0))).alias("plus"), F.sum(F.greatest(-F.col("w"), F.lit(0))).alias("minus")
-    keyed = [n for n, (node, _) in enumerate(promising) if node.stream_key is not None]
-    appended = [n for n, (node, _) in enumerate(promising) if node.append_only]
+    if not given:
+        return flows
+    keyed = [n for n, (node, _) in enumerate(given) if node.stream_key is not None]
+    appended = [n for n, (node, _) in enumerate(given) if node.append_only]
     is_wrong = (F.col("n").isin(keyed) & ((F.col("plus") > 1) | (F.col("minus") > 1))) | (
         F.col("n").isin(appended) & (F.col("minus") > 0)
     )
-    of_keys = change_rows(promising).groupBy("n", "key").agg(plus, minus, F.min("row").alias("row"))
-    for found in of_keys.where(is_wrong).orderBy("n", "key").limit(1).collect():
-        node = promising[found.n][0]
-        raise StateError(
-            f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives {found.plus} insertion(s) and {found.minus} "
-            f"deletion(s) of key {found.key}, among them row {found.row}: a key of its sources is not unique, or an "
-            "append-only source deletes; else this is a fault of relstate"
-        )
+    promising = {*keyed, *appended}
+    rows = _summed(_as_text(n, node, frame) if n in promising else _counted(n, frame) for n, (node, frame) in enumerate(given))
+    of_keys = rows.groupBy("n", "key").agg(
+        F.sum(F.greatest("w", F.lit(0))).alias("plus"),
+        F.sum(F.greatest(-F.col("w"), F.lit(0))).alias("minus"),
+        F.min(F.when(F.col("w") != 0, F.col("row"))).alias("row"),
+        F.sum("inserted").alias("inserted"),
+        F.sum("deleted").alias("deleted"),
+    )
+    of_nodes = of_keys.groupBy("n").agg(
+        F.sum("inserted").alias("inserted"),
+        F.sum("deleted").alias("deleted"),
+        F.min(F.when(is_wrong, F.struct("key", "plus", "minus", "row"))).alias("wrong"),
+    )
+    for found in of_nodes.orderBy("n").collect():
+        node, wrong = given[found.n][0], found.wrong
+        if wrong is not None:
+            raise StateError(
+                f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives {wrong.plus} insertion(s) and {wrong.minus} "
+                f"deletion(s) of key {wrong.key}, among them row {wrong.row}: a key of its sources is not unique, or an "
+                "append-only source deletes; else this is a fault of relstate"
+            )
+        flows[node] = (found.inserted, found.deleted)
+    return flows
 
 
 def _named(node: PlanNode) -> str:
@@ -84,3 +102,16 @@ def _as_text(number: int, node: PlanNode, changes: DataFrame) -> DataFrame:
         for names in (node.column_names if node.stream_key is None else node.stream_key, node.column_names)
     )
     return changes.select(F.lit(number).alias("n"), key.alias("key"), row.alias("row"), F.col(WEIGHT).alias("w"))
+
+
+def _counted(number: int, changes: DataFrame) -> DataFrame:
+    """The rows of a change set of which nothing is promised, to be counted."""
+    nothing = F.lit("").alias("key"), F.lit("").alias("row")
+    return changes.select(F.lit(number).alias("n"), *nothing, F.col(WEIGHT).alias("w"))
+
+
+def _summed(texts: Iterable[DataFrame]) -> DataFrame:
+    """Equal rows summed, also to 0; ``inserted`` and ``deleted`` are what was summed."""
+    signs = [F.sum(F.greatest(sign * F.col("w"), F.lit(0))) for sign in (1, -1)]
+    summed = F.sum("w").alias("w"), signs[0].alias("inserted"), signs[1].alias("deleted")
+    return reduce(DataFrame.union, texts).groupBy("n", "key", "row").agg(*summed)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.epoch_rows import Flow
 from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, Project, Scan, walk
-
-#: Rows inserted and deleted.
-Flow = tuple[int, int]
 
 
 def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
@@ -25,19 +23,25 @@ def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
 
 
 def completed(
-    held: Mapping[PlanNode, Flow], root: Materialize, rows_in: Mapping[str, Flow], rows_out: Flow
+    held: Mapping[PlanNode, Flow], root: Materialize, rows_in: Mapping[str, Flow], rows_out: Flow | None
 ) -> dict[PlanNode, Flow]:
-    """Return flows with what follows from others: sources by what was read, projections by what they got.
+    """Return flows with what follows from others: sources by what was read, projections by what they get or are to give.
 
     Parameters
     ----------
     rows_in : of each relation that was read.
-    rows_out : rows that entered and left the view.
+    rows_out : rows that entered and left the view; ``None`` where they are not published yet.
     """
-    found = {root: rows_out, root.child: rows_out, **held}
-    for node in walk(root):
+    found, nodes = dict(held), list(walk(root))
+    for node in nodes:
         if isinstance(node, Scan) and node.relation in rows_in:
             found.setdefault(node, rows_in[node.relation])
         elif isinstance(node, Project) and node.child in found:
             found.setdefault(node, found[node.child])
+    if rows_out is not None:
+        for node in (root, root.child):
+            found.setdefault(node, rows_out)
+    for node in reversed(nodes):
+        if isinstance(node, Project) and node in found:
+            found.setdefault(node.child, found[node])
     return found

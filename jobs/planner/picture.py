@@ -12,6 +12,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from relstate_dagster.jobs.planner.distribution import exchanges
+from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
 from relstate_dagster.jobs.planner.explain import cost, headline
 from relstate_dagster.jobs.planner.nodes import PlanNode, walk
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
@@ -60,7 +61,7 @@ class _Box:
     state: list[str]
     below: list[_Box] = field(default_factory=list)
     exchange: list[str | None] = field(default_factory=list)
-    flow: tuple[int, int] | None = None
+    flow: Flow | None = None
     x: float = 0.0
     y: float = 0.0
 
@@ -72,20 +73,22 @@ class _Box:
 def plan_svg(
     root: PlanNode,
     tables: Sequence[StateTableDesc] = (),
-    flows: Mapping[PlanNode, tuple[int, int]] | None = None,
-    written: Mapping[int, int] | None = None,
+    rows: EpochRows | None = None,
 ) -> str:
     """The picture of a plan, as the text of an SVG file.
 
     Parameters
     ----------
     tables : the state tables of the view, with their ids; without them their ids are left out.
-    flows : rows that a node gave in an epoch, inserted and deleted; of others nothing is said.
-    written : rows added to a state table in that epoch, by its id.
+    rows : those that went along its edges in an epoch, and into its state tables.
     """
+    flows = rows.by_node(root) if rows else {}
+    written = rows.written if rows and flows else {}
     ids = iter(tables)
-    labels = {node: list(_state_lines(node, ids, written or {})) for node in walk(root)}
-    top = _boxed(root, 0, labels, flows or {}, set())
+    labels = {node: list(_state_lines(node, ids, written)) for node in walk(root)}
+    top = _boxed(root, 0, labels, flows, set())
+    if rows and flows:
+        top.lines.append(("less", f"rows of epoch {rows.epoch}"))
     boxes = list(_all(top))
     width = _placed(top, 0.0)
     if any(box.flow or any(box.exchange) for box in boxes):
@@ -106,7 +109,7 @@ def _boxed(
     node: PlanNode,
     depth: int,
     labels: Mapping[PlanNode, list[str]],
-    flows: Mapping[PlanNode, tuple[int, int]],
+    flows: Mapping[PlanNode, Flow],
     seen: set[PlanNode],
 ) -> _Box:
     kind, _, rest = headline(node).partition(" ")

@@ -15,7 +15,10 @@ from relstate_dagster.cli.tables import wrapped_plan
 def explain(
     view: str,
     warehouse: WarehouseOption = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the plan as a picture to this file as well.", dir_okay=False)] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(help="Write the plan as a picture to this file as well, with the rows of its last epoch.", dir_okay=False),
+    ] = None,
 ) -> None:
     """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
     from relstate_dagster.jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
@@ -28,7 +31,7 @@ def explain(
     entry = state.view(view)
     stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
     if svg is not None:
-        svg.write_text(plan_svg(entry.plan, entry.tables), encoding="utf-8")
+        svg.write_text(plan_svg(entry.plan, entry.tables, entry.rows), encoding="utf-8")
     text = explained_view(entry, stages, state.sources)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text

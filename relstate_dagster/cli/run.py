@@ -57,7 +57,10 @@ def run(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Check what every operator gives; a view that fails is left behind. Takes longer.")
+        bool,
+        typer.Option(
+            "--strict", help="Check and count what every operator gives; a view that fails is left behind. Takes longer."
+        ),
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Make the checks that the views declare afterwards; exit with 1 if one fails.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +99,11 @@ def test_a_source_is_read_up_to_a_version(terminal):
         terminal("sql", "-e", f"INSERT INTO orders_of_all_stores VALUES ({number}, 'ann', 200)")
     assert terminal("run", "--until", "orders_of_all_stores=1", "--strict")[0] == 0
     assert Warehouse(terminal.warehouse).read().last_pins["orders_of_all_stores"].version == 1
+    picture = Path(terminal.warehouse).parent / "plan.svg"
+    assert terminal("explain", "plain_count", "--svg", str(picture))[0] == 0
+    drawn = picture.read_text()
+    flows = re.findall("[+−].* rows?(?=</text>)", drawn)
+    assert ("rows of epoch" in drawn, len(flows)) == (True, drawn.count("<path d=")), "a strict run counts along each edge"
     assert "unchanged" in terminal("run", "--until", "orders_of_all_stores=1")[1]
     for wrong, message in (
         ("orders_of_all_stores", "write SOURCE=VERSION"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.epoch import view_epoch
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.operators.flows import Flow
+from relstate_dagster.jobs.planner.epoch_rows import Flow
 from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.state_lib.constants import WEIGHT
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
@@ -45,17 +47,24 @@ def _applied(spark: SparkSession, script: Script, report: ViewReport) -> list:
     return rows.where(f"_commit_version = {report.view_version}").select("_key").distinct().collect()
 
 
-@pytest.mark.parametrize("driver_holds", [True, False])
+@pytest.mark.parametrize(("driver_holds", "strict"), [(True, False), (False, False), (False, True)])
 def test_flows_are_what_spark_counts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resized: Resized, *, driver_holds: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resized: Resized, *, driver_holds: bool, strict: bool
 ) -> None:
     known: list[int] = []
-    held_flows = view_epoch.held_flows
+    held_flows, check_change_sets = view_epoch.held_flows, view_epoch.check_change_sets
 
-    def checked(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
-        found = held_flows(ctx, root)
+    def held(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
+        return checked(held_flows(ctx, root), ctx.changes)
+
+    def counted(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
+        found = check_change_sets(changes, view, epoch)
+        assert found.keys() == changes.keys()
+        return checked(found, changes)
+
+    def checked(found: dict[PlanNode, Flow], given: Mapping[PlanNode, DataFrame | None]) -> dict[PlanNode, Flow]:
         for node, (inserted, deleted) in found.items():
-            changes = ctx.changes[node]
+            changes = given[node]
             if changes is None:
                 assert (inserted, deleted) == (0, 0)
                 continue
@@ -69,23 +78,30 @@ def test_flows_are_what_spark_counts(
         known.append(len(found))
         return found
 
-    monkeypatch.setattr(view_epoch, "held_flows", checked)
+    monkeypatch.setattr(view_epoch, "held_flows", held)
+    monkeypatch.setattr(view_epoch, "check_change_sets", counted)
     if not driver_holds:
         resized(driver_change_bytes=0)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_TABLES)
     for change in _CHANGES:
         script.run(change)
-        reports = {report.view: report for report in EpochRunner(spark, script.warehouse).run()}
+        reports = {report.view: report for report in EpochRunner(spark, script.warehouse).run(strict=strict)}
         for report in reports.values():
             labels = re.findall(r">([^<]* rows?|[^<]* written)<", report.picture)
             assert labels if not report.skipped else not report.picture
+            if strict:
+                edges = len(re.findall("<path[^>]* d=.M[^>]*C", report.picture))
+                assert sum("written" not in label for label in labels) == edges, report.picture
+            entry = script.warehouse.read().views[report.view]
+            if not report.skipped:
+                assert plan_svg(entry.plan, entry.tables, entry.rows) == report.picture, "what explain --svg draws later"
             if report.rows_inserted or report.rows_deleted:
                 parts = [f"{sign}{n}" for sign, n in (("+", report.rows_inserted), ("−", report.rows_deleted)) if n]
                 assert any(label.startswith(" ".join(parts)) for label in labels), labels
                 assert report.spark_jobs
             if not report.skipped:
-                state = spark.read.format("delta").load(script.warehouse.state_path(script.warehouse.read().views[report.view]))
+                state = spark.read.format("delta").load(script.warehouse.state_path(entry))
                 assert (report.state_rows, report.bytes_in > 0) == (state.count(), True)
             assert len(report.changed.rows) == min(5, len(_applied(spark, script, report)))
         script.verify()

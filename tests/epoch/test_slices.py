@@ -24,6 +24,7 @@ from relstate_dagster.jobs.epoch.chain import EpochCommit
 from relstate_dagster.jobs.epoch.epochs import Epochs
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.planner.nodes import walk
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog
@@ -144,6 +145,24 @@ def test_views_built_in_slices_are_their_queries(home: Home) -> None:
     home.script.verify()
     home.script.run(_CHANGES + "REFRESH")
     home.script.verify()
+
+
+def test_the_rows_of_all_slices_are_counted_together(home: Home) -> None:
+    home.declare(sums=_VIEWS["sums"])
+    (report,) = (report for report in home.run(strict=True) if report.view == "sums")
+    view = home.view("sums")
+    assert view.rows is not None
+    flows = {type(node).__name__: flow for node, flow in view.rows.by_node(view.plan).items()}
+    inserted, deleted = flows["Materialize"]
+    assert (flows["Scan"], inserted - deleted) == ((57, 0), report.rows_inserted)
+    assert deleted, "a slice takes back what an earlier one gave"
+    assert len(flows) == len({type(node).__name__ for node in walk(view.plan)}), "each edge has its rows"
+    state = home.spark.read.format("delta").load(home.warehouse.state_path(view))
+    assert sum(view.rows.written.values()) >= state.count() > 3, "nothing was merged away that was not written"
+    home.run(full_refresh=["sums"], strict=True)
+    again = home.view("sums").rows
+    assert again is not None
+    assert again.by_node(view.plan) == view.rows.by_node(view.plan), "the slices of another time do not count"
 
 
 @pytest.mark.parametrize("failpoint", ["after_state_commit", "after_slice", "before_publish"])
