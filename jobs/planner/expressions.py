@@ -48,9 +48,13 @@ _DATE_PARTS = {
         for part in ("Years", "Months", "Days", "Hours", "Minutes", "Seconds")
     },
 }
+#: LIKE with several patterns, which are no children of theirs.
+_LIKE_SEVERAL = {"LikeAny": "LIKE ANY", "NotLikeAny": "NOT LIKE ANY", "LikeAll": "LIKE ALL", "NotLikeAll": "NOT LIKE ALL"}
 #: Expressions whose own text says less than they do, or asks what stands in them for its type: of STRUCT the fields have the
 #: names that columns had before they were renamed, of LIKE the ESCAPE is missing.
-_OWN_TEXTS = frozenset({"Like", "ILike", "Collate", "GetStructField", "VariantGet", "CreateNamedStruct", "RaiseError"})
+_OWN_TEXTS = frozenset(
+    {"Like", "ILike", *_LIKE_SEVERAL, "Collate", "GetStructField", "VariantGet", "CreateNamedStruct", "RaiseError"}
+)
 #: What arithmetic is called that gives NULL for what is an error otherwise; its own text is that of the other.
 _TRY = {
     "Add": "try_add",
@@ -259,10 +263,8 @@ class ExpressionWriter:
             return f"{_TRY[kind]}({', '.join(written)})"
         if kind in _DATE_PARTS:
             return f"date_part('{_DATE_PARTS[kind]}', {written[0]})"
-        if kind in ("Like", "ILike"):
-            escape = str(expression.escapeChar())
-            ending = "" if escape == "\\" else f" ESCAPE {text_literal(escape)}"
-            return f"({written[0]} {kind.upper()} {written[1]}{ending})"
+        if "Like" in kind:
+            return _of_like(expression, kind, written)
         if kind == "Collate":
             return f"({written[0]} COLLATE {type_ddl(expression.dataType()).rpartition(' ')[2]})"
         if kind == "GetStructField":
@@ -466,6 +468,15 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
 def lambda_variable(variable: Any) -> str:
     """A lambda variable's name: inner ones hide outer ones, and columns, as they did in the query."""
     return f"_var_{variable.name()}"
+
+
+def _of_like(expression: Any, kind: str, written: list[str]) -> str:
+    if kind in _LIKE_SEVERAL:
+        patterns = ["CAST(NULL AS STRING)" if p is None else text_literal(str(p)) for p in items(expression.patterns())]
+        return f"({written[0]} {_LIKE_SEVERAL[kind]} ({', '.join(patterns)}))"
+    escape = str(expression.escapeChar())
+    ending = "" if escape == "\\" else f" ESCAPE {text_literal(escape)}"
+    return f"({written[0]} {kind.upper()} {written[1]}{ending})"
 
 
 def _refers(expression: Any) -> bool:

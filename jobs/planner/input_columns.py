@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
@@ -13,9 +14,15 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 class InputColumns:
-    """Collects the columns that are read; with ``keep_all`` those of the child are kept too."""
+    """Collects the columns that are read.
 
-    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False) -> None:
+    Parameters
+    ----------
+    keep_all : keep those of the child too.
+    keep : columns of the child that are kept as well.
+    """
+
+    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False, keep: Collection[str] = ()) -> None:
         self._write = write
         self._child = child
         self.names = child.names
@@ -25,8 +32,8 @@ class InputColumns:
         self._attributes: dict[str, Any] = {}
         #: The columns of the attributes that stand for them in calls, by id.
         self.attribute_names: dict[int, str] = {}
-        if keep_all:
-            for f in child.node.schema:
+        for f in child.node.schema:
+            if keep_all or f.name in keep:
                 self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
 
     def column(self, expression: Any, wanted: str) -> str:

@@ -13,6 +13,7 @@ from relstate_dagster.jobs.planner.expressions import (
     NotIncremental,
     conjuncts,
     expression_id,
+    references,
     scalar_subqueries,
 )
 from relstate_dagster.jobs.planner.first_row import FirstRow
@@ -63,6 +64,7 @@ _PASS_THROUGH = frozenset(
         "SubqueryAlias",
         "View",
         "ResolvedHint",
+        "LimitAll",
         "RepartitionByExpression",
         "Repartition",
         "RebalancePartitions",
@@ -173,8 +175,13 @@ class Lowering:
 
     def _project(self, plan: Any, need_key: bool) -> Lowered:
         expressions = list(items(plan.projectList()))
-        child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), expressions)
-        return self._named(child, expressions, need_key)
+        below = plan.child()
+        lower = {"Filter": self._filter, "Join": self._join}.get(class_name(below))
+        if lower is None:
+            child = self._lower(below, need_key=need_key)
+        else:
+            child = lower(below, need_key, set[int]().union(*map(references, expressions)))
+        return self._named(self._with_subqueries(child, expressions), expressions, need_key)
 
     def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
         """Project Catalyst's named expressions; where the key is needed, its lost columns go along hidden."""
@@ -195,7 +202,8 @@ class Lowering:
             return Lowered(child.node, names)
         return Lowered(Project(child.node, tuple(outputs)), names)
 
-    def _filter(self, plan: Any, need_key: bool) -> Lowered:
+    def _filter(self, plan: Any, need_key: bool, read: set[int] | None = None) -> Lowered:
+        """A filter, of which ``read`` are the attributes that what is above it reads; ``None`` for all of them."""
         condition = plan.condition()
         conditions = list(conjuncts(condition))
         child, remaining = self._filtered(plan.child(), conditions, need_key)
@@ -209,8 +217,9 @@ class Lowering:
             texts = [self._write.sql(part, extended.names) for part in others]
             node = Filter(node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts))
         if temporal:
-            # Above the other conditions: what they leave out need not be kept.
-            node = self._temporal_filter(Lowered(node, extended.names), temporal)
+            # Above the other conditions: what they leave out need not be kept, nor what nobody reads.
+            child = _read_of(child, read)
+            node = self._temporal_filter(Lowered(node, extended.names), list(child.node.column_names), temporal)
         return Lowered(select(node, list(child.node.column_names)), child.names)
 
     def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
@@ -223,9 +232,9 @@ class Lowering:
                 return rows, [c for c in conditions if c is not first.condition]
         return self._lower(plan, need_key=need_key), conditions
 
-    def _temporal_filter(self, child: Lowered, comparisons: list[TimeComparison]) -> TemporalFilter:
-        """A filter of the child's rows by time; its columns are the child's, and after them the values compared."""
-        inputs = InputColumns(self._write, child, keep_all=True)
+    def _temporal_filter(self, child: Lowered, columns: list[str], comparisons: list[TimeComparison]) -> TemporalFilter:
+        """A filter of the child's rows by time; its columns are some of the child's, and after them the values compared."""
+        inputs = InputColumns(self._write, child, keep=columns)
         bounds = [
             TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
         ]
@@ -321,7 +330,7 @@ class Lowering:
 
     # -- joins ----------------------------------------------------------------------------------------------------
 
-    def _join(self, plan: Any, need_key: bool) -> Lowered:
+    def _join(self, plan: Any, need_key: bool, read: set[int] | None = None) -> Lowered:
         moved = pushed_below_join(self._catalyst, plan)
         if moved is not None:
             return self._lower(moved, need_key=need_key)
@@ -332,8 +341,9 @@ class Lowering:
         joined, temporal = self._joins.joined(plan, self._with_subqueries(left, parts), right, parts)
         if not temporal:
             return joined
-        node = self._temporal_filter(joined, temporal)
-        return Lowered(select(node, list(joined.node.column_names)), joined.names)
+        kept = _read_of(joined, read)
+        columns = list(kept.node.column_names)
+        return Lowered(select(self._temporal_filter(joined, columns, temporal), columns), kept.names)
 
     # -- aggregates -----------------------------------------------------------------------------------------------
 
@@ -456,6 +466,15 @@ def _field(named: Any, name: str) -> Field:
 def _direction(order: Any) -> tuple[bool, bool]:
     descending = class_name(order.direction()) == "Descending"
     return descending, class_name(order.nullOrdering()) == "NullsLast"
+
+
+def _read_of(child: Lowered, read: set[int] | None) -> Lowered:
+    """The columns of some attributes, and those of the key; all where none are named."""
+    if read is None:
+        return child
+    names = {number: name for number, name in child.names.items() if number in read}
+    wanted = {*names.values(), *(child.node.stream_key or ())}
+    return Lowered(select(child.node, [column for column in child.node.column_names if column in wanted]), names)
 
 
 def _check_output_names(output: tuple[OutputColumn, ...]) -> None:

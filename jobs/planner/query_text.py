@@ -27,9 +27,9 @@ from relstate_dagster.state_lib.errors import PlanError
 #: Nodes that a query is parsed to.
 _NODES: Final = frozenset(
     """
-    Aggregate CTERelationDef Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LocalLimit LocalRelation
-    Offset OneRowRelation PipeOperator Pivot Project RebalancePartitions Repartition RepartitionByExpression Sample Sort
-    SubqueryAlias Union Unpivot UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedQualify
+    Aggregate CTERelationDef Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit
+    LocalRelation Offset OneRowRelation PipeOperator Pivot Project RebalancePartitions Repartition RepartitionByExpression
+    Sample Sort SubqueryAlias Union Unpivot UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedQualify
     UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith
     Window WithWindowDefinition
     """.split()  # noqa: SIM905 - one name a line would be pages

@@ -64,6 +64,13 @@ QUERIES = {
     "constants of all types": "SELECT t.k, x.* FROM t JOIN (VALUES (1, CAST(5 AS BIGINT), 1.50, 2.5D, DATE "
     "'2024-01-01', NULL), "
     "(2, CAST(6 AS BIGINT), 22.75, -1D, NULL, 'x')) AS x(a, b, c, d, e, f) ON t.g = x.a WHERE k < 2 * CAST(9 AS BIGINT)",
+    "pipes": "FROM t |> WHERE g IN (FROM r |> WHERE w > 0 |> SELECT g) |> EXTEND k + 1 AS n |> SET s = upper(s) "
+    "|> LEFT JOIN m ON m.g = t.g |> AGGREGATE sum(n) AS n, count(m.s) AS c GROUP BY t.g |> ORDER BY n |> LIMIT 2",
+    "pipes of all kinds": "FROM t |> SELECT k, g, s, v |> AS x |> DROP v |> UNION ALL (SELECT k, g, 'b' FROM r) "
+    "|> PIVOT (count(k) FOR s IN ('a' AS a, 'b' AS b)) |> UNPIVOT (n FOR name IN (a, b)) |> EXCEPT ALL (VALUES (1, 'a', 1L))",
+    "like several": "SELECT k, s NOT LIKE ALL ('a_', '%z') AS a, s LIKE ALL ('a%', CAST(NULL AS STRING)) AS b, "
+    "s NOT LIKE ANY ('a', '\\\\%', 'it''s') AS c FROM t WHERE s LIKE ANY ('a%', '_') OR s IS NULL",
+    "limit all": "SELECT g, n FROM (SELECT g, count(*) AS n FROM t GROUP BY g LIMIT ALL) WHERE n > 1 LIMIT ALL",
     "join with constants": "SELECT t.k, x.b FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ON t.g = x.a",
 }
 

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TimeBound
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import Lab, Row
 
@@ -91,6 +92,9 @@ _QUERIES = {
     "AND g NOT IN (SELECT g FROM va WHERE until < now())",
     "a constant and a number": "SELECT k FROM ev WHERE DATE '2024-02-29' <= current_date() "
     "AND unix_timestamp(ts) > unix_timestamp() - 3600 * 24",
+    "of rows without a key, of which some columns are read": "SELECT g, count(*) AS n FROM va WHERE until > now() GROUP BY g",
+    "of a join, of which some columns are read": "SELECT va.g FROM ev JOIN va ON ev.g = va.g "
+    "AND ev.ts + (va.until - va.since) > now()",
     "below a limit": "SELECT k, ts FROM ev WHERE ts >= date_trunc('DAY', now()) ORDER BY ts, k LIMIT 2",
 }
 
@@ -110,6 +114,18 @@ def test_explain_says_what_is_followed(spark: SparkSession) -> None:
     assert "TemporalFilter `ts` > CAST((now() - INTERVAL '1' DAY) AS TIMESTAMP)  [stream key (k);" in text
     assert "cost |Δ| + rows that time moves across]" in text
     assert "TemporalFilter input: materialized input, key ts, k prefix 1, distribution hash (ts), weights add up" in text
+
+
+def test_the_state_has_the_columns_that_are_read(spark: SparkSession) -> None:
+    def state(query: str) -> list[str]:
+        plan = plan_view(spark, query, _RELATIONS)
+        (node,) = (node for node in walk(plan) if isinstance(node, TemporalFilter))
+        return sorted(c.name for table in infer_state_tables(node) for c in table.columns)
+
+    assert state("SELECT k FROM ev WHERE ts > now() - INTERVAL 1 DAY") == ["k", "ts"]
+    assert state("SELECT count(*) FROM va WHERE until > now()") == ["until"]
+    assert state("SELECT max(g) FROM va WHERE since IS NOT NULL AND until > now()") == ["g", "until"]
+    assert state("SELECT * FROM va WHERE until > now()") == ["g", "since", "until"]
 
 
 def test_rows_leave_and_come_by_time_alone(spark: SparkSession) -> None:

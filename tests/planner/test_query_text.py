@@ -83,6 +83,7 @@ def test_what_is_no_query_is_refused(catalyst: Catalyst, text: str, message: str
         ("WITH t AS (SELECT * FROM t) SELECT * FROM t", ("t",)),
         ("FROM t |> WHERE k > 1 |> SELECT k", ("t",)),
         ("TABLE t", ("t",)),
+        ("SELECT k FROM (SELECT k FROM t LIMIT ALL) LIMIT ALL", ("t",)),
         ("SELECT * FROM t, LATERAL explode(array(k)) UNION ALL VALUES (1, 2, 'a', 1.5, 3)", ("t",)),
         ("SELECT window, count(*) FROM e GROUP BY window(now(), '1 day')", ("e",)),
         ("SELECT (SELECT max(k) FROM r) FROM m WHERE g IN (SELECT g FROM e)", ("r", "m", "e")),
