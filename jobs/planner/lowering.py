@@ -45,6 +45,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Window,
 )
 from relstate_dagster.jobs.planner.one_row import at_most_one_row, has_one_row
+from relstate_dagster.jobs.planner.recursion import rows_of_recursion
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
@@ -170,6 +171,9 @@ class Lowering:
             return Lowered(Values((), (column,)), names)
         numbers = f"sequence({start}L, {start + (count - 1) * step}L, {step}L)"
         return Lowered(Generate(Values(((),), ()), f"explode({numbers})", False, (column,)), names)
+
+    def _unionloop(self, plan: Any, _need_key: bool) -> Lowered:
+        return self._values(rows_of_recursion(self._catalyst, plan))
 
     # -- linear nodes ---------------------------------------------------------------------------------------------
 

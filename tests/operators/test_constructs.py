@@ -71,6 +71,12 @@ QUERIES = {
     "like several": "SELECT k, s NOT LIKE ALL ('a_', '%z') AS a, s LIKE ALL ('a%', CAST(NULL AS STRING)) AS b, "
     "s NOT LIKE ANY ('a', '\\\\%', 'it''s') AS c FROM t WHERE s LIKE ANY ('a%', '_') OR s IS NULL",
     "limit all": "SELECT g, n FROM (SELECT g, count(*) AS n FROM t GROUP BY g LIMIT ALL) WHERE n > 1 LIMIT ALL",
+    "recursion over constants": "WITH RECURSIVE d(n, s, x) AS (SELECT 1, 'a''b', array(0.5D) UNION ALL SELECT n + 1, "
+    "concat(s, 'c'), array(n / 4D) FROM d WHERE n < 4) SELECT n, d.s, x, count(k) AS c, sum(v) AS v FROM d "
+    "LEFT JOIN t ON t.g = n GROUP BY n, d.s, x",
+    "recursion over constants twice": "WITH RECURSIVE d(day) AS (VALUES (DATE '2024-01-01'), (NULL) UNION ALL SELECT day + 1 "
+    "FROM d WHERE day < DATE '2024-01-04') SELECT a.day, b.day AS next FROM d a JOIN d b ON b.day = a.day + 1 "
+    "JOIN t ON t.k = day(a.day)",
     "join with constants": "SELECT t.k, x.b FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ON t.g = x.a",
 }
 

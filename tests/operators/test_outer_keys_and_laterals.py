@@ -53,6 +53,22 @@ def test_every_epoch_equals_the_query(spark: SparkSession, name: str) -> None:
             lab.check()
 
 
+@pytest.mark.parametrize(
+    ("recursion", "why"),
+    [
+        ("SELECT k FROM t WHERE g = 1 UNION ALL SELECT t.k FROM t JOIN d ON t.g = d.n", "reads sources"),
+        ("SELECT 1 UNION ALL SELECT n + 1 FROM d WHERE n < (SELECT max(k) FROM t)", "reads sources"),
+        ("SELECT year(current_date()) UNION ALL SELECT n + 1 FROM d WHERE n < 2020", "time"),
+        ("SELECT rand() UNION ALL SELECT n + 1 FROM d WHERE n < 3", "non-deterministic"),
+        ("SELECT 1 UNION ALL SELECT n + 1 FROM d", "RECURSION_LEVEL_LIMIT"),
+        ("SELECT id FROM range(2000) UNION ALL SELECT n + 5000 FROM d WHERE n < 5000", "1,000 rows"),
+    ],
+)
+def test_a_recursion_is_a_constant_or_the_query_is_run_in_full(spark: SparkSession, recursion: str, why: str) -> None:
+    with pytest.raises(NotIncremental, match=why):
+        plan_view(spark, f"WITH RECURSIVE d(n) AS ({recursion}) SELECT n, count(*) AS c FROM d GROUP BY n", RELATIONS)
+
+
 def test_a_long_range_is_no_array(spark: SparkSession) -> None:
     with pytest.raises(NotIncremental, match="range"):
         plan_view(spark, "SELECT id FROM range(1000000000)", RELATIONS)
