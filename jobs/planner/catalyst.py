@@ -24,6 +24,7 @@ from relstate_dagster.jobs.planner.known_functions import REFUSED
 from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
 from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.planner.sorted_limits import limits_below_projections
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 
@@ -221,7 +222,7 @@ class Catalyst:
         return self.trees.with_subquery(expression, self._rewritten_plan)
 
     def _rewritten_plan(self, plan: Any) -> Any:
-        rewritten = self._rewrite(plan)
+        rewritten = limits_below_projections(self.trees, self._rewrite(plan))
         return plan if rewritten.fastEquals(plan) else rewritten
 
     def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:

@@ -38,6 +38,13 @@ _QUERIES = {
     "scalar row number": "SELECT t.k, (SELECT max(rn) FROM (SELECT row_number() OVER (ORDER BY s) AS rn FROM m "
     "WHERE m.g = t.g)) AS y FROM t",
     "lateral first": "SELECT t.k, x.s FROM t LEFT JOIN LATERAL (SELECT m.s FROM m WHERE m.g = t.g ORDER BY s DESC LIMIT 1) x",
+    "lateral first by what is not shown": "SELECT t.k, x.s FROM t, LATERAL (SELECT m.s || '!' AS s FROM m WHERE m.g = t.g "
+    "ORDER BY length(m.s) DESC, m.s LIMIT 2) x",
+    "scalar first by what is not shown": "SELECT t.k, (SELECT r.k FROM r WHERE r.g = t.g AND r.w <= 5 ORDER BY r.w DESC, r.k "
+    "LIMIT 1) AS rk FROM t",
+    "second by what is not shown": "SELECT t.k, x.rk FROM t LEFT JOIN LATERAL (SELECT y.k AS rk FROM (SELECT r.k, r.w FROM r "
+    "WHERE r.g = t.g) y ORDER BY y.w, y.k LIMIT 1 OFFSET 1) x",
+    "exists below a limit": "SELECT t.k FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g ORDER BY r.w LIMIT 1)",
     "range": "SELECT r.id, t.k FROM range(8, -1, -2) r FULL JOIN t ON t.k = r.id",
     "range below": "SELECT t.k FROM t WHERE NOT EXISTS (SELECT 1 FROM range(2) q WHERE q.id = t.k)",
     "empty range": "SELECT t.k, r.id FROM t LEFT JOIN range(3, 3) r ON r.id = t.k",
