@@ -124,6 +124,8 @@ def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa
 
 def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
     """Conditions of rows that sort no later than a fence, or as it does, the nearest fence first."""
+    if not fences:  # nothing is sorted by, or by what has no order in files
+        return []
     conditions = []
     order = node.order[0]
     column, data_type = F.col(quoted(order.column)), node.field_named(order.column).data_type

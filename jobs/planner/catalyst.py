@@ -64,6 +64,8 @@ _REWRITE = (
     _OPTIMIZER + "ReplaceDistinctWithAggregate",
     _OPTIMIZER + "RewriteExceptAll",
     _OPTIMIZER + "RewriteIntersectAll",
+    # EXISTS of no column of the query around it is whether a scalar subquery of one row is there.
+    _OPTIMIZER + "RewriteNonCorrelatedExists",
     _PULL_UP,
     _OPTIMIZER + "RewritePredicateSubquery",
     _PULL_UP,

@@ -25,6 +25,11 @@ QUERIES = {
     "DISTINCT below a subquery": "SELECT k FROM t WHERE g IN (SELECT DISTINCT g FROM r WHERE EXISTS "
     "(SELECT 1 FROM m WHERE m.g = r.g))",
     "subqueries under OR": "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM r WHERE r.g = t.g) OR g NOT IN (SELECT g FROM m)",
+    "subqueries that ask for any row": "SELECT k, EXISTS (SELECT 1 FROM m WHERE s = 'ab') AS e FROM t "
+    "WHERE NOT EXISTS (SELECT 1 FROM r WHERE w > 6) OR k > 1",
+    "groups if there is any group": "SELECT g, count(*) AS n FROM t GROUP BY g HAVING EXISTS (SELECT g FROM m GROUP BY g "
+    "HAVING count(*) > 1)",
+    "a join if there is any row": "SELECT t.k, r.w FROM t LEFT JOIN r ON t.g = r.g AND EXISTS (SELECT 1 FROM m WHERE s > 'a')",
     "intersect": "SELECT g FROM t INTERSECT SELECT g FROM r",
     "except": "SELECT g, s FROM t EXCEPT SELECT g, s FROM m",
     "intersect all": "SELECT g FROM t INTERSECT ALL SELECT g FROM m",

@@ -158,3 +158,23 @@ def test_a_fence_is_at_equal_rows_and_copies(spark: SparkSession) -> None:
         for epoch in range(14):
             lab.step({"m": [(row, -2) for row in rows[epoch * 8 : epoch * 8 + 8]]})
             lab.check()
+
+
+@pytest.mark.parametrize("spare", [0, 2])
+def test_a_limit_without_an_order_has_rows_of_the_input_as_many_as_there_are(spark: SparkSession, spare: int) -> None:
+    rows: set[int] = set()
+    with Lab(spark, "SELECT k, s FROM t LIMIT 3", spare_rows=spare) as lab:
+        for came, gone in (
+            ({1}, ()),
+            ({2, 3, 4, 5, 6, 7}, ()),
+            ((), {1, 2, 3}),
+            ((), {4, 5}),
+            ((), {6, 7}),
+            ({8, 9}, ()),
+            ((), {8}),
+        ):
+            lab.step({"t": [((k, 1, "a", None), 1) for k in came] + [((k, 1, "a", None), -1) for k in gone]})
+            rows = (rows | set(came)) - set(gone)
+            found = [tuple(row) for row in lab.view().collect()]
+            assert len(found) == len(set(found)) == min(3, len(rows)), (found, rows)
+            assert set(found) <= {(k, "a") for k in rows}
