@@ -24,7 +24,6 @@ from relstate_dagster.jobs.planner.known_functions import REFUSED
 from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.sorted_limits import limits_below_projections
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 
@@ -64,6 +63,10 @@ _REWRITE = (
     _OPTIMIZER + "ReplaceDistinctWithAggregate",
     _OPTIMIZER + "RewriteExceptAll",
     _OPTIMIZER + "RewriteIntersectAll",
+    # A subquery's IN becomes a join that knows true and not true, but not NULL: that is right where no NOT is above it, which
+    # is what Spark's optimizer has seen to before.
+    _OPTIMIZER + "SimplifyBinaryComparison",
+    _OPTIMIZER + "BooleanSimplification",
     # EXISTS of no column of the query around it is whether a scalar subquery of one row is there.
     _OPTIMIZER + "RewriteNonCorrelatedExists",
     _PULL_UP,
@@ -224,7 +227,7 @@ class Catalyst:
         return self.trees.with_subquery(expression, self._rewritten_plan)
 
     def _rewritten_plan(self, plan: Any) -> Any:
-        rewritten = limits_below_projections(self.trees, self._rewrite(plan))
+        rewritten = self._rewrite(plan)
         return plan if rewritten.fastEquals(plan) else rewritten
 
     def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:

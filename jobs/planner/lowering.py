@@ -390,6 +390,7 @@ class Lowering:
     # -- windows and limits ---------------------------------------------------------------------------------------
 
     def _window(self, plan: Any, need_key: bool) -> Lowered:
+        _check_order(plan)
         read = [*items(plan.windowExpressions()), *items(plan.partitionSpec()), *items(plan.orderSpec())]
         child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), read)
         space = NameSpace(child.node.column_names)
@@ -470,6 +471,17 @@ def _field(named: Any, name: str) -> Field:
 def _direction(order: Any) -> tuple[bool, bool]:
     descending = class_name(order.direction()) == "Descending"
     return descending, class_name(order.nullOrdering()) == "NullsLast"
+
+
+def _check_order(window: Any) -> None:
+    """Refuse a row number in no order, which nobody can write: Spark makes it of LIMIT in a correlated subquery."""
+    if not window.orderSpec().size() and "row_number() " in str(window.simpleString(10_000)):
+        raise NotIncremental(
+            "unordered",
+            "LIMIT in a correlated subquery",
+            "without an order, or where it sorts by a column that it does not select, Spark numbers the rows in no order and "
+            "takes whichever are first; select that column too",
+        )
 
 
 def _read_of(child: Lowered, read: set[int] | None) -> Lowered:
