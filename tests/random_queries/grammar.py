@@ -311,7 +311,7 @@ class Grammar:
         return Relation(text.replace("SELECT *", f"SELECT {listed}", 1), (*child.columns, (name, data_type)))
 
     def _subquery(self, depth: int) -> Relation:
-        """IN, NOT IN, EXISTS and NOT EXISTS, correlated where a column of the same type is there."""
+        """IN, NOT IN, EXISTS and NOT EXISTS, correlated where a column of the same type is there, and what is made of them."""
         child, other = self.relation(depth - 1), self.relation(0)
         shared = [t for t in _TYPES if child.of(t) and other.of(t)]
         if not shared:
@@ -326,8 +326,21 @@ class Grammar:
                 f"EXISTS ({sub} WHERE {theirs} = {ours})",
                 f"NOT EXISTS ({sub} WHERE {theirs} = {ours})",
                 f"({ours} IN ({sub}) OR {ours} IS NULL)",
+                f"EXISTS ({sub})",
             ]
         )
+        if self._chance():
+            predicate = self._predicate(child, subqueries=False)
+            condition = self._pick(
+                [
+                    f"NOT ({condition})",
+                    f"NOT ({condition} AND {predicate})",
+                    f"NOT ({condition} OR {predicate})",
+                    f"({condition}) = ({predicate})",
+                    f"({condition}) = false OR {predicate}",
+                    f"coalesce({condition}, {predicate})",
+                ]
+            )
         return Relation(f"SELECT * FROM {self._from(child)} WHERE {condition}", child.columns)
 
     def _scalar(self, depth: int) -> Relation:
