@@ -80,6 +80,12 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             "GOOGLE_APPLICATION_CREDENTIALS",
         ),
         (
+            any(word in text for word in _NO_MEMORY),
+            EpochError,
+            f"Spark's memory ran out ({line}); it stays as it was; raise the memory of its driver (RELSTATE_DRIVER_MEMORY) or "
+            "its executors, or mend the rows or the query",
+        ),
+        (
             any(word in text for word in _GONE),
             SourceError,
             f"a file that it reads is gone, probably vacuumed away ({line}); {rebuild}",
@@ -88,12 +94,6 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             any(word in text for word in _DAMAGED),
             StateError,
             f"a file cannot be read, it is damaged ({line}); restore it if it is a source's, or {rebuild}",
-        ),
-        (
-            any(word in text for word in _NO_MEMORY),
-            EpochError,
-            f"Spark's memory ran out ({line}); it stays as it was; raise the memory of its driver (RELSTATE_DRIVER_MEMORY) or "
-            "its executors, or mend the rows or the query",
         ),
         (
             is_spark,

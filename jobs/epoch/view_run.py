@@ -192,7 +192,7 @@ class ViewRuns:
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
             plan_text=explain_plan(view.plan, view.tables),
-            picture=plan_svg(view.plan, view.tables, rows) if commit and rows else "",
+            picture=plan_svg(view.plan, view.tables, rows) if commit else "",
             stages=stages.done(commit.writer if commit else None, done.writer if done else None).lines(),
             skipped=commit is None,
             advice=inputs.lookups.advice_lines(),

@@ -124,12 +124,10 @@ def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa
 
 def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
     """Conditions of rows that sort no later than a fence, or as it does, the nearest fence first."""
-    if not fences:  # nothing is sorted by, or by what has no order in files
-        return []
     conditions = []
-    order = node.order[0]
-    column, data_type = F.col(quoted(order.column)), node.field_named(order.column).data_type
-    for table in fences:
+    for table in fences:  # of which there are none where nothing is sorted by
+        order = node.order[0]
+        column, data_type = F.col(quoted(order.column)), node.field_named(order.column).data_type
         found = collected(table.storage.scan(columns=[FENCE, AT]))
         assert found is not None
         for value in found.sort_by(FENCE)[AT].to_pylist():

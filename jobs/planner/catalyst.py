@@ -38,14 +38,11 @@ _BARE_CALLS = {
     "CurrentPath": "current_path",
 }
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer."
-#: ``|>`` marks where one step of a query ends.
-_PIPES = "org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators"
 
 #: Rules in the order they are applied. Each only rewrites towards fewer kinds of nodes or pushes filters down; none
 #: introduces an expression that has no SQL text.
 _PREPARE = (
     "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
-    _PIPES,
     _OPTIMIZER + "InlineCTE",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
     # A function defined in SQL becomes its body.
@@ -56,7 +53,8 @@ _PULL_UP = _OPTIMIZER + "PullupCorrelatedPredicates"
 #: What came to light must be pulled up before the next rule, which would take its outer references for columns.
 _REWRITE = (
     "org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases",
-    _PIPES,
+    # ``|>`` marks where one step of a query ends.
+    "org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators",
     "org.apache.spark.sql.catalyst.analysis.EliminateView",
     _OPTIMIZER + "ReplaceIntersectWithSemiJoin",
     _OPTIMIZER + "ReplaceExceptWithAntiJoin",

@@ -301,7 +301,7 @@ class ExpressionWriter:
             return None
         if self._with_time and reads_time(expression):
             return None
-        _check_below(expression)
+        check_below(expression)
         try:
             folded = self._catalyst.folded(expression)
         except (PySparkException, Py4JJavaError):
@@ -489,10 +489,11 @@ def _attributes(expression: Any) -> list[Any]:
     return [found for child in items(expression.children()) for found in _attributes(child)]
 
 
-def _check_below(expression: Any) -> None:
+def check_below(expression: Any) -> None:
+    """As :func:`check_deterministic`, of all that stands below an expression."""
     for child in items(expression.children()):
         check_deterministic(child, class_name(child))
-        _check_below(child)
+        check_below(child)
 
 
 def expression_id(named: Any) -> int:

@@ -33,6 +33,13 @@ _ONLY_FIRST: Final = (
 )
 
 
+def is_row_number(expression: Any) -> bool:
+    """Whether one of a window's expressions numbers its rows."""
+    if class_name(expression) != "Alias" or class_name(expression.child()) != "WindowExpression":
+        return False
+    return class_name(expression.child().windowFunction()) == "RowNumber"
+
+
 @dataclass(frozen=True, slots=True)
 class FirstRow:
     """A window that numbers the rows of its partitions, of which a filter above keeps the first ones.
@@ -54,9 +61,7 @@ class FirstRow:
         if class_name(window) != "Window" or not window.partitionSpec().size() or not window.orderSpec().size():
             return None
         numbers = [e for e in items(window.windowExpressions()) if class_name(e) != "AttributeReference"]
-        if len(numbers) != 1 or class_name(numbers[0]) != "Alias" or class_name(numbers[0].child()) != "WindowExpression":
-            return None
-        if class_name(numbers[0].child().windowFunction()) != "RowNumber":
+        if len(numbers) != 1 or not is_row_number(numbers[0]):
             return None
         # As least and greatest have them: NULL before all values.
         directions = {(class_name(o.direction()), class_name(o.nullOrdering())) for o in items(window.orderSpec())}

@@ -18,22 +18,20 @@ class InputColumns:
 
     Parameters
     ----------
-    keep_all : keep those of the child too.
     keep : columns of the child that are kept as well.
     """
 
-    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep_all: bool = False, keep: Collection[str] = ()) -> None:
+    def __init__(self, write: ExpressionWriter, child: Lowered, *, keep: Collection[str] = ()) -> None:
         self._write = write
         self._child = child
         self.names = child.names
-        self._keep_all = keep_all
         self._columns: dict[str, NamedExpr] = {}
         self._space = NameSpace(child.node.column_names)
         self._attributes: dict[str, Any] = {}
         #: The columns of the attributes that stand for them in calls, by id.
         self.attribute_names: dict[int, str] = {}
         for f in child.node.schema:
-            if keep_all or f.name in keep:
+            if f.name in keep:
                 self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
 
     def column(self, expression: Any, wanted: str) -> str:

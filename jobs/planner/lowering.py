@@ -16,7 +16,7 @@ from relstate_dagster.jobs.planner.expressions import (
     references,
     scalar_subqueries,
 )
-from relstate_dagster.jobs.planner.first_row import FirstRow
+from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
@@ -181,10 +181,11 @@ class Lowering:
         expressions = list(items(plan.projectList()))
         below = plan.child()
         lower = {"Filter": self._filter, "Join": self._join}.get(class_name(below))
-        if lower is None:
-            child = self._lower(below, need_key=need_key)
-        else:
+        # Where rows are kept for the time to come, they have the columns that are read.
+        if lower is not None and self._catalyst.may_read_time(below):
             child = lower(below, need_key, set[int]().union(*map(references, expressions)))
+        else:
+            child = self._lower(below, need_key=need_key)
         return self._named(self._with_subqueries(child, expressions), expressions, need_key)
 
     def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
@@ -222,8 +223,7 @@ class Lowering:
             node = Filter(node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts))
         if temporal:
             # Above the other conditions: what they leave out need not be kept, nor what nobody reads.
-            child = _read_of(child, read)
-            node = self._temporal_filter(Lowered(node, extended.names), list(child.node.column_names), temporal)
+            return self._temporal_filter(Lowered(node, extended.names), _read_of(child, read), temporal)
         return Lowered(select(node, list(child.node.column_names)), child.names)
 
     def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
@@ -236,13 +236,14 @@ class Lowering:
                 return rows, [c for c in conditions if c is not first.condition]
         return self._lower(plan, need_key=need_key), conditions
 
-    def _temporal_filter(self, child: Lowered, columns: list[str], comparisons: list[TimeComparison]) -> TemporalFilter:
-        """A filter of the child's rows by time; its columns are some of the child's, and after them the values compared."""
+    def _temporal_filter(self, child: Lowered, kept: Lowered, comparisons: list[TimeComparison]) -> Lowered:
+        """A filter of the child's rows by time: those of its columns that are kept. Beside them it has the values compared."""
+        columns = list(kept.node.column_names)
         inputs = InputColumns(self._write, child, keep=columns)
         bounds = [
             TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
         ]
-        return TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds)))
+        return Lowered(select(TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds))), columns), kept.names)
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
@@ -343,11 +344,7 @@ class Lowering:
         parts = conjuncts(plan.condition().get()) if plan.condition().isDefined() else []
         # The value of a scalar subquery goes along with every left row: it is one row, so no row is lost or doubled.
         joined, temporal = self._joins.joined(plan, self._with_subqueries(left, parts), right, parts)
-        if not temporal:
-            return joined
-        kept = _read_of(joined, read)
-        columns = list(kept.node.column_names)
-        return Lowered(select(self._temporal_filter(joined, columns, temporal), columns), kept.names)
+        return self._temporal_filter(joined, _read_of(joined, read), temporal) if temporal else joined
 
     # -- aggregates -----------------------------------------------------------------------------------------------
 
@@ -394,7 +391,7 @@ class Lowering:
         read = [*items(plan.windowExpressions()), *items(plan.partitionSpec()), *items(plan.orderSpec())]
         child = self._with_subqueries(self._lower(plan.child(), need_key=need_key), read)
         space = NameSpace(child.node.column_names)
-        inputs = InputColumns(self._write, child, keep_all=True)
+        inputs = InputColumns(self._write, child, keep=child.node.column_names)
         partition = tuple(dict.fromkeys(inputs.column(e, "_partition") for e in items(plan.partitionSpec())))
         order = tuple(SortKey(inputs.column(o.child(), "_order"), *_direction(o)) for o in items(plan.orderSpec()))
         names, outputs = dict(child.names), []
@@ -447,7 +444,7 @@ class Lowering:
             order = list(items(plan.order()))
             plan = plan.child()
         child = self._lower(plan, need_key=True)
-        inputs = InputColumns(self._write, child, keep_all=True)
+        inputs = InputColumns(self._write, child, keep=child.node.column_names)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
         keeps_first = limit is not None and limit + offset <= sizing().kept_limit_rows
         return Lowered(TopN(with_map_keys(inputs.node()), keys, limit, offset, keeps_first), child.names)
@@ -475,11 +472,12 @@ def _direction(order: Any) -> tuple[bool, bool]:
 
 def _check_order(window: Any) -> None:
     """Refuse a row number in no order, which nobody can write: Spark makes it of LIMIT in a correlated subquery."""
-    if not window.orderSpec().size() and "row_number() " in str(window.simpleString(10_000)):
+    numbers = [e for e in items(window.windowExpressions()) if is_row_number(e)]
+    if numbers and not window.orderSpec().size():
         raise NotIncremental(
             "unordered",
             "LIMIT in a correlated subquery",
-            "without an order, or where it sorts by a column that it does not select, Spark numbers the rows in no order and "
+            "Spark numbers the rows in no order where it has no ORDER BY, or sorts by a column that it does not select, and "
             "takes whichever are first; select that column too",
         )
 

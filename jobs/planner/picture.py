@@ -83,11 +83,11 @@ def plan_svg(
     rows : those that went along its edges in an epoch, and into its state tables.
     """
     flows = rows.by_node(root) if rows else {}
-    written = rows.written if rows and flows else {}
+    written = rows.written if rows else {}
     ids = iter(tables)
     labels = {node: list(_state_lines(node, ids, written)) for node in walk(root)}
     top = _boxed(root, 0, labels, flows, set())
-    if rows and flows:
+    if rows:
         top.lines.append(("less", f"rows of epoch {rows.epoch}"))
     boxes = list(_all(top))
     width = _placed(top, 0.0)

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, frame_of_plan, relation_of
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expressions import NotIncremental, check_below, check_deterministic
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 #: Rows that a plan holds as constants: each is text in it.
@@ -24,14 +24,11 @@ def rows_of_recursion(catalyst: Catalyst, plan: Any) -> Any:
     NotIncremental
         Its rows change with a source or with time, are drawn, or are more than a plan should hold; or Spark cannot compute it.
     """
-    if catalyst.has_subquery(plan) or any(relation_of(leaf) is not None for leaf in _leaves(plan)):
+    if catalyst.has_subquery(plan) or any(relation_of(leaf) is not None for leaf in items(plan.collectLeaves())):
         raise NotIncremental("recursion", _RECURSION, "a recursion that reads sources or views has no incremental form here")
-    if catalyst.may_read_time(plan):
-        raise NotIncremental("time-dependent", _RECURSION, "its rows change with the time of the run")
     if catalyst.trees.contains(plan, "PYTHON_UDF"):
         raise NotIncremental("recursion", _RECURSION, "a recursion that calls Python has no incremental form here")
-    if not _is_deterministic(plan):
-        raise NotIncremental("non-deterministic", _RECURSION, "it draws other rows when computed again")
+    _check_deterministic(plan)
     try:
         rows = frame_of_plan(catalyst.session, plan).limit(_MOST_ROWS + 1)._jdf.collectAsList()
     except (PySparkException, Py4JJavaError) as error:
@@ -44,12 +41,9 @@ def rows_of_recursion(catalyst: Catalyst, plan: Any) -> Any:
     return relations.fromExternalRows(plan.output(), catalyst.trees.seq(list(rows)))
 
 
-def _leaves(plan: Any) -> list[Any]:
-    if not plan.children().size():
-        return [] if class_name(plan) == "UnionLoopRef" else [plan]
-    return [leaf for child in items(plan.children()) for leaf in _leaves(child)]
-
-
-def _is_deterministic(plan: Any) -> bool:
-    expressions = all(bool(expression.deterministic()) for expression in items(plan.expressions()))
-    return expressions and all(_is_deterministic(child) for child in items(plan.children()))
+def _check_deterministic(plan: Any) -> None:
+    for expression in items(plan.expressions()):
+        check_deterministic(expression, class_name(expression))
+        check_below(expression)
+    for child in items(plan.children()):
+        _check_deterministic(child)

@@ -52,7 +52,7 @@ def session_of(grouping: list[Any]) -> Any | None:
 
 def merged_sessions(write: ExpressionWriter, child: Lowered, grouping: list[Any], session: Any) -> MergedSessions:
     """Find the session of each row; ``grouping`` are the keys within which sessions are merged, and the session itself."""
-    inputs = InputColumns(write, child, keep_all=True)
+    inputs = InputColumns(write, child, keep=child.node.column_names)
     values = [e.child() if class_name(e) == "Alias" else e for e in grouping if e is not session]
     keys = tuple(dict.fromkeys(inputs.column(value, "_group") for value in values))
     window = quoted(child.names[expression_id(session)])
