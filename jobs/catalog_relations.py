@@ -13,6 +13,7 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.planner.nodes import Field
 from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.state_lib.char_columns import char_type
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import TableFacts
@@ -23,7 +24,7 @@ _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 
 def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
     """A source: keyed by its primary key, by Serial row ids if keyless and append-only, else a multiset."""
-    columns = schema_fields(facts.schema_json)
+    columns, char_types = schema_fields(facts.schema_json), _char_types(facts.schema_json)
     missing = [c for c in entry.primary_key if c not in {f.name for f in columns}]
     if missing:
         raise DeclarationError(f"source {entry.name}: primary key columns {missing} are not columns of {entry.path}")
@@ -37,20 +38,25 @@ def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
                 f"source {entry.name}: {entry.path} has a column {COMMIT_VERSION}, as the version of a row's commit "
                 "is called here; rename it"
             )
-        return Relation(entry.name, (*columns, Field(COMMIT_VERSION, "bigint", False)), None, True)
+        return Relation(entry.name, (*columns, Field(COMMIT_VERSION, "bigint", False)), None, True, char_types=char_types)
     if entry.primary_key:
         # A NULL in a key is refused wherever one comes in.
         columns = tuple(replace(f, nullable=False) if f.name in entry.primary_key else f for f in columns)
-        return Relation(entry.name, columns, entry.primary_key, append_only)
+        return Relation(entry.name, columns, entry.primary_key, append_only, char_types=char_types)
     if append_only:
-        return Relation(entry.name, columns, (ROW_ID,), True, (_ROW_ID_FIELD,))
-    return Relation(entry.name, columns, None, False)
+        return Relation(entry.name, columns, (ROW_ID,), True, (_ROW_ID_FIELD,), char_types=char_types)
+    return Relation(entry.name, columns, None, False, char_types=char_types)
 
 
 def schema_fields(schema_json: str) -> tuple[Field, ...]:
     """Columns of a Delta schema, as plan fields."""
     schema = StructType.fromJson(json.loads(schema_json))
     return tuple(Field(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields)
+
+
+def _char_types(schema_json: str) -> tuple[tuple[str, str], ...]:
+    found = ((field.name, char_type(field)) for field in StructType.fromJson(json.loads(schema_json)).fields)
+    return tuple((name, declared) for name, declared in found if declared is not None)
 
 
 def view_relation(entry: ViewEntry) -> Relation:

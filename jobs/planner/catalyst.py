@@ -25,6 +25,7 @@ from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
+from relstate_dagster.state_lib.char_columns import char_metadata
 from relstate_dagster.state_lib.errors import PlanError
 
 _RELATION = "relstate.relation"
@@ -139,9 +140,10 @@ class Catalyst:
         return {text: field.dataType for text, field in zip(texts, fields, strict=True)}
 
     def _register(self, relation: Relation, types: Mapping[str, DataType]) -> None:
-        schema = StructType()
+        schema, char_types = StructType(), dict(relation.char_types)
         for column in relation.columns:
-            schema.add(StructField(column.name, types[column.data_type], column.nullable, {_RELATION: relation.name}))
+            metadata = {_RELATION: relation.name, **char_metadata(char_types.get(column.name))}
+            schema.add(StructField(column.name, types[column.data_type], column.nullable, metadata))
         # PySpark would send its rows, of which there are none, through a file and a Python of their own.
         rows = self.session.sparkContext._jsc.emptyRDD()
         described = self.jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())

@@ -19,6 +19,8 @@ class Relation:
     key : the stream key, out of both kinds of columns; ``None`` for a multiset.
     append_only : whether rows are only ever inserted.
     is_view : whether the relation is a materialized view of this warehouse.
+    char_types : columns that are CHAR, or have some in them, and their types as they were declared: Spark compares these as if
+        blanks at the end were not there.
     """
 
     name: str
@@ -27,3 +29,4 @@ class Relation:
     append_only: bool = False
     hidden_columns: tuple[Field, ...] = ()
     is_view: bool = False
+    char_types: tuple[tuple[str, str], ...] = ()

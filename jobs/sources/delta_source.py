@@ -279,7 +279,7 @@ class DeltaSource:
         table, layout = self.table.at(version), self.layout(version)
         if layout is None:
             return SnapshotFiles(None, data_files(table))
-        files = data_files(table, {stored: name for name, stored in layout.physical.items()})
+        files = data_files(table, {stored: name for name, stored in layout.physical.items()}, layout.padded)
         deleted = self.deleted(version)
         if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
             return SnapshotFiles(None, files)

@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from relstate_dagster.state_lib.char_columns import char_length, char_metadata, char_type
 from relstate_dagster.state_lib.lake.address import full_path, is_absolute, no_pattern
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.sql_text import quoted
@@ -70,6 +71,14 @@ class FileLayout:
         """The name that each column has in the files, those of partition columns in the log."""
         return {field.name: physical_name(field) if self.is_mapped else field.name for field in self.schema.fields}
 
+    @cached_property
+    def padded(self) -> frozenset[str]:
+        """Columns that have some CHAR: Spark reads its texts with blanks up to its length, whatever the files have.
+
+        So what files, and logs, say of these columns without Spark is not what its rows have.
+        """
+        return frozenset(field.name for field in self.schema.fields if char_type(field))
+
     @property
     def is_plain(self) -> bool:
         """Whether the files have all of the columns, under their names."""
@@ -119,8 +128,23 @@ class FileLayout:
         rows = reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files))
         if self.is_plain:
             return rows
-        columns = [_as_declared(field) if self.is_mapped else F.col(quoted(field.name)) for field in self.schema.fields]
+        pads = _pads(spark) if self.padded & {*self.partitioned_by} else False
+        columns = [self._column(field, pads=pads) for field in self.schema.fields]
         return rows.select(*columns, *(quoted(field.name) for field in more))
+
+    def _column(self, field: T.StructField, *, pads: bool) -> Column:
+        column = _as_declared(field) if self.is_mapped else F.col(quoted(field.name))
+        if pads and field.name in self.padded and field.name in self.partitioned_by:
+            # The one thing of a relation of files that Spark itself does not pad.
+            length = char_length(field)
+            return F.when(F.length(column) < length, F.rpad(column, length, " ")).otherwise(column).alias(field.name)
+        return column
+
+
+def _pads(spark: SparkSession) -> bool:
+    """Whether a session pads what it reads of CHAR columns, as Spark does unless it is told not to."""
+    is_text = spark.conf.get("spark.sql.legacy.charVarcharAsString") == "true"
+    return spark.conf.get("spark.sql.readSideCharPadding") == "true" and not is_text
 
 
 @lru_cache(maxsize=256)
@@ -146,7 +170,8 @@ def physical_name(field: T.StructField) -> str:
 
 
 def _physical(field: T.StructField) -> T.StructField:
-    return T.StructField(physical_name(field), _physical_type(field.dataType), field.nullable)
+    metadata = char_metadata(char_type(field))
+    return T.StructField(physical_name(field), _physical_type(field.dataType), field.nullable, metadata)
 
 
 @overload

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile
 from relstate_dagster.jobs.sources.file_layout import FileLayout
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
+from relstate_dagster.state_lib.char_columns import char_type
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import full_path
@@ -105,9 +106,12 @@ def problem_with_new(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -
 
 
 def are_compared_by_arrow(schema: T.StructType, key: Sequence[str]) -> bool:
-    """Whether Arrow finds just those keys equal that Spark does: not NaN and -0.0, nor texts with a collation."""
-    types = [schema[column].dataType for column in key]
-    return all(isinstance(t, _COMPARED) and (not isinstance(t, T.StringType) or t == T.StringType()) for t in types)
+    """Whether Arrow finds just those keys equal that Spark does: not NaN and -0.0, nor texts that are padded or collated."""
+    fields = [schema[column] for column in key]
+    types = [field.dataType for field in fields]
+    return not any(map(char_type, fields)) and all(
+        isinstance(t, _COMPARED) and (not isinstance(t, T.StringType) or t == T.StringType()) for t in types
+    )
 
 
 def _may_have(file: DataFile, column: str, lowest: Any, highest: Any) -> bool:

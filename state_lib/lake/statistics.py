@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
@@ -47,6 +47,7 @@ class _Bounds:
     ----------
     stored : bounds from the log, by the columns' names there.
     partitions : the partition values, which bound themselves.
+    unbounded : columns, as they are called, of which bounds say nothing.
     is_upper : which bounds these are.
     """
 
@@ -55,11 +56,14 @@ class _Bounds:
         stored: Mapping[str, pa.ChunkedArray],
         partitions: Mapping[str, list[Any]],
         names: Mapping[str, str],
+        unbounded: Collection[str],
         *,
         is_upper: bool,
     ) -> None:
-        self._columns = {names.get(name, name): column for name, column in stored.items() if _has_bounds(column.type)}
-        self._values = {names.get(name, name): values for name, values in partitions.items()}
+        columns = {names.get(name, name): column for name, column in stored.items() if _has_bounds(column.type)}
+        values = {names.get(name, name): values for name, values in partitions.items()}
+        self._columns = {name: column for name, column in columns.items() if name not in unbounded}
+        self._values = {name: column for name, column in values.items() if name not in unbounded}
         self._is_upper = is_upper
 
     def names(self) -> Iterable[str]:
@@ -122,16 +126,21 @@ class _FileBounds(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def data_files(table: DeltaTable, names: Mapping[str, str] | None = None) -> tuple[DataFile, ...]:
+def data_files(
+    table: DeltaTable, names: Mapping[str, str] | None = None, unbounded: Collection[str] = ()
+) -> tuple[DataFile, ...]:
     """All files of an opened version of a table, in the order of their paths.
 
     Parameters
     ----------
     names : what columns are called whose statistics have another name in the log.
+    unbounded : columns, as they are called, whose values are read as others than the log has.
     """
     actions = table.get_add_actions()
     partitions = {name: column.to_pylist() for name, column in _fields(actions, "partition").items()}
-    lower, upper = (_Bounds(_fields(actions, kind), partitions, names or {}, is_upper=kind == "max") for kind in ("min", "max"))
+    lower, upper = (
+        _Bounds(_fields(actions, kind), partitions, names or {}, unbounded, is_upper=kind == "max") for kind in ("min", "max")
+    )
     found = []
     for place, (path, size, rows) in enumerate(zip(*(actions.column(name).to_pylist() for name in _FACTS), strict=True)):
         partition = {name: values[place] for name, values in partitions.items()}

@@ -1,0 +1,28 @@
+"""Columns of type CHAR, which Spark keeps as STRING: it notes their type in their metadata, and pads what it reads of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.sql import types as T
+
+#: What the metadata of a column have of its type, where that is text of a certain length, or has some in it.
+_NOTE: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR: Final = re.compile(r"\bchar\(", re.IGNORECASE)
+
+
+def char_type(field: T.StructField) -> str | None:
+    """The type of a column that is CHAR, or has some in it, as it was declared; ``None`` for other columns."""
+    noted = (field.metadata or {}).get(_NOTE)
+    return str(noted) if noted is not None and _CHAR.search(str(noted)) else None
+
+
+def char_length(field: T.StructField) -> int:
+    """The length of a column that is CHAR."""
+    return int(re.sub(r"\D", "", str(char_type(field))))
+
+
+def char_metadata(declared: str | None) -> dict[str, str]:
+    """The metadata by which Spark pads a column, and compares it, as :func:`char_type` has it."""
+    return {} if declared is None else {_NOTE: declared}
