@@ -14,6 +14,7 @@ from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
 from relstate_dagster.jobs.epoch.refresh_choice import may_choose
 from relstate_dagster.jobs.epoch.slices import built_so_far
 from relstate_dagster.jobs.epoch.stages import Stages
+from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.registry import has_query_of
 from relstate_dagster.jobs.sync import source_entry
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -177,9 +178,12 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
         why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
         return Outlook(view.name, Does.BUILD, why, _reads(stages), bytes=sizes.changed_bytes)
     files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
-    if is_nothing(view, stages) and not below and not files:
+    is_planned_before = view.plan_version != PLAN_VERSION
+    if is_nothing(view, stages) and not below and not files and not is_planned_before:
         return Outlook(view.name, Does.NOTHING)
     why = f"reads {', '.join([*sorted(below), *files])}" if below or files else ""
+    if is_planned_before:
+        why = "another version of relstate has planned it: it is planned again, and rebuilt if that gives another plan"
     if view.costs.changes and may_choose(state, view):
         total_bytes = following.inputs(view).total_bytes()
         chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)

@@ -23,6 +23,7 @@ from relstate_dagster.jobs.planner.first_row import with_changelog_checks
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
+from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.relation import Relation
@@ -97,6 +98,7 @@ class ViewPlanner:
             properties=dict(definition.properties),
             functions=() if functions is None else self._called(functions, definition, others),
             planned_on=self._planned_on(others, definition.sql, relations_read(plan)),
+            plan_version=PLAN_VERSION,
             inlined=plain_views_in(others, definition.sql),
             layout=self._checked_layout(definition, plan),
         )
@@ -122,7 +124,7 @@ class ViewPlanner:
         check_references(self._spark, state, view, self.relations)
 
     def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
-        """The state with a view planned on its inputs as they are now, where those are not what it was planned on.
+        """The state with a view planned on its inputs as they are now, where those, or the planner, are not what they were.
 
         Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used,
         but for slices that were completed.
@@ -132,7 +134,8 @@ class ViewPlanner:
         PlanError : it cannot be planned on them.
         """
         working = state.working
-        if not view.planned_on or view.planned_on != self._planned_on(working, view.query, view.reads):
+        is_as_planned = view.planned_on == self._planned_on(working, view.query, view.reads)
+        if not is_as_planned or view.plan_version != PLAN_VERSION:
             planned = replace(self.plan(working, declaration_of(view)), costs=view.costs, problem=view.problem)
             return with_table_ids(state, planned).with_rebuild(planned)
         is_left = view.built_until is None and is_table(self._warehouse.state_path(view))

@@ -126,6 +126,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"functions": list(view.functions)} if view.functions else {}),
         **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
         "planned_on": view.planned_on,
+        "plan_version": view.plan_version,
         # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
         **({"inlined": list(view.inlined.items())} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
+from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.sources.delta_source import look_at
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -64,10 +65,8 @@ def new_files(state: CatalogState, names: Iterable[str]) -> dict[str, str]:
 def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind: dict[str, str]) -> str | None:
     if view.problem is not None and view.problem.pins:
         pinned = dict(view.problem.pins)
-    elif view.last_epoch is None:
-        return "is not built yet"
-    elif view.name in state.rebuilds:
-        return "is to be rebuilt"
+    elif view.last_epoch is None or view.name in state.rebuilds or view.plan_version != PLAN_VERSION:
+        return _why_planned(view)
     else:
         pinned = {name: pin.identity for name, pin in state.epochs[view.last_epoch].pins.items()}
     moved = [name for name in view.reads if name in newest and pinned.get(name) != newest[name]]
@@ -80,3 +79,10 @@ def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind
         if view.problem is None and (reached or 0) > (view.last_epoch or 0):
             return f"has not read epoch {reached} of {name}"
     return None
+
+
+def _why_planned(view: ViewEntry) -> str:
+    """Why a view is planned, or built, whatever its sources have."""
+    if view.last_epoch is None:
+        return "is not built yet"
+    return "is to be rebuilt" if view.plan_version == PLAN_VERSION else "was planned by another version of relstate"

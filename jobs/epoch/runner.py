@@ -16,6 +16,7 @@ from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.epoch.checks import check_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
+from relstate_dagster.jobs.epoch.earlier_plans import planned_by_this_version
 from relstate_dagster.jobs.epoch.epochs import Epochs, check_there
 from relstate_dagster.jobs.epoch.explained import ended_spark_is_said, ends_the_run, explained
 from relstate_dagster.jobs.epoch.indexes import refresh_indexes
@@ -142,6 +143,8 @@ class EpochRunner:
                 until=named_sources(until_version, state.sources),
                 strict=strict,
             )
+            state, planned_otherwise = planned_by_this_version(run, state, names)
+            full_refresh = [*full_refresh, *planned_otherwise]
             check_reachable(to_rebuild(state, full_refresh).working, names, run.until, run.source)
             epochs = Epochs(run)
             state, full_refresh = yield from SliceRun(run, epochs).build(state, names, full_refresh)

@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object
         known = before.views.get(name)
         assert (known is not None and known.generation != after.views[name].generation) == (done is Does.REBUILD)
     assert set(_does(home).values()) == {Does.NOTHING}
+
+
+def test_a_view_that_another_version_has_planned_is_looked_at(home: Home) -> None:
+    """Only Spark knows whether it is to be rebuilt; once it has looked, there is nothing to say any more."""
+    home.warehouse.catalog.update(lambda state: state.with_view(replace(state.views["sums"], plan_version=0)))
+    found = _looked_at(home)["sums"]
+    assert found.does is Does.FOLLOW
+    assert "another version of relstate has planned it" in found.why
+    list(EpochRunner(home.spark, home.warehouse).run())
+    assert _does(home) == _WHOLE
 
 
 @pytest.mark.parametrize(

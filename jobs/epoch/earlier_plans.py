@@ -1,0 +1,51 @@
+"""Views that another version of the planner has planned: an epoch of theirs may give rows that the query does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.one_run import OneRun
+from relstate_dagster.jobs.epoch.protocol import in_the_way
+from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of
+from relstate_dagster.state_lib.errors import RelstateError
+
+
+def planned_by_this_version(run: OneRun, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, list[str]]:
+    """Plan views again that were planned by another version.
+
+    Returns
+    -------
+    The state in which those that have the same plan are noted as planned by this one; and the others, which are to be rebuilt.
+    """
+    built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
+    earlier = [view for view in built if view.plan_version != PLAN_VERSION]
+    if not earlier:
+        return state, []
+    others = [view.name for view in earlier if not _is_planned_the_same(run, state, view)]
+    same = {view.name: view for view in earlier if view.name not in others}
+
+    def noted(newest: CatalogState) -> CatalogState:
+        for name, view in same.items():
+            now = newest.views.get(name)
+            # What another run has in hand it writes as it knows it: the next run looks again.
+            if now is not None and now.planned == view.planned and not in_the_way(newest, run.claims.id, [name]):
+                newest = newest.with_view(replace(now, plan_version=PLAN_VERSION))
+        return newest
+
+    return run.warehouse.catalog.update(noted), others
+
+
+def _is_planned_the_same(run: OneRun, state: CatalogState, view: ViewEntry) -> bool:
+    run.interrupted()
+    run.tell(f"{view.name}: looking whether this version plans it as before")
+    try:
+        planner = ViewPlanner(run.runs.session(view, Workload.FULL), run.warehouse)
+        now = planner.plan(state.working, declaration_of(view))
+    except RelstateError:
+        return False  # it is to be rebuilt, which says what is wrong
+    return (now.plan, [t.schema for t in now.tables]) == (view.plan, [t.schema for t in view.tables])

@@ -1,0 +1,10 @@
+"""The version of plans: by which planner a stored plan was made."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Raised with every change by which plans made before may give other rows than their queries do. What a view was planned by
+#: another version is planned again by the next run, and rebuilt where that gives another plan. 1: IN below NOT with NULLs,
+#: comparisons of CHAR columns.
+PLAN_VERSION: Final = 1

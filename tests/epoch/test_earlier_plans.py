@@ -1,0 +1,97 @@
+"""Views of a warehouse that another version of the planner has planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.api import EpochRunner, idle_reports
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.warehouse import Warehouse
+from tests.epoch.scripts import Script
+
+_BEGIN = """
+CREATE TABLE t (k INT, v INT, PRIMARY KEY (k));
+INSERT INTO t VALUES (1, 1), (2, 2), (3, 3);
+CREATE MATERIALIZED VIEW few AS SELECT k, v FROM t WHERE v > 1;
+CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM few;
+CREATE MATERIALIZED VIEW other AS SELECT v, count(*) AS n FROM t GROUP BY v;
+CREATE MATERIALIZED VIEW wrong AS SELECT k, v FROM t WHERE v > 2;
+REFRESH;
+"""
+
+
+def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str | None = None) -> None:
+    """A view as a planner of before has left it: with the plan of another query, which is what a mistake in it comes to."""
+
+    def earlier(state: CatalogState) -> CatalogState:
+        entry = state.views[view]
+        planned = entry.planned if planned_as is None else state.views[planned_as].planned
+        return state.with_view(replace(entry, plan_version=0, planned=planned))
+
+    warehouse.catalog.update(earlier)
+
+
+def _rows(script: Script) -> list[object]:
+    return [script.rows("SELECT * FROM few"), script.rows("SELECT * FROM counted")]
+
+
+def test_a_view_whose_plan_was_wrong_is_rebuilt_by_the_next_run_with_those_over_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Nobody asks for it, and no source has moved."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+    _as_of_an_earlier_version(script.warehouse, "few", planned_as="wrong")
+    before = script.warehouse.read().views
+    assert views_behind(script.warehouse, before) == {
+        "few": "was planned by another version of relstate",
+        "counted": "reads few, which was planned by another version of relstate",
+    }
+    script.run("REFRESH; VERIFY")
+    after = script.warehouse.read().views
+    rebuilt = {name for name in after if after[name].generation != before[name].generation}
+    assert rebuilt == {"few", "counted"}
+    assert {view.plan_version for view in after.values()} == {PLAN_VERSION}
+    script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
+    assert _rows(script) == [[(2, 2), (3, 3), (4, 2)], [(3,)]]
+    assert not views_behind(script.warehouse, after)
+
+
+def test_a_view_that_is_planned_as_before_keeps_its_state(spark: SparkSession, tmp_path: Path) -> None:
+    """It is looked at once, with all kinds of sources moved or not; then a run finds nothing to do again."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+    before = script.warehouse.read().views
+    for view in before:
+        _as_of_an_earlier_version(script.warehouse, view)
+    project = Project()
+    assert idle_reports(script.warehouse, project, list(before)) is None
+    script.run("REFRESH; VERIFY")
+    after = script.warehouse.read().views
+    assert {name: view.generation for name, view in after.items()} == {name: v.generation for name, v in before.items()}
+    assert {view.plan_version for view in after.values()} == {PLAN_VERSION}
+    assert idle_reports(script.warehouse, project, list(before)) is not None
+    script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
+
+
+def test_one_that_cannot_be_planned_any_more_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
+    """With the reason; others go on."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+
+    def earlier(state: CatalogState) -> CatalogState:
+        query = "SELECT k, v FROM t WHERE v > 1 AND gone > 1"
+        return state.with_view(replace(state.views["few"], plan_version=0, query=query))
+
+    script.warehouse.catalog.update(earlier)
+    script.run("INSERT INTO t VALUES (4, 2)")
+    assert "gone" in str(script.error("REFRESH"))
+    assert script.rows("SELECT v, n FROM other") == [(1, 1), (2, 2), (3, 1)]
+    # A view alone, as Dagster and the command line run it, is looked at as well.
+    _as_of_an_earlier_version(script.warehouse, "wrong", planned_as="few")
+    list(EpochRunner(spark, script.warehouse).run(["wrong"]))
+    assert script.rows("SELECT k FROM wrong") == [(3,)]
