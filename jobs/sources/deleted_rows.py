@@ -80,10 +80,15 @@ def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.
     return placed.join(sent, [_FILE, _POSITION], how).select(*map(quoted, rows.columns))
 
 
-def deleted_rows(table: DeltaTable) -> DeletedRows | None:
-    """Those of an opened version; ``None`` where another file has the name of one with deleted rows.
+#: What delta-rs says of tables with type widening, a check of VACUUM's protocol, shredded variants, and what is yet to come.
+_UNKNOWN_FEATURE: Final = "Unsupported table features"
 
-    Most tables cannot have any: nothing is read.
+
+def deleted_rows(table: DeltaTable) -> DeletedRows | None:
+    """Those of an opened version; ``None`` where only Delta knows them.
+
+    Another file may have the name of one with deleted rows; and delta-rs reads no vectors of a table that has a feature which
+    it does not know, though it reads its log. Most tables cannot have any: nothing is read.
 
     Raises
     ------
@@ -94,6 +99,8 @@ def deleted_rows(table: DeltaTable) -> DeletedRows | None:
     try:
         vectors = pa.table(table.deletion_vectors())
     except DeltaError as error:
+        if _UNKNOWN_FEATURE in str(error):
+            return None
         raise SourceError(
             f"a deletion vector of {table.table_uri} at version {table.version()} cannot be read, probably vacuumed away "
             f"({error}); rebuild the views that read it with --full-refresh, and keep files longer than the time between two "

@@ -207,6 +207,33 @@ REFRESH
 """
 
 
+@pytest.mark.parametrize(
+    "feature",
+    ["'delta.enableTypeWidening' = 'true'", "'delta.feature.vacuumProtocolCheck' = 'supported'"],
+    ids=["type", "vacuum"],
+)
+def test_vectors_that_delta_rs_refuses_to_read_are_left_to_delta(spark: SparkSession, tmp_path: Path, feature: str) -> None:
+    """Of a table with a feature that it does not know: rows, changes, lookups and keys are the table's all the same."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(f"""
+    CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)) USING delta TBLPROPERTIES ({_FEED}, {_DELETING}, {feature});
+    CREATE TABLE u (g INT) USING delta TBLPROPERTIES ({_DELETING}, {feature}, 'delta.appendOnly' = 'true');
+    INSERT INTO t SELECT id, id % 5 FROM range(0, 40, 1, 1);
+    INSERT INTO u SELECT id FROM range(0, 4, 1, 1);
+    DELETE FROM t WHERE k = 7;
+    CREATE MATERIALIZED VIEW v AS SELECT t.k, u.g FROM u LEFT JOIN t ON t.g = u.g;
+    REFRESH; VERIFY;
+    DELETE FROM t WHERE k % 6 = 2;
+    UPDATE t SET g = 1 WHERE k = 10;
+    INSERT INTO t VALUES (7, 1);
+    INSERT INTO u VALUES (4), (1);
+    REFRESH; VERIFY;
+    INSERT INTO t VALUES (9, 1)
+    """)
+    assert not _files(script.warehouse.source_path("t")).are_rows
+    assert "PRIMARY KEY (k)" in str(script.error("REFRESH"))
+
+
 def test_their_keys_are_checked_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP.format(feed=_FEED, deleting=_DELETING, mapped=_MAPPED))

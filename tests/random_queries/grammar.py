@@ -19,6 +19,7 @@ Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
 INT, TEXT, DECIMAL, BIGINT, DOUBLE = "int", "string", "decimal(10,2)", "bigint", "double"
 TIMESTAMP, LONG_DECIMAL = "timestamp", "decimal(38,2)"
+STRUCT, ARRAY = "struct<x:int,y:string>", "array<int>"
 _CONSTANTS = {
     INT: ["0", "1", "2", "7"],
     TEXT: ["'a'", "''", "'b'", r"'it\'s\n\"a\"'", r"r'\n'"],
@@ -29,6 +30,8 @@ _CONSTANTS = {
     "boolean": ["true", "false"],
     TIMESTAMP: ["TIMESTAMP '2024-02-29 23:59:59'", "TIMESTAMP '2024-03-01 00:00:00'"],
     DOUBLE: ["0D", "1.5D"],
+    STRUCT: ["named_struct('x', 1, 'y', 'a')", "named_struct('x', CAST(NULL AS INT), 'y', 'b')"],
+    ARRAY: ["array(1, NULL)", "CAST(array() AS ARRAY<INT>)"],
 }
 #: By the type that a RANGE frame is ordered by: how far it reaches.
 _RANGES = {
@@ -39,6 +42,8 @@ _RANGES = {
 }
 #: Types that queries group by, compare across relations, and stack.
 _TYPES = tuple(_CONSTANTS)
+#: Columns of a relation that is pivoted: what is grouped by, what becomes columns, and what is in these.
+_PIVOTED = 3
 _JOINS = ("INNER", "INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI", "CROSS")
 
 
@@ -81,7 +86,8 @@ class Grammar:
             self._filter, self._filter, self._project, self._join, self._join, self._join, self._aggregate, self._aggregate,
             self._aggregate, self._distinct, self._set_operation, self._window, self._range_window,
             self._limit, self._explode, self._subquery,
-            self._scalar, self._window, self._time_window, self._sessions, self._lateral,
+            self._scalar, self._window, self._time_window, self._sessions, self._lateral, self._best, self._pivot,
+            self._unpivot,
         )  # fmt: skip
         return self._pick(makers)(depth)
 
@@ -132,7 +138,17 @@ class Grammar:
             return Relation(f"SELECT * FROM {self._from(left)} CROSS JOIN {self._from(right)}", (*left.columns, *right.columns))
         data_type = self._pick(shared)
         equal = self._pick(["=", "=", "<=>"])
-        condition = f"{self._pick(left.of(data_type))} {equal} {self._pick(right.of(data_type))}"
+        one, other = self._pick(left.of(data_type)), self._pick(right.of(data_type))
+        constant = self._pick(_CONSTANTS[data_type])
+        condition = self._pick(
+            [
+                *([f"{one} {equal} {other}"] * 4),
+                f"{one} < {other}",
+                f"({one} = {other} OR {one} IS NULL)",
+                f"coalesce({one}, {constant}) = coalesce({other}, {constant})",
+                f"({one} = {other} AND {one} <> {constant})",
+            ]
+        )
         if self._pick([False, False, True]):
             condition += f" AND {self._predicate(Relation('', (*left.columns, *right.columns)), subqueries=False)}"
         columns = left.columns if kind in ("LEFT SEMI", "LEFT ANTI") else (*left.columns, *right.columns)
@@ -146,8 +162,8 @@ class Grammar:
         listed = ", ".join([*(n for n, _ in group), *(f"{sql} AS {name}" for name, _, sql in named)])
         text = f"SELECT {listed} FROM {self._from(child)}"
         if group:
-            form = self._pick(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})"])
-            text += " GROUP BY " + form.format(", ".join(n for n, _ in group))
+            form = self._pick(["{}", "{}", "{}", "ROLLUP ({})", "CUBE ({})", "GROUPING SETS (({}), (), ({first}))"])
+            text += " GROUP BY " + form.format(", ".join(n for n, _ in group), first=group[-1][0])
             if self._chance():
                 text += " HAVING count(*) > 1"
         return Relation(text, (*group, *((name, data_type) for name, data_type, _ in named)))
@@ -198,11 +214,49 @@ class Grammar:
         shared = [t for t in _TYPES if left.of(t) and right.of(t)]
         if not shared:
             return left
-        data_type = self._pick(shared)
-        one, other, name = self._pick(left.of(data_type)), self._pick(right.of(data_type)), self._name()
+        types = [self._pick(shared) for _ in range(self._pick([1, 1, 2]))]
+        columns = tuple((self._name(), data_type) for data_type in types)
+        ours = ", ".join(f"{self._pick(left.of(data_type))} AS {name}" for name, data_type in columns)
+        theirs = ", ".join(self._pick(right.of(data_type)) for data_type in types)
         kind = self._pick(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
-        text = f"SELECT {one} AS {name} FROM {self._from(left)} {kind} SELECT {other} FROM {self._from(right)}"
-        return Relation(f"SELECT {name} FROM ({text}) {self._alias()}", ((name, data_type),))
+        text = f"SELECT {ours} FROM {self._from(left)} {kind} SELECT {theirs} FROM {self._from(right)}"
+        return Relation(f"SELECT {', '.join(name for name, _ in columns)} FROM ({text}) {self._alias()}", columns)
+
+    def _best(self, depth: int) -> Relation:
+        """The first rows of each group."""
+        child = self.relation(depth - 1)
+        order = ", ".join(f"{name}{self._pick(['', ' DESC'])}" for name in child.names)
+        function = self._pick(["row_number", "rank", "dense_rank"])
+        place, name = f"{function}() OVER (PARTITION BY {self._pick(child.names)} ORDER BY {order})", self._name()
+        listed = ", ".join(child.names)
+        text = f"SELECT {listed} FROM (SELECT *, {place} AS {name} FROM {self._from(child)}) WHERE {name} "
+        return Relation(text + self._pick(["= 1", "<= 2", "< 2", "= 2", "BETWEEN 2 AND 3"]), child.columns)
+
+    def _pivot(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        if len(child.columns) < _PIVOTED:
+            return child
+        group, by, of = child.columns[:_PIVOTED]
+        values = list(dict.fromkeys(_CONSTANTS[by[1]]))[:2]
+        if by[1] in (STRUCT, ARRAY, LONG_DECIMAL):  # Spark compares what it pivots by with literals
+            return child
+        names = [self._name() for _ in values]
+        listed = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
+        function, data_type = self._pick([("count", INT), ("max", of[1])])
+        inner = f"SELECT {group[0]}, {by[0]}, {of[0]} FROM {self._from(child)}"
+        text = f"SELECT * FROM ({inner}) PIVOT ({function}({of[0]}) FOR {by[0]} IN ({listed}))"
+        cast = ", ".join([group[0], *(f"CAST({name} AS {data_type}) AS {name}" for name in names)])
+        return Relation(f"SELECT {cast} FROM ({text}) {self._alias()}", (group, *((name, data_type) for name in names)))
+
+    def _unpivot(self, depth: int) -> Relation:
+        child = self.relation(depth - 1)
+        data_type = self._pick(sorted({t for _, t in child.columns}))
+        turned = child.of(data_type)[:2]
+        kept = tuple(c for c in child.columns if c[0] not in turned)
+        name, value = self._name(), self._name()
+        nulls = self._pick(["", "INCLUDE NULLS "])
+        text = f"SELECT * FROM {self._from(child)} UNPIVOT {nulls}({value} FOR {name} IN ({', '.join(turned)}))"
+        return Relation(text, (*kept, (name, TEXT), (value, data_type)))
 
     def _range_window(self, depth: int) -> Relation:
         """A window function over a frame of values: what it gives does not depend on the order of ties."""
@@ -319,12 +373,17 @@ class Grammar:
         data_type = self._pick(shared)
         ours, theirs = self._pick(child.of(data_type)), self._pick(other.of(data_type))
         sub = f"SELECT {theirs} FROM {self._from(other)}"
+        pair = sub.replace("SELECT ", f"SELECT {self._pick(other.of(data_type))} AS {self._name()}, ", 1)
         condition = self._pick(
             [
                 f"{ours} IN ({sub})",
                 f"{ours} NOT IN ({sub})",
                 f"EXISTS ({sub} WHERE {theirs} = {ours})",
                 f"NOT EXISTS ({sub} WHERE {theirs} = {ours})",
+                f"EXISTS ({sub} WHERE {theirs} < {ours})",
+                f"NOT EXISTS ({sub} WHERE {theirs} <=> {ours} AND {self._predicate(other, subqueries=False)})",
+                f"{ours} {self._pick(['IN', 'NOT IN'])} ({sub} WHERE {self._pick(other.of(data_type))} = {ours})",
+                f"({ours}, {ours}) {self._pick(['IN', 'NOT IN'])} ({pair})",
                 f"({ours} IN ({sub}) OR {ours} IS NULL)",
                 f"EXISTS ({sub})",
             ]
@@ -350,7 +409,8 @@ class Grammar:
         where = ""
         if shared and self._chance():
             data_type = self._pick(shared)
-            where = f" WHERE {self._pick(other.of(data_type))} = {self._pick(child.of(data_type))}"
+            equal = self._pick(["=", "=", "<=>", ">"])
+            where = f" WHERE {self._pick(other.of(data_type))} {equal} {self._pick(child.of(data_type))}"
         value = self._pick(["CAST(count(*) AS INT)", f"CAST(count({other.names[0]}) AS INT)", "CAST(max(1) AS INT)"])
         name = self._name()
         sub = f"(SELECT {value} FROM {self._from(other)}{where})"

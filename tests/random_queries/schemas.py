@@ -28,6 +28,8 @@ VALUES: Mapping[str, list[Any]] = {
     "boolean": [False, True],
     "timestamp": [datetime(2024, 2, 29, 23, 59, 59), datetime(1969, 12, 31, 1)],
     "double": [0.0, 1.5, -2.25, math.nan],
+    "struct<x:int,y:string>": [(1, "a"), (None, "b"), (1, None)],
+    "array<int>": [(), (1, None), (2,), (None,)],
 }
 _KEY_TYPES = ("int", "int", "bigint", "string", "date")
 

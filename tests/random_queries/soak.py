@@ -17,6 +17,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,9 @@ from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab
 from tests.random_queries.grammar import queries
 from tests.random_queries.schemas import histories_of, schemas, source_of
+
+#: What Spark says where a query has no result: the second of mistakes in its own rules.
+NO_RESULT = (PySparkException, Py4JError)
 
 
 @dataclass(slots=True)
@@ -82,7 +86,7 @@ def run_view(spark: SparkSession, query: str, of: Round, counts: Counts) -> None
                 return
             try:
                 lab.check(wait=True)
-            except PySparkException:
+            except NO_RESULT:
                 counts.refused_by_spark += 1
                 return
             except AssertionError as difference:
@@ -98,7 +102,7 @@ def _spark_refuses(spark: SparkSession, query: str, relations: Mapping[str, Rela
         session.sql(f"SELECT {columns} WHERE false").createOrReplaceTempView(name)
     try:
         session.sql(query).collect()
-    except PySparkException:
+    except NO_RESULT:
         return True
     return False
 
@@ -106,7 +110,7 @@ def _spark_refuses(spark: SparkSession, query: str, relations: Mapping[str, Rela
 def _fails(lab: Lab) -> bool:
     try:
         lab.expected().collect()
-    except PySparkException:
+    except NO_RESULT:
         return True
     return False
 
