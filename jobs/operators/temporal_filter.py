@@ -16,6 +16,7 @@ same day) Spark finds the condition unchanged while it plans, and opens no file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pyspark.sql import DataFrame
@@ -33,7 +34,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> DataFrame | None:
     """The changed rows that hold now, and the stored ones that time alone has brought in or taken out."""
     (table,) = ctx.tables[node]
-    now = _text(ctx, ctx.instant)
+    now = instant_text(ctx.instant)
     changed = None
     if child is not None:
         child = ctx.frames.share(child)
@@ -42,7 +43,7 @@ def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> 
             changed = child.where(holds(node, now))
     if ctx.is_backfill:
         return changed
-    crossed = _crossed(node, table, _text(ctx, ctx.last_instant), now)
+    crossed = _crossed(node, table, instant_text(ctx.last_instant), now)
     if changed is not None:
         return changed.union(crossed)
     # With nothing else to tell, it is worth a look whether any row has crossed: views above then have nothing to do.
@@ -53,6 +54,11 @@ def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> 
 def holds(node: TemporalFilter, instant: str) -> str:
     """The condition at an instant, as SQL text; false where it is NULL."""
     return f"coalesce({' AND '.join(f'({b.sql_at(instant)})' for b in node.bounds)}, false)"
+
+
+def may_have_changed(bounds: Sequence[TimeBound], before: str, now: str) -> str:
+    """What is true of every row for which one of some comparisons has changed, as SQL text."""
+    return f"({' OR '.join(between(bound, before, now) for bound in bounds)})"
 
 
 def between(bound: TimeBound, before: str, now: str) -> str:
@@ -68,14 +74,19 @@ def between(bound: TimeBound, before: str, now: str) -> str:
 def _crossed(node: TemporalFilter, table: StateTable, before: str, now: str) -> DataFrame:
     """The stored rows, as of the last epoch, for which the condition has another value than it had then."""
     columns = columns_of(node.column_names)
-    may_have = " OR ".join(between(bound, before, now) for bound in node.bounds)
     have = f"NOT ({holds(node, before)} <=> {holds(node, now)})"
-    rows = table.storage.runs(list(node.column_names)).where(f"({may_have}) AND {have}")
+    rows = table.storage.runs(list(node.column_names)).where(f"{may_have_changed(node.bounds, before, now)} AND {have}")
     weight = f"CASE WHEN {holds(node, now)} THEN {STATE_WEIGHT} ELSE -{STATE_WEIGHT} END AS {WEIGHT}"
     return rows.selectExpr(*columns, weight)
 
 
-def _text(ctx: EpochContext, instant: datetime | None) -> str:
+def instant_text(instant: datetime | None) -> str:
+    """An instant of an epoch as SQL text.
+
+    Raises
+    ------
+    StateError : the catalog has none.
+    """
     if instant is None:
         raise StateError(
             "a temporal filter needs the instant of this epoch and of the view's last one, and the "

@@ -36,6 +36,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Project,
     Scan,
     TemporalFilter,
+    TemporalProject,
     TopN,
     UnionAll,
     Values,
@@ -82,7 +83,7 @@ def distribution(node: PlanNode) -> Distribution:  # noqa: PLR0911 - one return 
             return spread.pop() if len(spread) == 1 else ANY
         case Join():
             return _joined(node)
-        case Aggregate() | Window() | TopN() | TemporalFilter() | Arrange() | Materialize():
+        case Aggregate() | Window() | TopN() | TemporalFilter() | TemporalProject() | Arrange() | Materialize():
             (wanted,) = wanted_distributions(node)
             return wanted
     return ANY

@@ -18,6 +18,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Project,
     Scan,
     TemporalFilter,
+    TemporalProject,
     TopN,
     UnionAll,
     Values,
@@ -33,6 +34,7 @@ _COSTS = {
     Values: "0",
     Filter: "|Δ|",
     TemporalFilter: "|Δ| + rows that time moves across",
+    TemporalProject: "|Δ| + rows that time moves across",
     Project: "|Δ|",
     UnionAll: "|Δ|",
     Arrange: "|Δ|",
@@ -99,6 +101,9 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
             return f"Filter {node.condition}"
         case TemporalFilter():
             return "TemporalFilter " + " AND ".join(bound.sql_at("now()") for bound in node.bounds)
+        case TemporalProject():
+            flags = zip(node.flags_at("now()"), node.flags, strict=True)
+            return "TemporalProject " + ", ".join(f"{sql} AS {flag.name}" for sql, flag in flags)
         case Project():
             return "Project " + ", ".join(
                 e.output.name if e.is_column else f"{e.sql} AS {e.output.name}" for e in node.expressions

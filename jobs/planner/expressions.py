@@ -424,8 +424,8 @@ def check_deterministic(expression: Any, kind: str) -> None:
         raise NotIncremental(
             "time-dependent",
             str(expression),
-            "its value changes with the time of the run, not with the inputs; it is followed only where a condition of "
-            "WHERE, ON or HAVING has it alone on one side of a comparison, as in ts > now() - INTERVAL 1 DAY",
+            "its value changes with the time of the run, not with the inputs; it is followed only where it is alone on one "
+            "side of a comparison, as in ts > now() - INTERVAL 1 DAY",
         )
     is_random = expression.children().size() == 0 and not expression.deterministic()
     if is_random or kind in _RANDOM:

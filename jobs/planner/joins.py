@@ -12,7 +12,6 @@ from relstate_dagster.jobs.planner.nodes import Field, Join, JoinKey, NamedExpr,
 from relstate_dagster.jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality
 from relstate_dagster.jobs.planner.semi_join_reduction import reduced
 from relstate_dagster.jobs.planner.semi_joins import matching_once
-from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
 from relstate_dagster.jobs.planner.trees import class_name
 
 _JOIN_TYPES = {
@@ -66,13 +65,13 @@ class Joins:
         self._reduces = reduces
         self.has_reduced = False
 
-    def joined(self, plan: Any, left: Lowered, right: Lowered, parts: list[Any]) -> tuple[Lowered, list[TimeComparison]]:
-        """A join, and those parts of its condition that a temporal filter above it has to follow.
+    def joined(self, plan: Any, left: Lowered, right: Lowered, parts: list[Any]) -> Lowered:
+        """A join.
 
         Parameters
         ----------
         plan : the Join of Catalyst's.
-        parts : its condition, apart at AND.
+        parts : its condition, apart at AND, without what depends on the time.
         """
         join_type = join_type_of(plan)
         right = renamed_apart(right, left.node.column_names)
@@ -82,13 +81,9 @@ class Joins:
             if len(parts) == 1 and equalities[0] is not None and parts[0] is not equalities[0]:
                 kept = self._not_in(left, right, equalities[0])
                 if kept is not None:
-                    return kept, []
+                    return kept
         left, right, keys, rest = self._split_condition(left, right, parts)
         names = {**left.names, **right.names}
-        temporal: list[TimeComparison] = []
-        if join_type == "inner":
-            # A condition of an inner join filters its pairs.
-            rest, temporal = split_temporal(self._catalyst, rest)
         residual = " AND ".join(f"({self._write.sql(part, names)})" for part in rest) or None
         exists = None
         if join_type == "existence":
@@ -103,7 +98,7 @@ class Joins:
             left = Lowered(with_columns(left.node, [there]), left.names)
         join = Join(left.node, right.node, join_type, tuple(keys), residual, exists, left_there=left_there)
         node = select(self._reduced(with_sides_in_place(matching_once(join))), list(join.column_names))
-        return Lowered(node, names), temporal
+        return Lowered(node, names)
 
     def _reduced(self, join: Join) -> Join:
         smaller = reduced(join) if self._reduces else join

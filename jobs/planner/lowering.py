@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from relstate_dagster.jobs.planner.expressions import (
     NotIncremental,
     conjuncts,
     expression_id,
+    reads_time,
     references,
     scalar_subqueries,
 )
@@ -38,6 +39,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Scan,
     SortKey,
     TemporalFilter,
+    TemporalProject,
     TimeBound,
     TopN,
     UnionAll,
@@ -50,7 +52,7 @@ from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
 from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of
-from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
+from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal, with_flags
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.jobs.planner.union_keys import branch_keys
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
@@ -186,7 +188,8 @@ class Lowering:
             child = lower(below, need_key, set[int]().union(*map(references, expressions)))
         else:
             child = self._lower(below, need_key=need_key)
-        return self._named(self._with_subqueries(child, expressions), expressions, need_key)
+        child, expressions = self._with_times(self._with_subqueries(child, expressions), expressions)
+        return self._named(child, expressions, need_key)
 
     def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
         """Project Catalyst's named expressions; where the key is needed, its lost columns go along hidden."""
@@ -217,14 +220,45 @@ class Lowering:
         if not temporal and joined is child and len(remaining) == len(conditions):
             others = [condition]
         extended = self._with_subqueries(joined, [*others, *(t.value for t in temporal)])
-        node = extended.node
-        if others:
-            texts = [self._write.sql(part, extended.names) for part in others]
-            node = Filter(node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts))
+        timed, timeless = self._timed(others)
+        # Times come above the other conditions: what those leave out need not be kept, nor what nobody reads.
+        return self._at_its_time(self._where(extended, timeless), child, timed, temporal, read)
+
+    def _timed(self, parts: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Conditions apart: those that read the time, and the others."""
+        timed: list[Any] = []
+        timeless: list[Any] = []
+        for part in parts:
+            (timed if self._reads_time(part) else timeless).append(part)
+        return timed, timeless
+
+    def _at_its_time(
+        self, rows: Lowered, child: Lowered, timed: list[Any], temporal: list[TimeComparison], read: Set[int] | None
+    ) -> Lowered:
+        """The rows for which conditions on the time hold, with the columns of the child; where there are any, with those read.
+
+        Parameters
+        ----------
+        rows : the child's rows with whatever the conditions read besides.
+        timed, temporal : conditions that have the time somewhere within, and plain comparisons with one.
+        """
+        kept = _read_of(child, read) if timed or temporal else child
+        if timed:
+            more = None if read is None else frozenset(read).union(*(references(t.value) for t in temporal))
+            flagged, timed = self._with_times(rows, timed, more)
+            rows = self._where(flagged, timed)
         if temporal:
-            # Above the other conditions: what they leave out need not be kept, nor what nobody reads.
-            return self._temporal_filter(Lowered(node, extended.names), _read_of(child, read), temporal)
-        return Lowered(select(node, list(child.node.column_names)), child.names)
+            return self._temporal_filter(rows, kept, temporal)
+        return Lowered(select(rows.node, list(kept.node.column_names)), kept.names)
+
+    def _where(self, child: Lowered, conditions: list[Any]) -> Lowered:
+        """The rows for which all conditions hold."""
+        if not conditions:
+            return child
+        texts = [self._write.sql(part, child.names) for part in conditions]
+        return Lowered(
+            Filter(child.node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)), child.names
+        )
 
     def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
         """What a filter reads, and those of its conditions that are still to be asked of the rows."""
@@ -244,6 +278,43 @@ class Lowering:
             TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
         ]
         return Lowered(select(TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds))), columns), kept.names)
+
+    def _reads_time(self, expression: Any) -> bool:
+        return self._catalyst.may_read_time(expression) and reads_time(expression)
+
+    def _with_times(
+        self, child: Lowered, expressions: list[Any], read: Set[int] | None = frozenset()
+    ) -> tuple[Lowered, list[Any]]:
+        """The child with a flag for each comparison of its columns with a time, and the expressions that read these.
+
+        Parameters
+        ----------
+        read : attributes that are read besides those in the expressions; ``None`` for all of them.
+        """
+        if not any(map(self._reads_time, expressions)):
+            return child, expressions
+        if read is not None:
+            subqueries = {expression_id(s) for e in expressions for s in scalar_subqueries(self._catalyst, e)}
+            read = frozenset(read).union(subqueries, *map(references, expressions))
+        kept = _read_of(child, read)
+        inputs, space = InputColumns(self._write, child, keep=kept.node.column_names), NameSpace(child.node.column_names)
+        flags: dict[TimeBound, Any] = {}
+        names = dict(kept.names)
+
+        def flag(found: TimeComparison, expression: Any) -> Any:
+            if not references(found.value) <= child.names.keys():
+                return expression
+            bound = TimeBound(inputs.column(found.value, "_time"), found.comparison, self._write_time.sql(found.time, {}))
+            if bound not in flags:
+                flags[bound] = self._catalyst.trees.alias(expression, space.unique("_holds")).toAttribute()
+                names[expression_id(flags[bound])] = str(flags[bound].name())
+            return flags[bound]
+
+        replaced = [with_flags(self._catalyst, expression, flag) for expression in expressions]
+        if not flags:
+            return child, expressions
+        fields = tuple(Field(str(made.name()), "boolean", True) for made in flags.values())
+        return Lowered(TemporalProject(inputs.node(), tuple(flags), fields), names), replaced
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
@@ -343,8 +414,18 @@ class Lowering:
         left, right = self._lower(plan.left(), need_key=need_key), self._lower(plan.right(), need_key=needs_right)
         parts = conjuncts(plan.condition().get()) if plan.condition().isDefined() else []
         # The value of a scalar subquery goes along with every left row: it is one row, so no row is lost or doubled.
-        joined, temporal = self._joins.joined(plan, self._with_subqueries(left, parts), right, parts)
-        return self._temporal_filter(joined, _read_of(joined, read), temporal) if temporal else joined
+        left = self._with_subqueries(left, parts)
+        timed: list[Any] = []
+        temporal: list[TimeComparison] = []
+        if join_type_of(plan) == "inner":
+            # A condition of an inner join filters its pairs.
+            others, temporal = split_temporal(self._catalyst, parts)
+            timed, parts = self._timed(others)
+        else:
+            left, parts = self._with_times(left, parts, None)
+            right, parts = self._with_times(right, parts, None)
+        joined = self._joins.joined(plan, left, right, parts)
+        return self._at_its_time(joined, joined, timed, temporal, read)
 
     # -- aggregates -----------------------------------------------------------------------------------------------
 
@@ -356,7 +437,8 @@ class Lowering:
         grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
         check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
-        child = self._with_subqueries(child, [*grouping, *calls])
+        child, timed = self._with_times(self._with_subqueries(child, [*grouping, *calls]), [*grouping, *calls])
+        grouping, calls = timed[: len(grouping)], timed[len(grouping) :]
         session = session_of(grouping)
         merged = None if session is None else merged_sessions(self._write, child, grouping, session)
         child = child if merged is None else merged.rows
@@ -482,7 +564,7 @@ def _check_order(window: Any) -> None:
         )
 
 
-def _read_of(child: Lowered, read: set[int] | None) -> Lowered:
+def _read_of(child: Lowered, read: Set[int] | None) -> Lowered:
     """The columns of some attributes, and those of the key; all where none are named."""
     if read is None:
         return child

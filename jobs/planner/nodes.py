@@ -192,7 +192,44 @@ class TemporalFilter(PlanNode):
     @property
     def bound_columns(self) -> tuple[str, ...]:
         """The columns that are compared with a time, each once."""
-        return tuple(dict.fromkeys(bound.column for bound in self.bounds))
+        return _compared(self.bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalProject(PlanNode):
+    """Appends for each bound whether it holds at the instant of the epoch; rows change by time alone.
+
+    Parameters
+    ----------
+    flags : the BOOLEAN columns that are appended, one a bound: NULL where the comparison is.
+    """
+
+    child: PlanNode
+    bounds: tuple[TimeBound, ...]
+    flags: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        for bound in self.bounds:
+            self.child.field_named(bound.column)
+        self._derive((*self.child.schema, *self.flags), self.child.stream_key, False)
+
+    @property
+    def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
+        return (self.child,)
+
+    @property
+    def bound_columns(self) -> tuple[str, ...]:
+        """The columns that are compared with a time, each once."""
+        return _compared(self.bounds)
+
+    def flags_at(self, instant: str) -> tuple[str, ...]:
+        """The appended columns as SQL text over the child's, for an instant given as SQL text."""
+        return tuple(bound.sql_at(instant) for bound in self.bounds)
+
+
+def _compared(bounds: tuple[TimeBound, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(bound.column for bound in bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,7 +572,7 @@ def walk(node: PlanNode) -> Iterator[PlanNode]:
 
 def depends_on_time(root: PlanNode) -> bool:
     """Whether a plan's rows may change though no input did."""
-    return any(isinstance(n, TemporalFilter) or (isinstance(n, FullQuery) and n.always) for n in walk(root))
+    return any(isinstance(n, TemporalFilter | TemporalProject) or (isinstance(n, FullQuery) and n.always) for n in walk(root))
 
 
 def relations_read(node: PlanNode) -> tuple[str, ...]:

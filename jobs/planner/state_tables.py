@@ -18,6 +18,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Materialize,
     PlanNode,
     TemporalFilter,
+    TemporalProject,
     TopN,
     Window,
 )
@@ -94,7 +95,7 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
         return _join_tables(node)
     if isinstance(node, Aggregate):
         return _aggregate_tables(node)
-    if isinstance(node, (Window, TopN, TemporalFilter)):
+    if isinstance(node, (Window, TopN, TemporalFilter, TemporalProject)):
         whole = _materialized_input(node.child, _input_prefix(node))
         return _top_n_tables(node, whole) if isinstance(node, TopN) and node.keeps_first else (whole,)
     if isinstance(node, Arrange):
@@ -198,11 +199,11 @@ def value_column(position: int) -> str:
     return f"_value_{position}"
 
 
-def _input_prefix(node: Window | TopN | TemporalFilter) -> tuple[str, ...]:
+def _input_prefix(node: Window | TopN | TemporalFilter | TemporalProject) -> tuple[str, ...]:
     """The columns by which a node finds the rows of its input again."""
     if isinstance(node, Window):
         return node.partition
-    return node.bound_columns if isinstance(node, TemporalFilter) else ()
+    return () if isinstance(node, TopN) else node.bound_columns
 
 
 def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:

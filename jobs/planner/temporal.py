@@ -1,14 +1,15 @@
-"""Finds what a temporal filter can follow: comparisons of an expression over columns with one of the current time."""
+"""Finds what can be followed of the time: comparisons of an expression over columns with one of the current time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import conjuncts, reads_time, references
-from relstate_dagster.jobs.planner.trees import class_name
+from relstate_dagster.jobs.planner.trees import class_name, items
 
 #: Class of a comparison → how it is written with its left side first, and with its right side first.
 _COMPARISONS = {
@@ -19,6 +20,8 @@ _COMPARISONS = {
     "GreaterThan": (">", "<"),
     "GreaterThanOrEqual": (">=", "<="),
 }
+#: So many days from any date that Spark shows there is another one: beyond, a sum of both would be another date altogether.
+_MOST_DAYS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,26 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
     return others, found
 
 
+def with_flags(catalyst: Catalyst, expression: Any, flag: Callable[[TimeComparison, Any], Any]) -> Any:
+    """An expression in which something stands for each comparison with a time, as large a one as there is.
+
+    Parameters
+    ----------
+    flag : given a comparison and the expression that it is, what stands for it.
+    """
+    if not catalyst.may_read_time(expression) or not reads_time(expression):
+        return expression
+    found = _comparison(catalyst, expression)
+    if found is not None:
+        return flag(found, expression)
+    kind = class_name(expression)
+    if kind == "Between":
+        return with_flags(catalyst, expression.children().apply(0), flag)
+    if kind == "With":
+        return with_flags(catalyst, written_out(catalyst.trees, expression), flag)
+    return catalyst.trees.with_children(expression, lambda child: with_flags(catalyst, child, flag))
+
+
 def _comparison(catalyst: Catalyst, condition: Any) -> TimeComparison | None:
     written = _COMPARISONS.get(class_name(condition))
     if written is None:
@@ -57,6 +80,26 @@ def _comparison(catalyst: Catalyst, condition: Any) -> TimeComparison | None:
         return TimeComparison(left, written[0], right)
     if _is_time(catalyst, left) and not reads_time(right):
         return TimeComparison(right, written[1], left)
+    return _of_difference(catalyst, left, right, written) or _of_difference(catalyst, right, left, written[::-1])
+
+
+def _of_difference(catalyst: Catalyst, difference: Any, days: Any, written: tuple[str, str]) -> TimeComparison | None:
+    """``datediff(time, value) < 7`` is ``value + 7 > time``, and ``datediff(value, time) < 7`` is ``value - 7 < time``.
+
+    Only so for whole days: what Spark takes for the difference of two timestamps depends on clocks being put forward and back.
+    """
+    if class_name(difference) != "DateDiff" or reads_time(days) or not days.foldable():
+        return None
+    number = catalyst.folded(days)
+    if class_name(number) != "Literal" or number.value() is None or abs(int(number.value())) > _MOST_DAYS:
+        return None
+    end, start = items(difference.children())
+    expressions = catalyst.jvm.org.apache.spark.sql.catalyst.expressions
+    made = catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
+    if _is_time(catalyst, end) and not reads_time(start):
+        return TimeComparison(expressions.DateAdd(start, made.apply(int(number.value()))), written[1], end)
+    if _is_time(catalyst, start) and not reads_time(end):
+        return TimeComparison(expressions.DateAdd(end, made.apply(-int(number.value()))), written[0], start)
     return None
 
 

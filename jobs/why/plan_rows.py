@@ -47,6 +47,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Project,
     Scan,
     TemporalFilter,
+    TemporalProject,
     TopN,
     UnionAll,
     Values,
@@ -112,6 +113,12 @@ class PlanRows:
             case Filter() | TemporalFilter():
                 child = self.of(node.child)
                 return Rows(child.frame.where(self.condition(node)), child.identity)
+            case TemporalProject():
+                child = self.of(node.child)
+                flags = zip(node.flags_at(self._instant()), node.flags, strict=True)
+                appended = (f"{sql} AS {quoted(flag.name)}" for sql, flag in flags)
+                own = columns_of(node.child.column_names)
+                return Rows(child.frame.selectExpr(*own, *appended, *child.identity), child.identity)
             case Project():
                 child = self.of(node.child)
                 expressions = (f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions)
@@ -140,12 +147,14 @@ class PlanRows:
 
     def condition(self, node: Filter | TemporalFilter) -> str:
         """What is asked of the rows of a filter's input, as SQL text."""
-        if isinstance(node, Filter):
-            return node.condition
+        return node.condition if isinstance(node, Filter) else holds(node, self._instant())
+
+    def _instant(self) -> str:
+        """The instant of the epoch, as SQL text."""
         instant = self.view.epoch.instant
         if instant is None:
             raise EpochError(f"the catalog does not know the instant of epoch {self.view.epoch.epoch}")
-        return holds(node, timestamp_sql(instant))
+        return timestamp_sql(instant)
 
     def _identified(self, node: PlanNode, frame: DataFrame, by: list[str]) -> Rows:
         """Rows of a scan, told apart by some SQL texts."""

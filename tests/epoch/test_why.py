@@ -86,6 +86,11 @@ _VIEWS = {
     ),
     "over_latest": ("SELECT sum(at) AS s FROM latest WHERE at < 10", "s=5", 1, {"visits": 5}),
     "recent": ("SELECT k, day FROM orders WHERE day > now() - INTERVAL 30 DAYS", "k=7", 1, {"orders": 1}),
+    "aged": (
+        "SELECT CASE WHEN day > now() - INTERVAL 30 DAYS THEN 'new' ELSE 'old' END AS age, "
+        "count(*) FILTER (WHERE day > now()) AS n FROM orders GROUP BY 1",
+        *("age=new", 1, {"orders": 1}),
+    ),
     "in_full": ("SELECT cust, sum(n) AS n FROM events GROUP BY cust", "cust=bob", 1, {"events": 4}),
 }
 _FULL = {"in_full"}

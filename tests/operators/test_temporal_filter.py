@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TimeBound, walk
+from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TemporalProject, TimeBound, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
@@ -95,8 +95,50 @@ _QUERIES = {
     "of rows without a key, of which some columns are read": "SELECT g, count(*) AS n FROM va WHERE until > now() GROUP BY g",
     "of a join, of which some columns are read": "SELECT va.g FROM ev JOIN va ON ev.g = va.g "
     "AND ev.ts + (va.until - va.since) > now()",
+    "a number of days": "SELECT k FROM ev WHERE datediff(current_date(), d) <= 1 AND 1 > datediff(d, now()) "
+    "AND datediff(now(), ts) BETWEEN -1 AND 2",
     "below a limit": "SELECT k, ts FROM ev WHERE ts >= date_trunc('DAY', now()) ORDER BY ts, k LIMIT 2",
 }
+
+
+#: Time anywhere else, as long as it is compared: a temporal projection has what the comparisons come to.
+_PROJECTED = {
+    "in the select list": "SELECT k, CASE WHEN ts > now() THEN 'to come' WHEN ts IS NULL THEN 'never' ELSE 'gone' END AS what "
+    "FROM ev",
+    "as values": "SELECT g, ts > now() AS later, ts BETWEEN now() - INTERVAL 1 DAY AND now() AS today FROM ev",
+    "under OR": "SELECT k FROM ev WHERE ts > now() - INTERVAL 1 DAY OR g = 2",
+    "under OR, with others": "SELECT k FROM ev WHERE g IS NOT NULL AND (ts > now() OR ts IS NULL) AND d >= current_date() - 1",
+    "two alternatives": "SELECT * FROM ev WHERE (ts > now() AND g = 1) OR (d < current_date() AND g = 2)",
+    "compared with a truth": "SELECT k FROM ev WHERE (ts > now()) <=> (g = 1)",
+    "in a filtered aggregate": "SELECT g, count(*) FILTER (WHERE ts > now() - INTERVAL 1 DAY) AS n, count(*) AS all, "
+    "max(CASE WHEN ts <= now() THEN ts END) AS last FROM ev GROUP BY g",
+    "in what is grouped by": "SELECT ts > now() AS later, count(*) AS n, count(DISTINCT g) AS gs FROM ev GROUP BY 1",
+    "of rows without a key": "SELECT g, CASE WHEN until > now() THEN 1 ELSE 0 END AS open FROM va",
+    "of one side of an outer join": "SELECT ev.k, x.until FROM ev LEFT JOIN va x ON ev.g = x.g "
+    "AND (x.until > now() OR ev.k = 3)",
+    "of both sides of a full join": "SELECT ev.k, x.until FROM ev FULL JOIN va x ON ev.g = x.g AND x.until > now() "
+    "AND ev.ts < now()",
+    "of a pair": "SELECT ev.k FROM ev JOIN va ON ev.g = va.g WHERE ev.ts + (va.until - va.since) > now() OR va.g = 1",
+    "above an aggregate, under OR": "SELECT g, max(ts) AS last FROM ev GROUP BY g HAVING max(ts) > now() OR count(*) > 1",
+    "with a subquery": "SELECT k, ts + (SELECT max(until - since) FROM va) > now() AS open, "
+    "(SELECT max(g) FROM va) AS m FROM ev",
+    "with a limit": "SELECT k, ts > now() AS later FROM ev ORDER BY later DESC, k LIMIT 3",
+    "in a window": "SELECT k, sum(CASE WHEN ts > now() THEN 1 ELSE 0 END) OVER (PARTITION BY g, d < current_date() ORDER BY k) "
+    "AS n FROM ev",
+    "unequal": "SELECT k FROM ev WHERE d <> current_date()",
+}
+
+
+@pytest.mark.parametrize("name", _PROJECTED)
+def test_what_comparisons_with_the_time_come_to(spark: SparkSession, name: str) -> None:
+    with Lab(spark, _PROJECTED[name], _RELATIONS, strict=True) as lab:
+        assert any(isinstance(n, TemporalProject) for n in walk(lab.plan))
+        assert plan_from_dict(plan_to_dict(lab.plan)) == lab.plan
+        for hours, changes in _EPOCHS:
+            lab.step(changes, _at(hours))
+            lab.check()
+        lab.step({}, _at(-3))  # a clock that is set back
+        lab.check()
 
 
 @pytest.mark.parametrize("name", _QUERIES)
@@ -160,11 +202,10 @@ def test_the_date_is_that_of_the_session_time_zone(spark: SparkSession) -> None:
     [
         "SELECT k, now() AS n FROM ev",
         "SELECT k FROM ev WHERE now() - ts < INTERVAL 1 DAY",
-        "SELECT k FROM ev WHERE ts > now() OR g = 1",
-        "SELECT k FROM ev WHERE d <> current_date()",
+        "SELECT k, CASE WHEN now() - ts < INTERVAL 1 DAY THEN 1 END AS n, ts > now() AS later FROM ev",
         "SELECT k FROM ev WHERE ts > now() - (SELECT max(until - since) FROM va)",
         "SELECT ev.k FROM ev LEFT JOIN va ON ev.g = va.g AND ev.ts + (va.until - va.since) > now()",
-        "SELECT g, count(*) AS n FROM ev GROUP BY g, d = current_date()",
+        "SELECT ev.k FROM ev LEFT JOIN va ON ev.g = va.g AND (ev.ts + (va.until - va.since) > now() OR ev.k = 1)",
     ],
 )
 def test_time_anywhere_else_is_not_followed(spark: SparkSession, query: str) -> None:

@@ -25,6 +25,7 @@ _EVENTS = Relation("ev", (Field("k", "int", False), Field("g", "int"), Field("ts
 #: Queries of operators that the relations of the differential tests have no columns for, or no name.
 _OTHERS = {
     "temporal filter": "SELECT k, ts FROM ev WHERE ts > now() - INTERVAL 1 DAY",
+    "temporal project": "SELECT k, CASE WHEN ts > now() THEN 'to come' ELSE 'gone' END AS state FROM ev",
     "session window": "SELECT session_window, g, count(*) AS n FROM ev GROUP BY session_window(ts, '5 minutes'), g",
     "generate": "SELECT k, e FROM t LATERAL VIEW OUTER explode(split(s, 'a')) x AS e",
     "values": "SELECT t.k, x.b FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(a, b) ON t.g = x.a",
