@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from relstate_dagster.jobs.planner.expressions import references
-from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, references
+from relstate_dagster.jobs.planner.nodes import Field, Filter, NamedExpr, PlanNode, Project
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -51,6 +51,24 @@ def select(node: PlanNode, columns: list[str]) -> PlanNode:
     if list(node.column_names) == columns:
         return node
     return Project(node, tuple(NamedExpr(quoted(c), node.field_named(c)) for c in columns))
+
+
+def narrowed(child: Lowered, read: Set[int] | None) -> Lowered:
+    """The columns of some attributes, by their ids, and those of the key; all where none are named."""
+    if read is None:
+        return child
+    names = {number: name for number, name in child.names.items() if number in read}
+    wanted = {*names.values(), *(child.node.stream_key or ())}
+    return Lowered(select(child.node, [column for column in child.node.column_names if column in wanted]), names)
+
+
+def where(write: ExpressionWriter, child: Lowered, conditions: Sequence[Any]) -> Lowered:
+    """The rows for which all conditions hold."""
+    if not conditions:
+        return child
+    texts = [write.sql(condition, child.names) for condition in conditions]
+    text = texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)
+    return Lowered(Filter(child.node, text), child.names)
 
 
 def with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from relstate_dagster.jobs.planner.expressions import (
     NotIncremental,
     conjuncts,
     expression_id,
-    reads_time,
     references,
     scalar_subqueries,
 )
@@ -21,13 +20,12 @@ from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
-from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, with_columns
+from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, where, with_columns
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
     Expand,
     Field,
-    Filter,
     Generate,
     Join,
     JoinKey,
@@ -38,9 +36,6 @@ from relstate_dagster.jobs.planner.nodes import (
     Project,
     Scan,
     SortKey,
-    TemporalFilter,
-    TemporalProject,
-    TimeBound,
     TopN,
     UnionAll,
     Values,
@@ -52,7 +47,8 @@ from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
 from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of
-from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal, with_flags
+from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
+from relstate_dagster.jobs.planner.times import Times
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.jobs.planner.union_keys import branch_keys
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
@@ -83,7 +79,7 @@ class Lowering:
         self._catalyst = catalyst
         self._relations = relations
         self._write = ExpressionWriter(catalyst)
-        self._write_time = ExpressionWriter(catalyst, with_time=True)
+        self._times = Times(catalyst, self._write)
         self._joins = Joins(catalyst, self._write, reduces=reduces)
 
     @property
@@ -111,7 +107,7 @@ class Lowering:
         used = list(dict.fromkeys([o.column for o in output] + list(lowered.node.stream_key or ())))
         used += [k.column for k in sort_keys if k.column not in used]
         check_round_trips(self._catalyst, self._write.written)
-        check_times(self._catalyst, self._write_time.written)
+        check_times(self._catalyst, self._times.written)
         return Materialize(with_map_keys(select(lowered.node, used)), output, sort_keys)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
@@ -188,7 +184,7 @@ class Lowering:
             child = lower(below, need_key, set[int]().union(*map(references, expressions)))
         else:
             child = self._lower(below, need_key=need_key)
-        child, expressions = self._with_times(self._with_subqueries(child, expressions), expressions)
+        child, expressions = self._times.flagged(self._with_subqueries(child, expressions), expressions)
         return self._named(child, expressions, need_key)
 
     def _named(self, child: Lowered, expressions: list[Any], need_key: bool) -> Lowered:
@@ -217,48 +213,12 @@ class Lowering:
         child, remaining = self._filtered(plan.child(), conditions, need_key)
         joined, parts = self._equal_to_subqueries(child, remaining)
         others, temporal = split_temporal(self._catalyst, parts)
-        if not temporal and joined is child and len(remaining) == len(conditions):
+        if len(others) == len(conditions) and joined is child and not self._times.are_in(condition):
             others = [condition]
         extended = self._with_subqueries(joined, [*others, *(t.value for t in temporal)])
-        timed, timeless = self._timed(others)
+        timed, timeless = self._times.apart(others)
         # Times come above the other conditions: what those leave out need not be kept, nor what nobody reads.
-        return self._at_its_time(self._where(extended, timeless), child, timed, temporal, read)
-
-    def _timed(self, parts: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Conditions apart: those that read the time, and the others."""
-        timed: list[Any] = []
-        timeless: list[Any] = []
-        for part in parts:
-            (timed if self._reads_time(part) else timeless).append(part)
-        return timed, timeless
-
-    def _at_its_time(
-        self, rows: Lowered, child: Lowered, timed: list[Any], temporal: list[TimeComparison], read: Set[int] | None
-    ) -> Lowered:
-        """The rows for which conditions on the time hold, with the columns of the child; where there are any, with those read.
-
-        Parameters
-        ----------
-        rows : the child's rows with whatever the conditions read besides.
-        timed, temporal : conditions that have the time somewhere within, and plain comparisons with one.
-        """
-        kept = _read_of(child, read) if timed or temporal else child
-        if timed:
-            more = None if read is None else frozenset(read).union(*(references(t.value) for t in temporal))
-            flagged, timed = self._with_times(rows, timed, more)
-            rows = self._where(flagged, timed)
-        if temporal:
-            return self._temporal_filter(rows, kept, temporal)
-        return Lowered(select(rows.node, list(kept.node.column_names)), kept.names)
-
-    def _where(self, child: Lowered, conditions: list[Any]) -> Lowered:
-        """The rows for which all conditions hold."""
-        if not conditions:
-            return child
-        texts = [self._write.sql(part, child.names) for part in conditions]
-        return Lowered(
-            Filter(child.node, texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)), child.names
-        )
+        return self._times.passing(where(self._write, extended, timeless), child, timed, temporal, read)
 
     def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
         """What a filter reads, and those of its conditions that are still to be asked of the rows."""
@@ -269,52 +229,6 @@ class Lowering:
             if rows is not None:
                 return rows, [c for c in conditions if c is not first.condition]
         return self._lower(plan, need_key=need_key), conditions
-
-    def _temporal_filter(self, child: Lowered, kept: Lowered, comparisons: list[TimeComparison]) -> Lowered:
-        """A filter of the child's rows by time: those of its columns that are kept. Beside them it has the values compared."""
-        columns = list(kept.node.column_names)
-        inputs = InputColumns(self._write, child, keep=columns)
-        bounds = [
-            TimeBound(inputs.column(c.value, "_time"), c.comparison, self._write_time.sql(c.time, {})) for c in comparisons
-        ]
-        return Lowered(select(TemporalFilter(inputs.node(), tuple(dict.fromkeys(bounds))), columns), kept.names)
-
-    def _reads_time(self, expression: Any) -> bool:
-        return self._catalyst.may_read_time(expression) and reads_time(expression)
-
-    def _with_times(
-        self, child: Lowered, expressions: list[Any], read: Set[int] | None = frozenset()
-    ) -> tuple[Lowered, list[Any]]:
-        """The child with a flag for each comparison of its columns with a time, and the expressions that read these.
-
-        Parameters
-        ----------
-        read : attributes that are read besides those in the expressions; ``None`` for all of them.
-        """
-        if not any(map(self._reads_time, expressions)):
-            return child, expressions
-        if read is not None:
-            subqueries = {expression_id(s) for e in expressions for s in scalar_subqueries(self._catalyst, e)}
-            read = frozenset(read).union(subqueries, *map(references, expressions))
-        kept = _read_of(child, read)
-        inputs, space = InputColumns(self._write, child, keep=kept.node.column_names), NameSpace(child.node.column_names)
-        flags: dict[TimeBound, Any] = {}
-        names = dict(kept.names)
-
-        def flag(found: TimeComparison, expression: Any) -> Any:
-            if not references(found.value) <= child.names.keys():
-                return expression
-            bound = TimeBound(inputs.column(found.value, "_time"), found.comparison, self._write_time.sql(found.time, {}))
-            if bound not in flags:
-                flags[bound] = self._catalyst.trees.alias(expression, space.unique("_holds")).toAttribute()
-                names[expression_id(flags[bound])] = str(flags[bound].name())
-            return flags[bound]
-
-        replaced = [with_flags(self._catalyst, expression, flag) for expression in expressions]
-        if not flags:
-            return child, expressions
-        fields = tuple(Field(str(made.name()), "boolean", True) for made in flags.values())
-        return Lowered(TemporalProject(inputs.node(), tuple(flags), fields), names), replaced
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:
         """Join the one row of each uncorrelated scalar subquery to every row of the child."""
@@ -420,12 +334,12 @@ class Lowering:
         if join_type_of(plan) == "inner":
             # A condition of an inner join filters its pairs.
             others, temporal = split_temporal(self._catalyst, parts)
-            timed, parts = self._timed(others)
+            timed, parts = self._times.apart(others)
         else:
-            left, parts = self._with_times(left, parts, None)
-            right, parts = self._with_times(right, parts, None)
+            left, parts = self._times.flagged(left, parts, None)
+            right, parts = self._times.flagged(right, parts, None)
         joined = self._joins.joined(plan, left, right, parts)
-        return self._at_its_time(joined, joined, timed, temporal, read)
+        return self._times.passing(joined, joined, timed, temporal, read)
 
     # -- aggregates -----------------------------------------------------------------------------------------------
 
@@ -437,7 +351,7 @@ class Lowering:
         grouping, calls, results = list(items(parts._1())), list(items(parts._2())), list(items(parts._3()))
         check_python_aggregates(grouping, calls)
         child = self._lower(parts._4(), need_key=False)
-        child, timed = self._with_times(self._with_subqueries(child, [*grouping, *calls]), [*grouping, *calls])
+        child, timed = self._times.flagged(self._with_subqueries(child, [*grouping, *calls]), [*grouping, *calls])
         grouping, calls = timed[: len(grouping)], timed[len(grouping) :]
         session = session_of(grouping)
         merged = None if session is None else merged_sessions(self._write, child, grouping, session)
@@ -562,15 +476,6 @@ def _check_order(window: Any) -> None:
             "Spark numbers the rows in no order where it has no ORDER BY, or sorts by a column that it does not select, and "
             "takes whichever are first; select that column too",
         )
-
-
-def _read_of(child: Lowered, read: Set[int] | None) -> Lowered:
-    """The columns of some attributes, and those of the key; all where none are named."""
-    if read is None:
-        return child
-    names = {number: name for number, name in child.names.items() if number in read}
-    wanted = {*names.values(), *(child.node.stream_key or ())}
-    return Lowered(select(child.node, [column for column in child.node.column_names if column in wanted]), names)
 
 
 def _check_output_names(output: tuple[OutputColumn, ...]) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TemporalProject, TimeBound, walk
+from relstate_dagster.jobs.planner.nodes import Field, Filter, TemporalFilter, TemporalProject, TimeBound, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
@@ -122,6 +122,8 @@ _PROJECTED = {
     "above an aggregate, under OR": "SELECT g, max(ts) AS last FROM ev GROUP BY g HAVING max(ts) > now() OR count(*) > 1",
     "with a subquery": "SELECT k, ts + (SELECT max(until - since) FROM va) > now() AS open, "
     "(SELECT max(g) FROM va) AS m FROM ev",
+    "under OR, beside a subquery": "SELECT k FROM ev WHERE (ts > now() OR g = 1) "
+    "AND ts + (SELECT max(until - since) FROM va) > now() AND d IS NOT NULL",
     "with a limit": "SELECT k, ts > now() AS later FROM ev ORDER BY later DESC, k LIMIT 3",
     "in a window": "SELECT k, sum(CASE WHEN ts > now() THEN 1 ELSE 0 END) OVER (PARTITION BY g, d < current_date() ORDER BY k) "
     "AS n FROM ev",
@@ -161,13 +163,18 @@ def test_explain_says_what_is_followed(spark: SparkSession) -> None:
 def test_the_state_has_the_columns_that_are_read(spark: SparkSession) -> None:
     def state(query: str) -> list[str]:
         plan = plan_view(spark, query, _RELATIONS)
-        (node,) = (node for node in walk(plan) if isinstance(node, TemporalFilter))
+        (node,) = (node for node in walk(plan) if isinstance(node, TemporalFilter | TemporalProject))
         return sorted(c.name for table in infer_state_tables(node) for c in table.columns)
 
     assert state("SELECT k FROM ev WHERE ts > now() - INTERVAL 1 DAY") == ["k", "ts"]
     assert state("SELECT count(*) FROM va WHERE until > now()") == ["until"]
     assert state("SELECT max(g) FROM va WHERE since IS NOT NULL AND until > now()") == ["g", "until"]
     assert state("SELECT * FROM va WHERE until > now()") == ["g", "since", "until"]
+    assert state("SELECT count(*) FILTER (WHERE until > now()) FROM va") == ["until"]
+    assert state("SELECT max(g) FROM va WHERE since IS NOT NULL AND (until > now() OR g = 1)") == ["g", "until"]
+    plan = plan_view(spark, "SELECT k FROM ev WHERE d IS NOT NULL AND (ts > now() OR ts IS NULL)", _RELATIONS)
+    (node,) = (node for node in walk(plan) if isinstance(node, TemporalProject))
+    assert any(isinstance(below, Filter) for below in walk(node)), "what other conditions leave out is not kept"
 
 
 def test_rows_leave_and_come_by_time_alone(spark: SparkSession) -> None:
