@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
 import typer
 from rich.console import Console
@@ -27,14 +31,36 @@ class _Verbs(TyperGroup):
     """Leaves Ctrl-C to :func:`relstate_dagster.cli.entry.main`: typer prints Aborted, and ends with 1."""
 
     def invoke(self, ctx: Any) -> object:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            raise Interrupted from stop
-        except Exception as error:
-            if _was_interrupted(error):
-                raise Interrupted from error
-            raise
+        with _noticed_interrupts() as came:
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as stop:
+                raise Interrupted from stop
+            except Exception as error:
+                if came or _was_interrupted(error):
+                    raise Interrupted from error
+                raise
+
+
+@contextmanager
+def _noticed_interrupts() -> Iterator[list[int]]:
+    """Whether Ctrl-C came, whoever caught what Python raises for it: while an object of Java's is let go, Python drops it."""
+    came: list[int] = []
+
+    def interrupted(number: int, _frame: object) -> NoReturn:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    # A signal is heard by the main thread alone; one that is ignored, or answered by somebody else, stays so.
+    is_heard = threading.current_thread() is threading.main_thread()
+    is_ours = is_heard and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield came
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

@@ -182,6 +182,37 @@ def test_ctrl_c_ends_with_one_line_and_leaves_no_process(tmp_path, when):
     assert process.returncode == 130
 
 
+_DROPPED = """
+import os, signal, sys
+from py4j.protocol import Py4JError
+from relstate_dagster.cli import console_script
+from relstate_dagster.cli.app import app
+
+class Java:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(1000))
+
+@app.command()
+def doomed():
+    java = Java()
+    del java
+    raise Py4JError("Answer from Java side is empty")
+
+sys.argv = ["relstate", "doomed"]
+console_script()
+"""
+
+
+def test_ctrl_c_is_said_though_python_has_dropped_it():
+    """It comes while an object of Java's is let go; what is seen of it is a connection that answers no more."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _DROPPED], capture_output=True, text=True, check=False, preexec_fn=heeds_interrupts
+    )
+    assert ended.stderr.splitlines()[-1] == "interrupted: what was committed stays, and the next run goes on from there"
+    assert ended.returncode == 130
+
+
 def test_the_demo_is_kept_out_of_a_warehouse_that_has_other_views(spark, tmp_path, monkeypatch):
     """It is the project where none is named."""
     monkeypatch.delenv("RELSTATE_PROJECT", raising=False)
