@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from pyspark.sql import Column
@@ -13,6 +12,7 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.planner.nodes import Field
 from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.state_lib.char_columns import char_type
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -24,7 +24,7 @@ _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 
 def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
     """A source: keyed by its primary key, by Serial row ids if keyless and append-only, else a multiset."""
-    columns, char_types = schema_fields(facts.schema_json), _char_types(facts.schema_json)
+    columns, char_types = schema_fields(facts.schema_json), _char_types(struct_of(facts.schema_json))
     missing = [c for c in entry.primary_key if c not in {f.name for f in columns}]
     if missing:
         raise DeclarationError(f"source {entry.name}: primary key columns {missing} are not columns of {entry.path}")
@@ -50,12 +50,11 @@ def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
 
 def schema_fields(schema_json: str) -> tuple[Field, ...]:
     """Columns of a Delta schema, as plan fields."""
-    schema = StructType.fromJson(json.loads(schema_json))
-    return tuple(Field(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields)
+    return tuple(Field(f.name, f.dataType.simpleString(), f.nullable) for f in struct_of(schema_json).fields)
 
 
-def _char_types(schema_json: str) -> tuple[tuple[str, str], ...]:
-    found = ((field.name, char_type(field)) for field in StructType.fromJson(json.loads(schema_json)).fields)
+def _char_types(schema: StructType) -> tuple[tuple[str, str], ...]:
+    found = ((field.name, char_type(field)) for field in schema.fields)
     return tuple((name, declared) for name, declared in found if declared is not None)
 
 

@@ -90,10 +90,9 @@ class ViewEntry:
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on. ``planned`` has
     its plan and state tables, ``vnode_counts`` the vnodes of those that have grown, by table id, and ``first_vnode_counts``
-    what they were when this generation began, where that is not as planned. ``planned_on``
-    is a digest of the relations that it was planned on: it is planned again before a backfill on others. ``plan_version`` is
-    that of the planner (0: of before it was noted). ``inlined`` are the
-    plain views that its query reads, as they were then, each after those that it reads.
+    what they were when this generation began, where that is not as planned. ``planned_on`` is a digest of the relations that
+    it was planned on: it is planned again before a backfill on others. ``plan_version`` is that of the planner (0: of before
+    it was noted). ``inlined`` are the plain views that its query reads, as they were then, each after those that it reads.
     ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
     each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the

@@ -20,14 +20,26 @@ def planned_by_this_version(run: OneRun, state: CatalogState, names: Sequence[st
 
     Returns
     -------
-    The state in which those that have the same plan are noted as planned by this one; and the others, which are to be rebuilt.
+    The state in which those that have the same plan are noted as planned by this one; and those with another plan, which are
+    to be rebuilt. Views that cannot be planned, because a source cannot be read or the query is refused now, are in
+    ``run.unplannable``: they are left behind as they are, and looked at again by the next run.
     """
     built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
     earlier = [view for view in built if view.plan_version != PLAN_VERSION]
     if not earlier:
         return state, []
-    others = [view.name for view in earlier if not _is_planned_the_same(run, state, view)]
-    same = {view.name: view for view in earlier if view.name not in others}
+    same: dict[str, ViewEntry] = {}
+    others: list[str] = []
+    for view in earlier:
+        try:
+            is_same = _is_planned_the_same(run, state, view)
+        except RelstateError as error:
+            run.unplannable[view.name] = error
+        else:
+            if is_same:
+                same[view.name] = view
+            else:
+                others.append(view.name)
 
     def noted(newest: CatalogState) -> CatalogState:
         for name, view in same.items():
@@ -43,9 +55,6 @@ def planned_by_this_version(run: OneRun, state: CatalogState, names: Sequence[st
 def _is_planned_the_same(run: OneRun, state: CatalogState, view: ViewEntry) -> bool:
     run.interrupted()
     run.tell(f"{view.name}: looking whether this version plans it as before")
-    try:
-        planner = ViewPlanner(run.runs.session(view, Workload.FULL), run.warehouse)
-        now = planner.plan(state.working, declaration_of(view))
-    except RelstateError:
-        return False  # it is to be rebuilt, which says what is wrong
+    planner = ViewPlanner(run.runs.session(view, Workload.FULL), run.warehouse)
+    now = planner.plan(state.working, declaration_of(view))
     return (now.plan, [t.schema for t in now.tables]) == (view.plan, [t.schema for t in view.tables])

@@ -26,6 +26,7 @@ from relstate_dagster.jobs.instants import Clock
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.state_lib.errors import RelstateError
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class OneRun:
     left : the views that it leaves behind.
     ingested : what it has read of folders, by source.
     checked_keys : the primary keys that it has checked.
+    unplannable : why views cannot be planned any more whose plans are of another version of the planner.
     """
 
     spark: SparkSession
@@ -65,6 +67,7 @@ class OneRun:
     left: LeftBehind = field(default_factory=LeftBehind)
     ingested: dict[str, Ingested] = field(default_factory=dict)
     checked_keys: set[CheckedKey] = field(default_factory=set)
+    unplannable: dict[str, RelstateError] = field(default_factory=dict)
 
     def source(self, entry: SourceEntry) -> DeltaSource:
         """The reader of a source, one for the whole run."""
@@ -77,7 +80,9 @@ class OneRun:
         return self.runs.inputs(state, view, epoch, self.reads, versions)
 
     def check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
-        """Raise for whatever a view cannot read, and if its own last epoch is lost."""
+        """Raise for whatever a view cannot read, if its own last epoch is lost, and if its plan may be wrong."""
+        if view.name in self.unplannable:
+            raise self.unplannable[view.name]
         check_tables(self.warehouse, state, view)
         if view.functions:
             check_functions(view, self.runs.session(view, Workload.FULL), self.warehouse.functions)

@@ -32,7 +32,7 @@ from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.state_table import StateTable
 
 #: Their one input is kept in their first table.
-_KEEPERS = (nodes.Window, nodes.TopN, nodes.TemporalFilter, nodes.TemporalProject, nodes.Materialize)
+_KEEPERS = (nodes.Window, nodes.TopN, nodes.Temporal, nodes.Materialize)
 
 
 def agreeing(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:

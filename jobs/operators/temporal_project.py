@@ -10,48 +10,30 @@ column between the old and the new time. Such a row is taken back with its old f
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame
 
+from relstate_dagster.jobs.operators.by_time import changed_by_time
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.operators.temporal_filter import instant_text, may_have_changed
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import TemporalProject
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.sql_text import quoted
-from relstate_dagster.state_lib.state_table import StateTable
 
 
 def change(ctx: EpochContext, node: TemporalProject, child: DataFrame | None) -> DataFrame | None:
     """The changed rows with the flags that they have now, and the stored ones of which time alone has changed a flag."""
-    (table,) = ctx.tables[node]
-    now = instant_text(ctx.instant)
-    changed = None
-    if child is not None:
-        child = ctx.frames.share(child)
-        if not ctx.frames.is_empty(child):
-            table.write(child)
-            flags = (f"{sql} AS {quoted(flag.name)}" for sql, flag in zip(node.flags_at(now), node.flags, strict=True))
-            changed = child.selectExpr(*columns_of(node.child.column_names), *flags, WEIGHT)
-    if ctx.is_backfill:
-        return changed
-    crossed = _crossed(node, table, instant_text(ctx.last_instant), now)
-    if changed is not None:
-        return changed.union(crossed)
-    # With nothing else to tell, it is worth a look whether any row has crossed: views above then have nothing to do.
-    crossed = ctx.frames.share(crossed)
-    return None if ctx.frames.is_empty(crossed) else crossed
+    return changed_by_time(ctx, node, child, partial(_flagged, node), partial(_crossed, node))
 
 
-def _crossed(node: TemporalProject, table: StateTable, before: str, now: str) -> DataFrame:
-    """The stored rows, as of the last epoch, of which a flag has another value than it had then: as they were and are."""
-    old, new = node.flags_at(before), node.flags_at(now)
-    have = " OR ".join(f"NOT (({a}) <=> ({b}))" for a, b in zip(old, new, strict=True))
-    names = list(node.child.column_names)
-    rows = table.storage.runs(names).where(f"{may_have_changed(node.bounds, before, now)} AND ({have})")
-    as_they_are = ", ".join((_as(node, old, f"-{STATE_WEIGHT}"), _as(node, new, STATE_WEIGHT)))
-    return rows.selectExpr(*columns_of(names), f"inline(array({as_they_are}))")
+def _flagged(node: TemporalProject, changed: DataFrame, now: str) -> DataFrame:
+    return changed.selectExpr(*columns_of(node.child.column_names), *node.flags_at(now), WEIGHT)
 
 
-def _as(node: TemporalProject, flags: tuple[str, ...], weight: str) -> str:
-    columns = [f"{sql} AS {quoted(flag.name)}" for sql, flag in zip(flags, node.flags, strict=True)]
-    return f"struct({', '.join([*columns, f'{weight} AS {WEIGHT}'])})"
+def _crossed(node: TemporalProject, rows: DataFrame, before: str, now: str) -> DataFrame:
+    """Of stored rows those of which a flag has another value than it had: as they were, and as they are."""
+    have = " OR ".join(f"NOT (({bound.sql_at(before)}) <=> ({bound.sql_at(now)}))" for bound in node.bounds)
+    as_it_was = ", ".join([*node.flags_at(before), f"-{STATE_WEIGHT} AS {WEIGHT}"])
+    as_it_is = ", ".join([*node.flags_at(now), f"{STATE_WEIGHT} AS {WEIGHT}"])
+    both = f"inline(array(struct({as_it_was}), struct({as_it_is})))"
+    return rows.where(have).selectExpr(*columns_of(node.child.column_names), both)

@@ -35,8 +35,7 @@ from relstate_dagster.jobs.planner.nodes import (
     PlanNode,
     Project,
     Scan,
-    TemporalFilter,
-    TemporalProject,
+    Temporal,
     TopN,
     UnionAll,
     Values,
@@ -83,7 +82,7 @@ def distribution(node: PlanNode) -> Distribution:  # noqa: PLR0911 - one return 
             return spread.pop() if len(spread) == 1 else ANY
         case Join():
             return _joined(node)
-        case Aggregate() | Window() | TopN() | TemporalFilter() | TemporalProject() | Arrange() | Materialize():
+        case Aggregate() | Window() | TopN() | Temporal() | Arrange() | Materialize():
             (wanted,) = wanted_distributions(node)
             return wanted
     return ANY

@@ -102,8 +102,8 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
         case TemporalFilter():
             return "TemporalFilter " + " AND ".join(bound.sql_at("now()") for bound in node.bounds)
         case TemporalProject():
-            flags = zip(node.flags_at("now()"), node.flags, strict=True)
-            return "TemporalProject " + ", ".join(f"{sql} AS {flag.name}" for sql, flag in flags)
+            named = zip(node.bounds, node.flags, strict=True)
+            return "TemporalProject " + ", ".join(f"{bound.sql_at('now()')} AS {flag.name}" for bound, flag in named)
         case Project():
             return "Project " + ", ".join(
                 e.output.name if e.is_column else f"{e.sql} AS {e.output.name}" for e in node.expressions

@@ -173,8 +173,8 @@ class TimeBound:
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalFilter(PlanNode):
-    """Keeps the rows for which all bounds hold at the instant of the epoch; rows come and go by time alone."""
+class Temporal(PlanNode):
+    """Base of the nodes that compare columns of their input with times: their rows change by time alone."""
 
     child: PlanNode
     bounds: tuple[TimeBound, ...]
@@ -182,7 +182,7 @@ class TemporalFilter(PlanNode):
     def __post_init__(self) -> None:
         for bound in self.bounds:
             self.child.field_named(bound.column)
-        self._derive(self.child.schema, self.child.stream_key, False)
+        self._derive((*self.child.schema, *self.appended), self.child.stream_key, False)
 
     @property
     def children(self) -> tuple[PlanNode, ...]:
@@ -190,46 +190,42 @@ class TemporalFilter(PlanNode):
         return (self.child,)
 
     @property
+    def appended(self) -> tuple[Field, ...]:
+        """The columns that the node has besides those of its input."""
+        return ()
+
+    @property
     def bound_columns(self) -> tuple[str, ...]:
         """The columns that are compared with a time, each once."""
-        return _compared(self.bounds)
+        return tuple(dict.fromkeys(bound.column for bound in self.bounds))
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalProject(PlanNode):
-    """Appends for each bound whether it holds at the instant of the epoch; rows change by time alone.
+class TemporalFilter(Temporal):
+    """Keeps the rows for which all bounds hold at the instant of the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalProject(Temporal):
+    """Appends for each bound whether it holds at the instant of the epoch.
 
     Parameters
     ----------
     flags : the BOOLEAN columns that are appended, one a bound: NULL where the comparison is.
     """
 
-    child: PlanNode
-    bounds: tuple[TimeBound, ...]
     flags: tuple[Field, ...]
 
-    def __post_init__(self) -> None:
-        for bound in self.bounds:
-            self.child.field_named(bound.column)
-        self._derive((*self.child.schema, *self.flags), self.child.stream_key, False)
-
     @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
-
-    @property
-    def bound_columns(self) -> tuple[str, ...]:
-        """The columns that are compared with a time, each once."""
-        return _compared(self.bounds)
+    def appended(self) -> tuple[Field, ...]:
+        """The flags."""
+        return self.flags
 
     def flags_at(self, instant: str) -> tuple[str, ...]:
-        """The appended columns as SQL text over the child's, for an instant given as SQL text."""
-        return tuple(bound.sql_at(instant) for bound in self.bounds)
-
-
-def _compared(bounds: tuple[TimeBound, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(bound.column for bound in bounds))
+        """The flags as SQL text over the child's columns, each under its name, for an instant given as SQL text."""
+        return tuple(
+            f"{bound.sql_at(instant)} AS {quoted(flag.name)}" for bound, flag in zip(self.bounds, self.flags, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,7 +568,7 @@ def walk(node: PlanNode) -> Iterator[PlanNode]:
 
 def depends_on_time(root: PlanNode) -> bool:
     """Whether a plan's rows may change though no input did."""
-    return any(isinstance(n, TemporalFilter | TemporalProject) or (isinstance(n, FullQuery) and n.always) for n in walk(root))
+    return any(isinstance(n, Temporal) or (isinstance(n, FullQuery) and n.always) for n in walk(root))
 
 
 def relations_read(node: PlanNode) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Raised with every change by which plans made before may give other rows than their queries do. What a view was planned by
-#: another version is planned again by the next run, and rebuilt where that gives another plan. 1: IN below NOT with NULLs,
+#: Raised with every change by which plans made before may give other rows than their queries do. A view that another version
+#: has planned is planned again by the next run, and rebuilt where that gives another plan. 1: IN below NOT with NULLs,
 #: comparisons of CHAR columns.
 PLAN_VERSION: Final = 1

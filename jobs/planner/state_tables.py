@@ -17,8 +17,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Join,
     Materialize,
     PlanNode,
-    TemporalFilter,
-    TemporalProject,
+    Temporal,
     TopN,
     Window,
 )
@@ -95,7 +94,7 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
         return _join_tables(node)
     if isinstance(node, Aggregate):
         return _aggregate_tables(node)
-    if isinstance(node, (Window, TopN, TemporalFilter, TemporalProject)):
+    if isinstance(node, (Window, TopN, Temporal)):
         whole = _materialized_input(node.child, _input_prefix(node))
         return _top_n_tables(node, whole) if isinstance(node, TopN) and node.keeps_first else (whole,)
     if isinstance(node, Arrange):
@@ -199,11 +198,11 @@ def value_column(position: int) -> str:
     return f"_value_{position}"
 
 
-def _input_prefix(node: Window | TopN | TemporalFilter | TemporalProject) -> tuple[str, ...]:
+def _input_prefix(node: Window | TopN | Temporal) -> tuple[str, ...]:
     """The columns by which a node finds the rows of its input again."""
     if isinstance(node, Window):
         return node.partition
-    return () if isinstance(node, TopN) else node.bound_columns
+    return node.bound_columns if isinstance(node, Temporal) else ()
 
 
 def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:

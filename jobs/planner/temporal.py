@@ -20,7 +20,7 @@ _COMPARISONS = {
     "GreaterThan": (">", "<"),
     "GreaterThanOrEqual": (">=", "<="),
 }
-#: So many days from any date that Spark shows there is another one: beyond, a sum of both would be another date altogether.
+#: Days that can be added to any date between the years 1 and 9999: Spark keeps a DATE as 32 bits, and more days may overflow.
 _MOST_DAYS = 100_000_000
 
 
@@ -38,7 +38,7 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
     others: list[Any] = []
     found: list[TimeComparison] = []
     for part in parts:
-        if not catalyst.may_read_time(part) or not reads_time(part):
+        if not has_time(catalyst, part):
             others.append(part)
             continue
         opened = _opened(catalyst, part)
@@ -51,6 +51,11 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
     return others, found
 
 
+def has_time(catalyst: Catalyst, expression: Any) -> bool:
+    """Whether an expression reads the time; subqueries in it are not looked into."""
+    return catalyst.may_read_time(expression) and reads_time(expression)
+
+
 def with_flags(catalyst: Catalyst, expression: Any, flag: Callable[[TimeComparison, Any], Any]) -> Any:
     """An expression in which something stands for each comparison with a time, as large a one as there is.
 
@@ -58,7 +63,7 @@ def with_flags(catalyst: Catalyst, expression: Any, flag: Callable[[TimeComparis
     ----------
     flag : given a comparison and the expression that it is, what stands for it.
     """
-    if not catalyst.may_read_time(expression) or not reads_time(expression):
+    if not has_time(catalyst, expression):
         return expression
     found = _comparison(catalyst, expression)
     if found is not None:

@@ -22,8 +22,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Join,
     PlanNode,
     Project,
-    TemporalFilter,
-    TemporalProject,
+    Temporal,
     Window,
     walk,
 )
@@ -60,7 +59,7 @@ def _columns(node: PlanNode) -> tuple[list[tuple[str, str]], list[str]]:  # noqa
             return [(e.sql, e.output.data_type) for e in node.expressions if not e.is_column], []
         case Filter():
             return [(node.condition, "boolean")], []
-        case TemporalFilter() | TemporalProject():
+        case Temporal():
             return [(bound.sql_at("now()"), "boolean") for bound in node.bounds], []
         case Join() if node.residual is not None:
             return [(node.residual, "boolean")], []

@@ -9,14 +9,13 @@ from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import (
     ExpressionWriter,
     expression_id,
-    reads_time,
     references,
     scalar_subqueries,
 )
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, narrowed, select, where
 from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TemporalProject, TimeBound
-from relstate_dagster.jobs.planner.temporal import TimeComparison, with_flags
+from relstate_dagster.jobs.planner.temporal import TimeComparison, has_time, with_flags
 
 
 class Times:
@@ -38,8 +37,8 @@ class Times:
         return self._write_time.written
 
     def are_in(self, expression: Any) -> bool:
-        """Whether an expression reads the time; subqueries in it are not looked into."""
-        return self._catalyst.may_read_time(expression) and reads_time(expression)
+        """Whether an expression reads the time."""
+        return has_time(self._catalyst, expression)
 
     def apart(self, conditions: Iterable[Any]) -> tuple[list[Any], list[Any]]:
         """Conditions that read the time, and the others."""

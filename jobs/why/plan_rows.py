@@ -115,10 +115,8 @@ class PlanRows:
                 return Rows(child.frame.where(self.condition(node)), child.identity)
             case TemporalProject():
                 child = self.of(node.child)
-                flags = zip(node.flags_at(self._instant()), node.flags, strict=True)
-                appended = (f"{sql} AS {quoted(flag.name)}" for sql, flag in flags)
-                own = columns_of(node.child.column_names)
-                return Rows(child.frame.selectExpr(*own, *appended, *child.identity), child.identity)
+                own, flags = columns_of(node.child.column_names), node.flags_at(self._instant())
+                return Rows(child.frame.selectExpr(*own, *flags, *child.identity), child.identity)
             case Project():
                 child = self.of(node.child)
                 expressions = (f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions)

@@ -78,6 +78,28 @@ def test_a_view_that_is_planned_as_before_keeps_its_state(spark: SparkSession, t
     script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
 
 
+def test_a_source_that_is_away_meanwhile_costs_no_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor is an epoch computed by the old plan: it is looked at once the source is back."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+    before = script.warehouse.read().views
+    for view in before:
+        _as_of_an_earlier_version(script.warehouse, view)
+    source, away = Path(script.warehouse.source_path("t")), tmp_path / "away"
+    source.rename(away)
+    script.error("REFRESH")
+    state = script.warehouse.read()
+    assert not state.rebuilds
+    assert {name: view.plan_version for name, view in state.views.items() if "t" in view.reads} == dict.fromkeys(
+        ("few", "other", "wrong"), 0
+    )
+    away.rename(source)
+    script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
+    after = script.warehouse.read().views
+    assert {name: view.generation for name, view in after.items()} == {name: v.generation for name, v in before.items()}
+    assert {view.plan_version for view in after.values()} == {PLAN_VERSION}
+
+
 def test_one_that_cannot_be_planned_any_more_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
     """With the reason; others go on."""
     script = Script(spark, tmp_path / "warehouse")
@@ -91,6 +113,7 @@ def test_one_that_cannot_be_planned_any_more_is_left_behind(spark: SparkSession,
     script.run("INSERT INTO t VALUES (4, 2)")
     assert "gone" in str(script.error("REFRESH"))
     assert script.rows("SELECT v, n FROM other") == [(1, 1), (2, 2), (3, 1)]
+    assert not script.warehouse.read().rebuilds
     # A view alone, as Dagster and the command line run it, is looked at as well.
     _as_of_an_earlier_version(script.warehouse, "wrong", planned_as="few")
     list(EpochRunner(spark, script.warehouse).run(["wrong"]))

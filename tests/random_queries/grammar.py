@@ -237,9 +237,9 @@ class Grammar:
         if len(child.columns) < _PIVOTED:
             return child
         group, by, of = child.columns[:_PIVOTED]
-        values = list(dict.fromkeys(_CONSTANTS[by[1]]))[:2]
         if by[1] in (STRUCT, ARRAY, LONG_DECIMAL):  # Spark compares what it pivots by with literals
             return child
+        values = _CONSTANTS[by[1]][:2]
         names = [self._name() for _ in values]
         listed = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
         function, data_type = self._pick([("count", INT), ("max", of[1])])

@@ -28,8 +28,8 @@ from tests.operators.lab import Lab
 from tests.random_queries.grammar import queries
 from tests.random_queries.schemas import histories_of, schemas, source_of
 
-#: What Spark says where a query has no result: the second of mistakes in its own rules.
-NO_RESULT = (PySparkException, Py4JError)
+#: What Spark raises where a query has no result; the second where one of its own rules goes wrong.
+_NO_RESULT = (PySparkException, Py4JError)
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def run_view(spark: SparkSession, query: str, of: Round, counts: Counts) -> None
                 return
             try:
                 lab.check(wait=True)
-            except NO_RESULT:
+            except _NO_RESULT:
                 counts.refused_by_spark += 1
                 return
             except AssertionError as difference:
@@ -102,7 +102,7 @@ def _spark_refuses(spark: SparkSession, query: str, relations: Mapping[str, Rela
         session.sql(f"SELECT {columns} WHERE false").createOrReplaceTempView(name)
     try:
         session.sql(query).collect()
-    except NO_RESULT:
+    except _NO_RESULT:
         return True
     return False
 
@@ -110,7 +110,7 @@ def _spark_refuses(spark: SparkSession, query: str, relations: Mapping[str, Rela
 def _fails(lab: Lab) -> bool:
     try:
         lab.expected().collect()
-    except NO_RESULT:
+    except _NO_RESULT:
         return True
     return False
 

@@ -1,0 +1,72 @@
+"""Rows that change by time alone: what temporal filters and temporal projections have in common.
+
+The input is kept in state, by the columns that are compared with a time. A row of which a comparison has changed has such a
+column between the old and the new time, or equal to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from relstate_dagster.jobs.instants import timestamp_sql
+from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.planner.nodes import Temporal, TimeBound
+from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.sql_text import quoted
+
+#: What a node makes of rows of its change set, for the instant of this epoch as SQL text.
+AsNow: TypeAlias = Callable[[DataFrame, str], DataFrame]
+#: What it makes of stored rows that may have changed, for the instants of the view's last epoch and of this one.
+Crossed: TypeAlias = Callable[[DataFrame, str, str], DataFrame]
+
+
+def changed_by_time(
+    ctx: EpochContext, node: Temporal, child: DataFrame | None, as_now: AsNow, crossed_of: Crossed
+) -> DataFrame | None:
+    """The changed rows as they are now, and what time alone has changed of the stored ones, as of the last epoch."""
+    (table,) = ctx.tables[node]
+    now = _text(ctx.instant)
+    changed = None
+    if child is not None:
+        child = ctx.frames.share(child)
+        if not ctx.frames.is_empty(child):
+            table.write(child)
+            changed = as_now(child, now)
+    if ctx.is_backfill:
+        return changed
+    before = _text(ctx.last_instant)
+    stored = table.storage.runs(list(node.child.column_names)).where(_may_have_changed(node.bounds, before, now))
+    crossed = crossed_of(stored, before, now)
+    if changed is not None:
+        return changed.union(crossed)
+    # With nothing else to tell, it is worth a look whether any row has crossed: views above then have nothing to do.
+    crossed = ctx.frames.share(crossed)
+    return None if ctx.frames.is_empty(crossed) else crossed
+
+
+def _may_have_changed(bounds: Sequence[TimeBound], before: str, now: str) -> str:
+    """What is true of every row for which one of some comparisons has changed, as SQL text."""
+    return " OR ".join(_between(bound, before, now) for bound in bounds)
+
+
+def _between(bound: TimeBound, before: str, now: str) -> str:
+    """What is true of every row for which a comparison has changed: its column is within the times, ends included.
+
+    A time that is NULL bounds nothing; there every row may have changed.
+    """
+    old, new, column = bound.time_at(before), bound.time_at(now), quoted(bound.column)
+    within = f"({column} >= least({old}, {new}) AND {column} <= greatest({old}, {new}))"
+    return f"({within} OR ({old}) IS NULL OR ({new}) IS NULL)"
+
+
+def _text(instant: datetime | None) -> str:
+    if instant is None:
+        raise StateError(
+            "a temporal filter or projection needs the instant of this epoch and of the view's last one, and the "
+            "catalog has none; rebuild with --full-refresh"
+        )
+    return timestamp_sql(instant)
