@@ -59,8 +59,14 @@ class Sizing:
     )
     driver_publish_bytes: int = _int(
         64 * _MIB,
-        "A published table up to this size is merged into by the driver, which rewrites whole files. Spark's MERGE rewrites "
-        "rows by deletion vectors, in four jobs.",
+        "Rows of a published table up to this size are replaced by the driver. Of a larger one Spark does it, in three jobs "
+        "or more. Files are rewritten as a whole, where the table has no deletion vectors.",
+    )
+    replaced_key_bytes: int = _int(
+        _MIB,
+        "Rows of a larger published table whose keys take no more than this are named to Delta by their keys: it deletes them "
+        "and appends others in one commit, and its log has the keys, twice as long. More are merged, which joins the whole "
+        "table with them.",
     )
     driver_summed_rows: int = _int(
         200_000, "The driver sums up to this many rows to find those that cancel out; beyond, it takes longer than they save."
@@ -187,8 +193,10 @@ class Sizing:
     index_appended_share: float = _float(
         0.25, "An index is built again once appended changes, which are in no order, are more than this share of its rows."
     )
-    advised_rows: int = _int(2_000_000, "Lookups that read fewer rows than this take less than a second; no index is advised.")
-    advised_times: int = _int(4, "An index is advised where it would read this many times fewer rows.")
+    advised_rows: int = _int(
+        2_000_000, "Lookups that read fewer rows than this take less than a second; no index is advised, nor deletion vectors."
+    )
+    advised_times: int = _int(4, "They are advised where this many times fewer rows would be read, or written.")
 
     # -- state
     vnode_bytes: int = _int(

@@ -13,6 +13,7 @@ from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
+from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows
 from relstate_dagster.jobs.planner.nodes import Materialize
@@ -158,6 +159,11 @@ class ViewEntry:
     def restores_published(self) -> bool:
         """Whether runs put the published table back where somebody else has changed its rows."""
         return self.properties.get(PUBLISH_ON_CHANGE) == "restore"
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """The properties that its published table is to have, as declared."""
+        return table_properties(self.properties)
 
     @property
     def state_ttl(self) -> timedelta | None:

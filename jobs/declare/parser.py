@@ -38,6 +38,7 @@ from relstate_dagster.jobs.declare.model import (
 from relstate_dagster.jobs.declare.names import check_name
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
+from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -159,6 +160,7 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
                 f"{where}: property {key!r} is unknown; there are {', '.join(VIEW_PROPERTIES)}, and {CHECKS}<name>.<kind>."
             )
     checks_of(properties, where)
+    table_properties(properties, where)
 
 
 def _column_list(

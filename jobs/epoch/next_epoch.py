@@ -9,11 +9,11 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.freshness import new_files
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
-from relstate_dagster.jobs.epoch.publish import written_by_driver
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.sizes import InputSizes
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Stages, stages_of
+from relstate_dagster.jobs.epoch.view_table import written_by_driver
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 from relstate_dagster.jobs.sources.delta_source import look_at
 from relstate_dagster.jobs.warehouse import Warehouse

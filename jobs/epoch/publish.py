@@ -8,82 +8,39 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence
-from relstate_dagster.jobs.epoch.published import OP, Published, append_changes, merge_changes
-from relstate_dagster.jobs.epoch.sessions import forget_table, transaction
-from relstate_dagster.jobs.epoch.stages import Writer
+from relstate_dagster.jobs.epoch.published import IS_THERE, OP, Published, append_changes, merge_changes
+from relstate_dagster.jobs.epoch.replaced_keys import few_keys, few_keys_of, key_condition
+from relstate_dagster.jobs.epoch.sessions import forget_table, suit_published_table, transaction
+from relstate_dagster.jobs.epoch.stages import Way, Writer
 from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.epoch.view_table import (
+    commented,
+    create_view_table,
+    has_layout,
+    set_properties,
+    written_by_driver,
+)
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
-from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
 from relstate_dagster.state_lib.errors import EpochError, StateError
 from relstate_dagster.state_lib.lake.address import table_reference
-from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
-from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed
+from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.row_encoding import parse_type
-from relstate_dagster.state_lib.sql_text import property_list, quoted, text_literal
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
-
-_REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
-
-
-def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
-    """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
-    plan, layout = view.plan, view.layout
-    properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES}
-    if layout.partitioned_by:
-        # Or Spark names folders by values, as they are: delta-rs escapes letters that are not ASCII when it removes a file, and
-        # so removes none.
-        properties["delta.randomizeFilePrefixes"] = "true"
-    comments = _comments(view)
-    if written_by_driver(view):
-        fields = [(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
-        schema = T.StructType(
-            [
-                T.StructField(name, data_type, metadata={"comment": comments[name]} if name in comments else None)
-                for name, data_type in [*fields, (VIEW_KEY, T.BinaryType())]
-            ]
-        )
-        create_plain_table(path, schema, properties, partition_by=layout.partitioned_by, comment=view.comment)
-        return
-    types = [(o.name, plan.field_named(o.column).data_type) for o in plan.output]
-    columns = [
-        f"{quoted(name)} {ddl}" + (f" COMMENT {text_literal(comments[name])}" if name in comments else "")
-        for name, ddl in [*types, (VIEW_KEY, "BINARY")]
-    ]
-    if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
-        properties["delta.columnMapping.mode"] = "name"
-    comment = f" COMMENT {text_literal(view.comment)}" if view.comment else ""
-    partitioned = f" PARTITIONED BY ({', '.join(map(quoted, layout.partitioned_by))})" if layout.partitioned_by else ""
-    clustered = f" CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})" if layout.cluster_by else ""
-    session.sql(
-        f"CREATE TABLE IF NOT EXISTS {table_reference(path)} ({', '.join(columns)}) USING delta"
-        f"{partitioned}{clustered}{comment} TBLPROPERTIES ({property_list(properties)})"
-    )
-
-
-def _comments(view: ViewEntry) -> dict[str, str]:
-    return {**view.layout.column_comments, VIEW_KEY: "identity of the row, not part of the view"}
-
-
-def written_by_driver(view: ViewEntry) -> bool:
-    """Whether the view's columns have names and types that can be written without Spark."""
-    plan = view.plan
-    plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
-    return plain and not view.layout.cluster_by and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +119,7 @@ def _of_new_generation(
     done = since.made_by(wanted)
     if done is not None:
         return Target(table, chain, wanted, since.known, done=done)
-    if recorded.version is not None and _has_layout(table, view):
+    if recorded.version is not None and has_layout(table, view):
         # Readers of a view that is rebuilt go on until the one commit that replaces its rows.
         return Target(table, chain, wanted, since.newest, replaces=True)
     return _made_again(session, table.path, view, wanted)
@@ -181,14 +138,6 @@ def _made_again(session: SparkSession, path: str, view: ViewEntry, wanted: Epoch
     return _made(session, path, view, wanted)
 
 
-def _has_layout(table: OpenedTable, view: ViewEntry) -> bool:
-    """Whether a table is partitioned as the view declares; tables with clusters, or without, are made again."""
-    metadata = table.latest().metadata()
-    is_clustered = "clustering" in (table.latest().protocol().writer_features or ())
-    same_partitions = tuple(metadata.partition_columns) == view.layout.partitioned_by
-    return same_partitions and not is_clustered and not view.layout.cluster_by
-
-
 def publish(
     session: SparkSession,
     target: Target,
@@ -196,14 +145,18 @@ def publish(
     view: ViewEntry,
     commit: StateCommit,
     writer: Writer,
+    most_tasks: int,
 ) -> Published:
     """Apply the change set of an epoch to the published table.
+
+    Rows that are new are appended, whatever the table holds; those that go are looked for in it by their keys.
 
     Parameters
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
     store, commit : the state that holds the change set, and the commit that wrote it.
     writer : who is to write. Spark does where the driver cannot.
+    most_tasks : of a shuffle.
 
     Raises
     ------
@@ -212,21 +165,35 @@ def publish(
     if target.done is not None:
         return Published(target.done, 0, 0)
     failpoints.reached("before_publish")
-    table, epoch = target.table, target.wanted.epoch
+    if not target.is_new and set_properties(session, target.table, view):
+        target = replace(target, known=target.chain.after(target.known).known)
     only_inserts = target.is_new or target.replaces or view.plan.append_only
-    if writer is Writer.DRIVER and not target.replaces and written_by_driver(view):
+    rows: pa.Table | None = None
+    if not target.replaces and written_by_driver(view):
         rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
-        if rows is None:
-            rows = collected(_changes(store, view, epoch, commit.version))
-        if rows is not None:
+        if rows is None and writer is Writer.DRIVER:
+            rows = collected(_changes(store, view, target.wanted.epoch, commit.version))
+    if rows is not None:
+        there = rows.filter(rows[IS_THERE])[VIEW_KEY]
+        way = Way.APPEND if only_inserts or not len(there) else Way.MERGE
+        if way is Way.APPEND or writer is Writer.DRIVER:
             _check_partitions(rows, view)
-            apply = append_changes if only_inserts else merge_changes
-            app = app_id(view)
-            number = epoch_txn_version(epoch, table.transaction_version(app))
-            return apply(table, rows, app, number, target.wanted.to_json(), target.chain.expect(target.known))
-    changes = _checked_partitions(_changes(store, view, epoch, commit.version), view)
-    mode = None if not only_inserts else "overwrite" if target.replaces else "append"
-    return _publish_by_spark(session, target, changes, view, mode)
+            return _publish_by_driver(target, rows, view, way)
+    changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
+    if only_inserts:
+        return _publish_by_spark(session, target, changes, view, Way.OVERWRITE if target.replaces else Way.APPEND)
+    suit_published_table(session, target.table.total_bytes(), most_tasks)
+    keys = few_keys(changes.where(F.col(IS_THERE)).select(VIEW_KEY)) if rows is None else few_keys_of(there)
+    if keys is None:
+        return _publish_by_spark(session, target, changes, view, Way.MERGE)
+    return _publish_by_spark(session, target, changes, view, Way.REPLACE if keys else Way.APPEND, keys)
+
+
+def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, way: Way) -> Published:
+    table, app = target.table, app_id(view)
+    apply = append_changes if way is Way.APPEND else merge_changes
+    number = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
+    return apply(table, rows, app, number, target.wanted.to_json(), target.chain.expect(target.known))
 
 
 def _partition_texts(view: ViewEntry) -> list[str]:
@@ -258,19 +225,23 @@ def _checked_partitions(changes: DataFrame, view: ViewEntry) -> DataFrame:
 
 
 def _publish_by_spark(
-    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, mode: str | None
+    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, way: Way, keys: Sequence[bytes] = ()
 ) -> Published:
-    """Apply changes of any size: nothing but insertions by appending them, others (``mode`` None) by MERGE."""
+    """Apply changes of any size; ``keys`` are those of rows that go, where the way is to replace by key."""
     table, app, metadata = target.table, app_id(view), target.wanted.to_json()
     txn_version = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     target.chain.expect(target.known)(table.latest())
-    if mode is None:
+    if way is Way.MERGE:
         _merge(session, table.path, changes, view, app, txn_version, metadata)
     else:
-        writer = _commented(changes.drop(OP), view).write.format("delta").mode(mode).option("userMetadata", metadata)
-        if mode == "overwrite":
+        rows = commented(changes.where(F.col(OP) > 0).drop(OP, IS_THERE), view)
+        mode = "append" if way is Way.APPEND else "overwrite"
+        writer = rows.write.format("delta").mode(mode).option("userMetadata", metadata)
+        if way is Way.OVERWRITE:
             # A new generation replaces the rows of the old one, and may have other columns.
             writer = writer.option("overwriteSchema", "true").partitionBy(*view.layout.partitioned_by)
+        elif way is Way.REPLACE:
+            writer = writer.option("replaceWhere", key_condition(keys))
         writer.option("txnAppId", app).option("txnVersion", txn_version).save(table.path)
     # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
     made = target.chain.after(target.known)
@@ -280,16 +251,9 @@ def _publish_by_spark(
             target.chain.take_back(made)
         problem = f"epoch {target.wanted.epoch} was not published, {target.chain.said(made)}"
         raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
-    inserted, deleted = rows_changed(DeltaLog(table.path).commit(version))
-    return Published(version, inserted, deleted, Writer.SPARK)
-
-
-def _commented(rows: DataFrame, view: ViewEntry) -> DataFrame:
-    """Rows with the comments of their columns, which a table takes with its columns."""
-    comments = _comments(view)
-    return rows.select(
-        *(F.col(quoted(c)).alias(c, metadata={"comment": comments[c]} if c in comments else {}) for c in rows.columns)
-    )
+    actions = DeltaLog(table.path).commit(version)
+    inserted, deleted = rows_changed(actions)
+    return Published(version, inserted, deleted, Writer.SPARK, way=way, copied=rows_copied(actions))
 
 
 def _merge(
@@ -319,15 +283,16 @@ def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | Non
         return None
     own = stored.filter(pc.equal(stored[TABLE_ID], view.tables[-1].table_id))
     there = own.filter(pc.greater(own[WEIGHT_COLUMN], 0))
-    gone = own.filter(pc.less(own[WEIGHT_COLUMN], 0))
-    gone = gone.filter(pc.invert(pc.is_in(gone[KEY], value_set=there[KEY].combine_chunks())))
+    left = own.filter(pc.less(own[WEIGHT_COLUMN], 0))
+    gone = left.filter(pc.invert(pc.is_in(left[KEY], value_set=there[KEY].combine_chunks())))
     rows = pa.concat_tables([there, gone])
-    names = [*slots, VIEW_KEY, OP]
-    return pa.table([*(rows[slot] for slot in slots.values()), rows[KEY], rows[WEIGHT_COLUMN]], names=names)
+    is_there = pc.is_in(rows[KEY], value_set=left[KEY].combine_chunks())
+    names = [*slots, VIEW_KEY, OP, IS_THERE]
+    return pa.table([*(rows[slot] for slot in slots.values()), rows[KEY], rows[WEIGHT_COLUMN], is_there], names=names)
 
 
 def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
-    """One row a key: the view's columns, ``_key``, and ``OP`` (+1 insert or update, −1 delete)."""
+    """One row a key: the view's columns, ``_key``, ``OP`` (+1 insert or update, −1 delete) and ``IS_THERE``."""
     plan = view.plan
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)
@@ -344,12 +309,13 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
     row = F.struct(*columns_of(names))
     output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
     if plan.stream_key is not None and view.built_until is None:
-        newest = now.groupBy(VIEW_KEY).agg(F.max(STATE_WEIGHT).alias(OP), F.max_by(row, STATE_WEIGHT).alias("_row"))
-        return newest.select(*output, VIEW_KEY, OP)
+        signs = F.max(STATE_WEIGHT).alias(OP), (F.min(STATE_WEIGHT) < 0).alias(IS_THERE)
+        newest = now.groupBy(VIEW_KEY).agg(*signs, F.max_by(row, STATE_WEIGHT).alias("_row"))
+        return newest.select(*output, VIEW_KEY, OP, IS_THERE)
     if plan.stream_key is not None:
         newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
         summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
-        return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP)
+        return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
     changed = changed.where(F.col("_delta") != 0)
     if is_first:
@@ -366,4 +332,4 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
     numbered = counted.select("_row", VIEW_KEY, "_delta", F.explode(copies).alias("_copy"))
     copy_key = F.concat(F.col(VIEW_KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
     op = F.when(F.col("_delta") > zero, F.lit(1)).otherwise(F.lit(-1))
-    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias(OP))
+    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias(OP), (op < 0).alias(IS_THERE))

@@ -7,21 +7,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows, changed_rows
-from relstate_dagster.jobs.epoch.stages import Writer
+from relstate_dagster.jobs.epoch.stages import Way, Writer
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
+from relstate_dagster.state_lib.sizing import sizing
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
 OP = "_relstate_op"
+#: Whether the published table has a row of this key, which is to be replaced or deleted.
+IS_THERE = "_relstate_is_there"
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published table's version, the rows that entered and left it, and who wrote it (``None``: an earlier try).
+    """The published table's version, the rows that entered and left it, who wrote it and how (``None``: an earlier try).
 
     ``changed`` are some of the rows that the driver has applied, with ``+`` or ``−`` in front; of a replaced one the new row.
+    ``copied`` are rows that Spark has written again for others of their files.
     """
 
     version: int
@@ -29,25 +34,39 @@ class Published:
     rows_deleted: int
     writer: Writer | None = None
     changed: ShownRows = NO_ROWS
+    way: Way | None = None
+    copied: int = 0
+
+    def advice_lines(self) -> tuple[str, ...]:
+        """What would make such epochs cheaper."""
+        changed = self.rows_inserted + self.rows_deleted
+        if self.copied < max(sizing().advised_rows, sizing().advised_times * changed):
+            return ()
+        return (
+            f"{self.copied:,} rows of the published table were written again beside {changed:,} that have changed: with "
+            f"'{DELETION_VECTORS}' = 'true' in the view's TBLPROPERTIES they stay where they are",
+        )
 
 
 def append_changes(
     table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, metadata: str, check: Check
 ) -> Published:
-    """Append rows that are all new. ``changes``: the view's columns, ``_key`` and ``_op``."""
+    """Append rows that are all new. ``changes``: the view's columns, ``_key``, ``OP`` and ``IS_THERE``."""
+    changes = changes.drop_columns([IS_THERE])
     rows = changes.drop_columns([OP])
 
     def write(newest: DeltaTable) -> dict[str, Any]:
         write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(table, changes, app_id, txn_version, write, check)
+    return _committed(table, changes, app_id, txn_version, write, check, Way.APPEND)
 
 
 def merge_changes(
     table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, metadata: str, check: Check
 ) -> Published:
-    """Insert, replace and delete rows by their key. ``changes``: the view's columns, ``_key`` and ``_op``, one row a key."""
+    """Insert, replace and delete rows by their key. ``changes``: as for :func:`append_changes`, one row a key."""
+    changes = changes.drop_columns([IS_THERE])
     changes = changes.set_column(changes.schema.get_field_index(OP), OP, changes[OP].cast(pa.int64()))
 
     def write(newest: DeltaTable) -> dict[str, Any]:
@@ -63,16 +82,18 @@ def merge_changes(
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(table, changes, app_id, txn_version, write, check)
+    return _committed(table, changes, app_id, txn_version, write, check, Way.MERGE)
 
 
-def _committed(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
+def _committed(
+    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check, way: Way
+) -> Published:
     made = commit_once(table, app_id, txn_version, write, check)
     if made is None:
-        return Published(table.latest().version(), 0, 0, Writer.DRIVER)
+        return Published(table.latest().version(), 0, 0, Writer.DRIVER, way=way)
     version, metrics = made
     updated = int(metrics.get("num_target_rows_updated", 0))
     inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
     deleted = int(metrics.get("num_target_rows_deleted", 0)) + updated
     shown = changed_rows(changes.drop_columns([VIEW_KEY]), OP)
-    return Published(version, inserted, deleted, Writer.DRIVER, shown)
+    return Published(version, inserted, deleted, Writer.DRIVER, shown, way)

@@ -12,6 +12,7 @@ from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.spark.names import keep_class_names
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
+from relstate_dagster.state_lib.sizing import sizing
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
@@ -97,8 +98,7 @@ def session_for(
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
     if workload is Workload.LARGE:
-        # What a change is looked up in is divided among all cores.
-        session.conf.set("spark.sql.files.minPartitionNum", str(spark.sparkContext.defaultParallelism))
+        _divide_files(session)
     # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own. It is also the
     # least that a file is divided into: less is not worth another core.
     session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload is Workload.LARGE else "65536")
@@ -110,6 +110,36 @@ def session_for(
     if functions is not None:
         functions.register(session)
     return session
+
+
+def _divide_files(session: SparkSession) -> None:
+    """Let all cores share what is read. Spark Connect does not say how many there are."""
+    context = getattr(session, "sparkContext", None)
+    if context is not None:
+        session.conf.set("spark.sql.files.minPartitionNum", str(context.defaultParallelism))
+
+
+def suit_published_table(session: SparkSession, table_bytes: int, most_tasks: int) -> None:
+    """Let a session change some rows of a large table, however small the change is that it was set up for.
+
+    Parameters
+    ----------
+    table_bytes : of the published table.
+    most_tasks : of a shuffle.
+    """
+    _divide_files(session)
+    wanted = {
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.sql.files.openCostInBytes": "524288",
+        SHUFFLE_PARTITIONS: str(min(most_tasks, 1 + table_bytes // sizing().task_bytes)),
+        # The table need not be sorted for a join with few rows.
+        "spark.sql.join.preferSortMergeJoin": "false",
+        # Rows are appended whose keys nobody has, beside those that replace others.
+        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+    }
+    for key, value in wanted.items():
+        session.conf.set(key, value)
 
 
 @contextmanager

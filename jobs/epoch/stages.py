@@ -22,6 +22,19 @@ class Writer(enum.Enum):
     SPARK = "Spark"
 
 
+class Way(enum.Enum):
+    """How a change set is applied: what only inserts is appended, and nothing of the table is read for it.
+
+    ``REPLACE`` is for few keys in a large table: rows of these keys are deleted and others appended, in one commit. ``MERGE``
+    joins the table with the change set.
+    """
+
+    APPEND = "append"
+    REPLACE = "replace by key"
+    MERGE = "merge"
+    OVERWRITE = "replace all rows"
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """What is read of a relation.
@@ -92,6 +105,7 @@ class Stages:
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     commit, publish : who writes; ``None``: the driver up to ``Sizing.driver_commit_rows`` rows, Spark above.
     published_bytes : of the published table; ``None`` as long as nobody has looked, since there may be nothing to publish.
+    way : how the change set was applied, once it is.
     """
 
     sizes: Sizes
@@ -102,6 +116,7 @@ class Stages:
     commit: Writer | None
     publish: Writer | None
     published_bytes: int | None = None
+    way: Way | None = None
 
     @property
     def is_small(self) -> bool:
@@ -119,9 +134,13 @@ class Stages:
             return self.publish
         return Writer.DRIVER if rows <= sizing().driver_commit_rows else Writer.SPARK
 
-    def done(self, commit: Writer | None, publish: Writer | None) -> Stages:
-        """The same, with those who wrote."""
-        return replace(self, commit=commit or self.commit, publish=publish or self.publish)
+    def committed_by(self, writer: Writer | None) -> Stages:
+        """The same, with who committed the state; ``None``: an earlier try."""
+        return replace(self, commit=writer or self.commit)
+
+    def published(self, by: Writer | None, way: Way | None) -> Stages:
+        """The same, with who published, and how; ``None``: an earlier try."""
+        return replace(self, publish=by or self.publish, way=way or self.way)
 
     def lines(self) -> tuple[str, ...]:
         """One line a stage, for people."""
@@ -134,9 +153,11 @@ class Stages:
         }[self.workload]
         tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
         either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
-        kind = "replace all rows" if sizes.replaces else "append" if sizes.only_inserts else "merge"
+        planned = Way.OVERWRITE if sizes.replaces else Way.APPEND if sizes.only_inserts else Way.MERGE
         into = f" into {bytes_shown(self.published_bytes)}" if self.published_bytes else ""
-        publish = f"publish: {kind}{into}, by {self.publish.value if self.publish else either}"
+        publish = f"publish: {(self.way or planned).value}{into}, by {self.publish.value if self.publish else either}"
+        if self.way is None and planned is Way.MERGE:
+            publish += "; append where no row goes"
         if sizes.is_committed:
             return "commit state: done by an earlier try", publish
         lines = [*(read.line() for read in sizes.reads), f"compute: change sets {held}, {code}{tasks}"]

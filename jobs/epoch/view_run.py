@@ -16,7 +16,7 @@ from relstate_dagster.jobs.epoch.chain import EpochCommit, Fence, Since
 from relstate_dagster.jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.protocol import Reached
-from relstate_dagster.jobs.epoch.publish import publish, target_of, written_by_driver
+from relstate_dagster.jobs.epoch.publish import publish, target_of
 from relstate_dagster.jobs.epoch.published import Published
 from relstate_dagster.jobs.epoch.refresh_choice import costs_after
 from relstate_dagster.jobs.epoch.reports import ViewReport
@@ -32,6 +32,7 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
+from relstate_dagster.jobs.epoch.view_table import written_by_driver
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import completed
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
@@ -157,7 +158,7 @@ class ViewRuns:
             started = time.perf_counter()
             done: Published | None = None
             if epoch.slice is None:
-                done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence)
+                done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence, int(most_partitions))
             seconds["publish"] = time.perf_counter() - started
             # What it took another run to compute, or not to, says nothing.
             is_told = made is None and commit is not None and epoch.slice is None and view.built_until is None
@@ -193,9 +194,9 @@ class ViewRuns:
             view_version=versions.view_version,
             plan_text=explain_plan(view.plan, view.tables),
             picture=plan_svg(view.plan, view.tables, rows) if commit else "",
-            stages=stages.done(commit.writer if commit else None, done.writer if done else None).lines(),
+            stages=stages.committed_by(commit.writer if commit else None).lines(),
             skipped=commit is None,
-            advice=inputs.lookups.advice_lines(),
+            advice=(*inputs.lookups.advice_lines(), *(done.advice_lines() if done else ())),
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )
@@ -219,6 +220,7 @@ class ViewRuns:
         seen: ViewVersions | None,
         wanted: EpochCommit,
         fence: Fence,
+        most_tasks: int,
     ) -> tuple[Published | None, Stages]:
         """What was published, if anything, and the stages with the size of the table."""
         first = view.last_epoch is None
@@ -230,7 +232,9 @@ class ViewRuns:
         target = target_of(session, table, view, wanted, seen, fence, first=first)
         stages = stages.into(target.table.total_bytes())
         store = StateStore(session, files, view.tables)
-        return publish(session, target, store, view, commit, stages.publishes(mv_rows(view, commit))), stages
+        writer = stages.publishes(mv_rows(view, commit))
+        done = publish(session, target, store, view, commit, writer, most_tasks)
+        return done, stages.published(done.writer, done.way)
 
 
 def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:

@@ -228,8 +228,15 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
     if "numUpdatedRows" in metrics:
         return metric("numUpdatedRows"), metric("numUpdatedRows")
     deleted = metric("numDeletedRows")
-    inserted = metric("numOutputRows") if commit_info(actions).get("operation") not in ("DELETE",) else 0
-    return inserted, deleted
+    # A write that replaces some rows (replaceWhere) counts those that it copies to other files.
+    written = metric("numOutputRows") - metric("numCopiedRows")
+    return written if commit_info(actions).get("operation") not in ("DELETE",) else 0, deleted
+
+
+def rows_copied(actions: list[Action]) -> int:
+    """Rows that Spark has copied to new files in a commit, because others of their files were changed; for reports, too."""
+    metrics = commit_info(actions).get("operationMetrics", {})
+    return int(metrics.get("numTargetRowsCopied", metrics.get("numCopiedRows", 0)))
 
 
 @dataclass(frozen=True, slots=True)

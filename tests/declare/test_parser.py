@@ -33,7 +33,7 @@ def test_view_with_every_clause():
         COMMENT 'it''s ' 'busy'
         USING delta
         PARTITIONED BY (origin) CLUSTER  BY (flights)
-        TBLPROPERTIES ('refresh.policy' = 'full', dagster.group = 'air', 'delta.x' = 3, flag true)
+        TBLPROPERTIES ('refresh.policy' = 'full', dagster.group = 'air', 'x' = 3, flag true)
         AS SELECT origin, count(*) -- all of them
            FROM flights GROUP BY origin;
         """
@@ -44,7 +44,7 @@ def test_view_with_every_clause():
         comment="it's busy",
         cluster_by=("flights",),
         partitioned_by=("origin",),
-        properties={"refresh.policy": "full", "dagster.group": "air", "delta.x": "3", "flag": "true"},
+        properties={"refresh.policy": "full", "dagster.group": "air", "x": "3", "flag": "true"},
         if_not_exists=True,
         column_names=("origin", "flights"),
         column_comments={"origin": "from"},

@@ -150,8 +150,8 @@ def test_a_view_that_holds_a_key_twice_fails(spark, tmp_path, monkeypatch):
     with DagsterInstance.ephemeral() as instance:
         location = Location(tmp_path, instance)
         location.run()
-        merge = publish.merge_changes
-        monkeypatch.setattr(publish, "merge_changes", lambda to, new, *more: merge(to, pa.concat_tables([new, new]), *more))
+        append = publish.append_changes
+        monkeypatch.setattr(publish, "append_changes", lambda to, new, *more: append(to, pa.concat_tables([new, new]), *more))
         spark.sql(f"INSERT INTO delta.`{location.warehouse}/sources/orders` VALUES (1, 'bob', 7), (2, 'eve', 8)")
         unique = location.run()[2]["stream_key_unique"]
         assert (unique.passed, unique.metadata["duplicated keys"].value) == (False, 2)

@@ -34,14 +34,13 @@ def published_twice(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[Sc
     """Views of which the last epoch has published two with each row twice; with the versions of the epoch before."""
     script.run(f"{_VIEWS} REFRESH")
     before = _versions(script)
-    merge = publish.merge_changes
+    append = publish.append_changes
 
     def twice(table, changes, *others):
-        # What is merged is not in the table yet: two rows of a key are both inserted.
         doubled = table.path.endswith(("/doubled", "/kept"))
-        return merge(table, pa.concat_tables([changes, changes]) if doubled else changes, *others)
+        return append(table, pa.concat_tables([changes, changes]) if doubled else changes, *others)
 
-    monkeypatch.setattr(publish, "merge_changes", twice)
+    monkeypatch.setattr(publish, "append_changes", twice)
     script.run(f"{_ROWS}; REFRESH")
     return script, before
 

@@ -1,0 +1,91 @@
+"""The Delta table that a view is published to: its columns, layout, comments and properties."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
+from relstate_dagster.state_lib.constants import VIEW_KEY
+from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
+from relstate_dagster.state_lib.lake.address import table_reference
+from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sql_text import property_list, quoted, text_literal
+
+_REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
+
+
+def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
+    """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
+    plan, layout = view.plan, view.layout
+    properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES, **view.table_properties}
+    if layout.partitioned_by:
+        # Or Spark names folders by values, as they are: delta-rs escapes letters that are not ASCII when it removes a file, and
+        # so removes none.
+        properties["delta.randomizeFilePrefixes"] = "true"
+    comments = _comments(view)
+    # delta-rs declares VARIANT beside deletion vectors, which fewer readers know.
+    if written_by_driver(view) and properties.get(DELETION_VECTORS) != "true":
+        fields = [(o.name, parse_type(plan.field_named(o.column).data_type)) for o in plan.output]
+        schema = T.StructType(
+            [
+                T.StructField(name, data_type, metadata={"comment": comments[name]} if name in comments else None)
+                for name, data_type in [*fields, (VIEW_KEY, T.BinaryType())]
+            ]
+        )
+        create_plain_table(path, schema, properties, partition_by=layout.partitioned_by, comment=view.comment)
+        return
+    types = [(o.name, plan.field_named(o.column).data_type) for o in plan.output]
+    columns = [
+        f"{quoted(name)} {ddl}" + (f" COMMENT {text_literal(comments[name])}" if name in comments else "")
+        for name, ddl in [*types, (VIEW_KEY, "BINARY")]
+    ]
+    if any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output):
+        properties["delta.columnMapping.mode"] = "name"
+    comment = f" COMMENT {text_literal(view.comment)}" if view.comment else ""
+    partitioned = f" PARTITIONED BY ({', '.join(map(quoted, layout.partitioned_by))})" if layout.partitioned_by else ""
+    clustered = f" CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})" if layout.cluster_by else ""
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS {table_reference(path)} ({', '.join(columns)}) USING delta"
+        f"{partitioned}{clustered}{comment} TBLPROPERTIES ({property_list(properties)})"
+    )
+
+
+def _comments(view: ViewEntry) -> dict[str, str]:
+    return {**view.layout.column_comments, VIEW_KEY: "identity of the row, not part of the view"}
+
+
+def written_by_driver(view: ViewEntry) -> bool:
+    """Whether the view's columns have names and types that can be written without Spark."""
+    plan = view.plan
+    plain = all(is_plain(parse_type(plan.field_named(o.column).data_type)) for o in plan.output)
+    return plain and not view.layout.cluster_by and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
+
+
+def has_layout(table: OpenedTable, view: ViewEntry) -> bool:
+    """Whether a table is partitioned as the view declares; tables with clusters, or without, are made again."""
+    metadata = table.latest().metadata()
+    is_clustered = "clustering" in (table.latest().protocol().writer_features or ())
+    same_partitions = tuple(metadata.partition_columns) == view.layout.partitioned_by
+    return same_partitions and not is_clustered and not view.layout.cluster_by
+
+
+def commented(rows: DataFrame, view: ViewEntry) -> DataFrame:
+    """Rows with the comments of their columns, which a table takes with its columns."""
+    comments = _comments(view)
+    return rows.select(
+        *(F.col(quoted(c)).alias(c, metadata={"comment": comments[c]} if c in comments else {}) for c in rows.columns)
+    )
+
+
+def set_properties(session: SparkSession, table: OpenedTable, view: ViewEntry) -> bool:
+    """Give an existing table the properties that its view declares by now; whether that took a commit."""
+    there = table.latest().metadata().configuration
+    changed = {name: value for name, value in view.table_properties.items() if there.get(name) != value}
+    if changed:
+        session.sql(f"ALTER TABLE {table_reference(table.path)} SET TBLPROPERTIES ({property_list(changed)})")
+    return bool(changed)
