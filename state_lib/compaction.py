@@ -28,14 +28,13 @@ from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 from relstate_dagster.state_lib.merge import merge_runs
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
-from relstate_dagster.state_lib.state_files import partition_of
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import MergeRule
 
 
 def has_many_runs(files: Sequence[DataFile]) -> bool:
-    """Whether some partition has more small files than a lookup should open."""
-    small = Counter(partition_of(f) for f in files if f.bytes < sizing().small_run_bytes)
+    """Whether some partition has more small files than a lookup, or a reader, should open."""
+    small = Counter(frozenset(f.partition.items()) for f in files if f.bytes < sizing().small_run_bytes)
     return bool(small) and max(small.values()) > sizing().runs_per_partition
 
 

@@ -32,7 +32,7 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
-from relstate_dagster.jobs.epoch.view_table import written_by_driver
+from relstate_dagster.jobs.epoch.view_table import merge_small_files, written_by_driver
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import completed
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
@@ -234,6 +234,7 @@ class ViewRuns:
         store = StateStore(session, files, view.tables)
         writer = stages.publishes(mv_rows(view, commit))
         done = publish(session, target, store, view, commit, writer, most_tasks)
+        merge_small_files(target.table, view)
         return done, stages.published(done.writer, done.way)
 
 

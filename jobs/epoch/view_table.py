@@ -8,10 +8,12 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
+from relstate_dagster.state_lib.compaction import has_many_runs, merge_small_runs
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
+from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import property_list, quoted, text_literal
@@ -89,3 +91,12 @@ def set_properties(session: SparkSession, table: OpenedTable, view: ViewEntry) -
     if changed:
         session.sql(f"ALTER TABLE {table_reference(table.path)} SET TBLPROPERTIES ({property_list(changed)})")
     return bool(changed)
+
+
+def merge_small_files(table: OpenedTable, view: ViewEntry) -> None:
+    """Put the small files of a published table together where epochs have left many: a commit that changes no rows.
+
+    Each epoch that only appends leaves one. Tables with clusters, or names that the driver cannot write, are left to OPTIMIZE.
+    """
+    if written_by_driver(view) and has_many_runs(data_files(table.latest())):
+        merge_small_runs(table)

@@ -234,9 +234,13 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
 
 
 def rows_copied(actions: list[Action]) -> int:
-    """Rows that Spark has copied to new files in a commit, because others of their files were changed; for reports, too."""
-    metrics = commit_info(actions).get("operationMetrics", {})
-    return int(metrics.get("numTargetRowsCopied", metrics.get("numCopiedRows", 0)))
+    """Rows that Spark has copied to new files in a commit, because others of their files were changed; for reports, too.
+
+    Its own metric also counts those that stay in a file of which rows are marked by a deletion vector.
+    """
+    _, added, _ = files_of(actions)
+    written = sum(logged_rows(add) or 0 for add in added if not add.get("deletionVector"))
+    return max(written - rows_changed(actions)[0], 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.api import EpochRunner, ViewReport
+from relstate_dagster.jobs.api import EpochRunner, ViewReport, snapshot
 from relstate_dagster.jobs.declare import parse_text
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import DeltaLog, files_of
+from relstate_dagster.state_lib.lake.statistics import data_files
+from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.sizing import changed_sizing
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
@@ -125,9 +127,16 @@ def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: Spa
     """In a view that has declared them, also where it did so when its table was there; and the driver goes on with them."""
     script.begin(f"{_TABLES} {_VIEWS} REFRESH")
     assert DeltaTable(script.warehouse.view_path("joined")).protocol().reader_features is None
+    with changed_sizing(**_SIZES["replaced"], advised_rows=1, advised_times=0):
+        script.run("UPDATE t SET v = 2 WHERE k = 4")
+        advice = {report.view: report.advice for report in EpochRunner(spark, script.warehouse).run()}
+    assert advice["keyed"] == ()
+    assert [line.split(" with ")[0] for line in advice["joined"]] == [
+        "1 rows of the published table were written again beside 2 that have changed:"
+    ]
     script.session._registry.declare(parse_text(f"CREATE MATERIALIZED VIEW joined PARTITIONED BY (g) {_MARKS} AS {_JOINED}"))
     resized(**_SIZES["replaced"])
-    script.run("UPDATE t SET v = 1 WHERE k = 4; REFRESH; VERIFY")
+    script.run("UPDATE t SET v = 1 WHERE k = 5; REFRESH; VERIFY")
     for view in ("keyed", "copies", "joined"):
         table = DeltaTable(script.warehouse.view_path(view))
         assert "deletionVectors" in table.protocol().reader_features, view
@@ -153,6 +162,30 @@ def test_what_others_do_to_rows_that_are_marked_is_put_back(script: Script, spar
     resized(**_SIZES["driver"])
     script.run("UPDATE t SET v = 97 WHERE k IN (4, 6); REFRESH; VERIFY")
     script.run("UPDATE t SET v = 96 WHERE k IN (4, 6); REFRESH; VERIFY")
+
+
+def test_small_files_are_put_together(script: Script, spark: SparkSession, resized: Resized) -> None:
+    """Also where rows are marked; epochs of before can be read, and the change feed says nothing of it."""
+    script.begin(f"{_TABLES} {_VIEWS} REFRESH")
+    script.run("DROP MATERIALIZED VIEW spaced")
+    resized(runs_per_partition=2, driver_publish_bytes=0)
+    before = snapshot(script.warehouse).views["keyed"]
+    rows = Counter(spark.read.format("delta").option("versionAsOf", before.version).load(before.path).collect())
+    merged: Counter[str] = Counter()
+    for n in range(6):
+        changed = "UPDATE t SET v = v + 40 WHERE k IN (1, 20)" if n == 3 else f"INSERT INTO t VALUES ({20 + n}, 'c', {n})"
+        script.run(f"{changed}; REFRESH")
+        for view in ("keyed", "joined", "copies"):
+            table = OpenedTable(script.warehouse.view_path(view))
+            of_c = [file for file in data_files(table.latest()) if file.partition.get("g", "c") == "c"]
+            assert len(of_c) <= 2, (view, n)
+            merged[view] = sum(entry["operation"] == "OPTIMIZE" for entry in DeltaTable(table.path).history())
+    script.verify()
+    assert min(merged.values()) >= 2, merged
+    assert Counter(spark.read.format("delta").option("versionAsOf", before.version).load(before.path).collect()) == rows
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", before.version + 1)
+    told = Counter((row["k"], row["_change_type"]) for row in feed.load(before.path).where("k IN (1, 20, 21)").collect())
+    assert told == {(20, "insert"): 2, (20, "delete"): 1, (1, "insert"): 1, (1, "delete"): 1, (21, "insert"): 1}
 
 
 def test_properties_are_those_of_the_table(script: Script, spark: SparkSession) -> None:
