@@ -36,6 +36,7 @@ from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import EpochError, StateError
 from relstate_dagster.state_lib.lake.address import table_reference
+from relstate_dagster.state_lib.lake.commit import is_writable
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import OpenedTable
@@ -169,7 +170,7 @@ def publish(
         target = replace(target, known=target.chain.after(target.known).known)
     only_inserts = target.is_new or target.replaces or view.plan.append_only
     rows: pa.Table | None = None
-    if not target.replaces and written_by_driver(view):
+    if not target.replaces and written_by_driver(view) and is_writable(target.table.latest()):
         rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
         if rows is None and writer is Writer.DRIVER:
             rows = collected(_changes(store, view, target.wanted.epoch, commit.version))

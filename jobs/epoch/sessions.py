@@ -104,6 +104,8 @@ def session_for(
     session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload is Workload.LARGE else "65536")
     # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+    # A rebuilt view replaces all rows of its table, where clusters may be set up to replace partitions that are written.
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
     # Silently skipped files would be silently wrong views.
     session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
@@ -135,6 +137,7 @@ def suit_published_table(session: SparkSession, table_bytes: int, most_tasks: in
         SHUFFLE_PARTITIONS: str(min(most_tasks, 1 + table_bytes // sizing().task_bytes)),
         # The table need not be sorted for a join with few rows.
         "spark.sql.join.preferSortMergeJoin": "false",
+        "spark.databricks.delta.replaceWhere.dataColumns.enabled": "true",
         # Rows are appended whose keys nobody has, beside those that replace others.
         "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     }

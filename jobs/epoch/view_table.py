@@ -12,7 +12,7 @@ from relstate_dagster.state_lib.compaction import has_many_runs, merge_small_run
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
 from relstate_dagster.state_lib.lake.address import table_reference
-from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain
+from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain, is_writable
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.row_encoding import parse_type
@@ -98,5 +98,6 @@ def merge_small_files(table: OpenedTable, view: ViewEntry) -> None:
 
     Each epoch that only appends leaves one. Tables with clusters, or names that the driver cannot write, are left to OPTIMIZE.
     """
-    if written_by_driver(view) and has_many_runs(data_files(table.latest())):
+    opened = table.latest()
+    if written_by_driver(view) and is_writable(opened) and has_many_runs(data_files(opened)):
         merge_small_runs(table)

@@ -103,6 +103,28 @@ def create_plain_table(
     )
 
 
+#: Features of tables whose writers need not do more for them than delta-rs does.
+_WRITABLE: Final = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "deletionVectors",
+        "generatedColumns",
+        "identityColumns",
+        "invariants",
+        "timestampNtz",
+        "variantType",
+    }
+)
+
+
+def is_writable(table: DeltaTable) -> bool:
+    """Whether delta-rs can write to an opened table: others' settings may have given it features that only Spark knows."""
+    features = table.protocol().writer_features or ()
+    return _WRITABLE.issuperset(features) and table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none"
+
+
 def committing(app_id: str, version: int, metadata: str | None = None) -> CommitProperties:
     """The properties of a commit that is made once: a compare and swap, with the id of its transaction."""
     return CommitProperties(
