@@ -13,7 +13,7 @@ from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.sizes import InputSizes
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Stages, stages_of
-from relstate_dagster.jobs.epoch.view_table import written_by_driver
+from relstate_dagster.jobs.epoch.view_table import driver_writes, written_by_driver
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 from relstate_dagster.jobs.sources.delta_source import look_at
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -66,7 +66,9 @@ class NextEpoch:
         stages = stages_of(view, known, most_tasks=self._most_tasks, driver_writes=written_by_driver(view))
         if seen is None or seen.view_version is None:
             return stages
-        return stages.into(OpenedTable(self._warehouse.view_path(view.name)).total_bytes(seen.view_version))
+        table = OpenedTable(self._warehouse.view_path(view.name))
+        size, opened = table.total_bytes(seen.view_version), table.at(seen.view_version)
+        return stages.into(size, driver_writes=driver_writes(view, opened))
 
 
 def is_nothing(view: ViewEntry, stages: Stages) -> bool:

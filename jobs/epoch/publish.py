@@ -27,16 +27,15 @@ from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_tx
 from relstate_dagster.jobs.epoch.view_table import (
     commented,
     create_view_table,
+    driver_writes,
     has_layout,
     set_properties,
-    written_by_driver,
 )
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import EpochError, StateError
 from relstate_dagster.state_lib.lake.address import table_reference
-from relstate_dagster.state_lib.lake.commit import is_writable
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import OpenedTable
@@ -146,7 +145,7 @@ def publish(
     view: ViewEntry,
     commit: StateCommit,
     writer: Writer,
-    most_tasks: int,
+    tasks: int,
 ) -> Published:
     """Apply the change set of an epoch to the published table.
 
@@ -157,7 +156,7 @@ def publish(
     session : used for this one commit; its transaction settings are set and unset here.
     store, commit : the state that holds the change set, and the commit that wrote it.
     writer : who is to write. Spark does where the driver cannot.
-    most_tasks : of a shuffle.
+    tasks : of a shuffle of the published table.
 
     Raises
     ------
@@ -170,7 +169,7 @@ def publish(
         target = replace(target, known=target.chain.after(target.known).known)
     only_inserts = target.is_new or target.replaces or view.plan.append_only
     rows: pa.Table | None = None
-    if not target.replaces and written_by_driver(view) and is_writable(target.table.latest()):
+    if not target.replaces and driver_writes(view, target.table.opened()):
         rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
         if rows is None and writer is Writer.DRIVER:
             rows = collected(_changes(store, view, target.wanted.epoch, commit.version))
@@ -183,7 +182,7 @@ def publish(
     changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
     if only_inserts:
         return _publish_by_spark(session, target, changes, view, Way.OVERWRITE if target.replaces else Way.APPEND)
-    suit_published_table(session, target.table.total_bytes(), most_tasks)
+    suit_published_table(session, tasks)
     keys = few_keys(changes.where(F.col(IS_THERE)).select(VIEW_KEY)) if rows is None else few_keys_of(there)
     if keys is None:
         return _publish_by_spark(session, target, changes, view, Way.MERGE)

@@ -12,7 +12,6 @@ from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.spark.names import keep_class_names
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
-from relstate_dagster.state_lib.sizing import sizing
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
@@ -121,20 +120,19 @@ def _divide_files(session: SparkSession) -> None:
         session.conf.set("spark.sql.files.minPartitionNum", str(context.defaultParallelism))
 
 
-def suit_published_table(session: SparkSession, table_bytes: int, most_tasks: int) -> None:
+def suit_published_table(session: SparkSession, tasks: int) -> None:
     """Let a session change some rows of a large table, however small the change is that it was set up for.
 
     Parameters
     ----------
-    table_bytes : of the published table.
-    most_tasks : of a shuffle.
+    tasks : of a shuffle of the table.
     """
     _divide_files(session)
     wanted = {
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.files.openCostInBytes": "524288",
-        SHUFFLE_PARTITIONS: str(min(most_tasks, 1 + table_bytes // sizing().task_bytes)),
+        SHUFFLE_PARTITIONS: str(tasks),
         # The table need not be sorted for a join with few rows.
         "spark.sql.join.preferSortMergeJoin": "false",
         "spark.databricks.delta.replaceWhere.dataColumns.enabled": "true",

@@ -123,10 +123,11 @@ class Stages:
         """Whether little enough changed for the driver to hold it."""
         return self.sizes.changed_bytes <= sizing().driver_change_bytes
 
-    def into(self, published_bytes: int) -> Stages:
-        """The same, for a published table of some size."""
+    def into(self, published_bytes: int, *, driver_writes: bool = True) -> Stages:
+        """The same, for a published table of some size, to which the driver can write or not."""
         too_large = not self.sizes.only_inserts and published_bytes > sizing().driver_publish_bytes
-        return replace(self, published_bytes=published_bytes, publish=Writer.SPARK if too_large else self.publish)
+        by_spark = too_large or not driver_writes
+        return replace(self, published_bytes=published_bytes, publish=Writer.SPARK if by_spark else self.publish)
 
     def publishes(self, rows: int) -> Writer:
         """Who publishes a change set of so many rows."""
@@ -190,9 +191,14 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     held = changed <= (limit.driver_backfill_bytes if sizes.is_backfill else limit.driver_change_bytes)
     hint = None if not small else "broadcast" if workload is Workload.LARGE else "shuffle_hash"
     # State is never shuffled, so it is the change that tasks divide.
-    tasks = None if workload is Workload.FULL else min(most_tasks, 1 + changed // limit.task_bytes)
+    tasks = None if workload is Workload.FULL else tasks_of(changed, most_tasks)
     may_publish = driver_writes and not sizes.replaces
     # Much is read in a backfill, and may come to little: a Delta write by Spark takes seconds, be it of one row.
     commit = Writer.DRIVER if small else None if sizes.is_backfill else Writer.SPARK
     publish = Writer.SPARK if not may_publish else Writer.DRIVER if small else None
     return Stages(sizes, workload, held, hint, tasks, commit, publish)
+
+
+def tasks_of(size: int, most_tasks: int) -> int:
+    """The tasks of a shuffle of so many bytes."""
+    return min(most_tasks, 1 + size // sizing().task_bytes)

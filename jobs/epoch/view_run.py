@@ -23,7 +23,7 @@ from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS
-from relstate_dagster.jobs.epoch.stages import Stages, stages_of
+from relstate_dagster.jobs.epoch.stages import Stages, stages_of, tasks_of
 from relstate_dagster.jobs.epoch.view_epoch import (
     StateCommit,
     compute_and_commit,
@@ -32,7 +32,7 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
-from relstate_dagster.jobs.epoch.view_table import merge_small_files, written_by_driver
+from relstate_dagster.jobs.epoch.view_table import driver_writes, merge_small_files, written_by_driver
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import completed
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
@@ -230,10 +230,11 @@ class ViewRuns:
         table = OpenedTable(self._warehouse.view_path(view.name))
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
         target = target_of(session, table, view, wanted, seen, fence, first=first)
-        stages = stages.into(target.table.total_bytes())
+        size = target.table.total_bytes()
+        stages = stages.into(size, driver_writes=driver_writes(view, target.table.opened()))
         store = StateStore(session, files, view.tables)
         writer = stages.publishes(mv_rows(view, commit))
-        done = publish(session, target, store, view, commit, writer, most_tasks)
+        done = publish(session, target, store, view, commit, writer, tasks_of(size, most_tasks))
         merge_small_files(target.table, view)
         return done, stages.published(done.writer, done.way)
 

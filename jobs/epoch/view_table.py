@@ -14,7 +14,7 @@ from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.commit import create_plain_table, is_plain, is_writable
 from relstate_dagster.state_lib.lake.statistics import data_files
-from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import property_list, quoted, text_literal
 
@@ -68,6 +68,11 @@ def written_by_driver(view: ViewEntry) -> bool:
     return plain and not view.layout.cluster_by and not any(set(o.name) & _REFUSED_BY_DELTA for o in plan.output)
 
 
+def driver_writes(view: ViewEntry, table: DeltaTable) -> bool:
+    """Whether the view's rows can be written to its table, as opened, without Spark."""
+    return written_by_driver(view) and is_writable(table)
+
+
 def has_layout(table: OpenedTable, view: ViewEntry) -> bool:
     """Whether a table is partitioned as the view declares; tables with clusters, or without, are made again."""
     metadata = table.latest().metadata()
@@ -86,7 +91,7 @@ def commented(rows: DataFrame, view: ViewEntry) -> DataFrame:
 
 def set_properties(session: SparkSession, table: OpenedTable, view: ViewEntry) -> bool:
     """Give an existing table the properties that its view declares by now; whether that took a commit."""
-    there = table.latest().metadata().configuration
+    there = table.opened().metadata().configuration
     changed = {name: value for name, value in view.table_properties.items() if there.get(name) != value}
     if changed:
         session.sql(f"ALTER TABLE {table_reference(table.path)} SET TBLPROPERTIES ({property_list(changed)})")
@@ -98,6 +103,6 @@ def merge_small_files(table: OpenedTable, view: ViewEntry) -> None:
 
     Each epoch that only appends leaves one. Tables with clusters, or names that the driver cannot write, are left to OPTIMIZE.
     """
-    opened = table.latest()
-    if written_by_driver(view) and is_writable(opened) and has_many_runs(data_files(opened)):
+    opened = table.opened()
+    if driver_writes(view, opened) and has_many_runs(data_files(opened)):
         merge_small_runs(table)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
-from relstate_dagster.jobs.epoch import publish, view_epoch, view_table
+from relstate_dagster.jobs.epoch import view_epoch, view_table
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.health import problems_of_tables
 from relstate_dagster.state_lib.errors import RelstateError
@@ -37,8 +37,7 @@ def test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so(
     monkeypatch.setenv("RELSTATE_LEASE_SECONDS", "0")
     if by_spark:
         monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
-        for module in (publish, view_table):
-            monkeypatch.setattr(module, "written_by_driver", lambda _: False)
+        monkeypatch.setattr(view_table, "written_by_driver", lambda _: False)
     other, met = EpochRunner(spark, Warehouse(script.warehouse.root)), []
 
     def reached(now: str) -> None:

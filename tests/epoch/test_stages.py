@@ -79,6 +79,7 @@ def test_large_tables_are_merged_into_by_spark() -> None:
     assert _stages(only_inserts=True).into(limit + 1).publish is Writer.DRIVER
     assert _stages(replaces=True).into(1).publish is Writer.SPARK
     assert _stages(driver_writes=False).into(1).publish is Writer.SPARK
+    assert _stages().into(1, driver_writes=False).publish is Writer.SPARK
 
 
 def test_what_an_earlier_try_has_committed_is_only_published() -> None:
