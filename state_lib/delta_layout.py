@@ -49,8 +49,6 @@ def create_state_table(spark: SparkSession, path: str, layout: SlotLayout, descs
         schema = T.StructType([T.StructField(name, parse_type(ddl)) for name, ddl in columns])
         create_plain_table(path, schema, properties, partition_by=[TABLE_ID, VNODE])
         return
-    # Its files are read as they are, whatever the cluster gives new tables.
-    properties |= {"delta.columnMapping.mode": "none", "delta.enableRowTracking": "false"}
     spark.sql(
         f"CREATE TABLE {table_reference(path)} ({', '.join(f'{name} {ddl}' for name, ddl in columns)}) USING delta "
         f"PARTITIONED BY ({TABLE_ID}, {VNODE}) TBLPROPERTIES ({property_list(properties)})"

@@ -136,7 +136,7 @@ def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: Spa
     ]
     script.session._registry.declare(parse_text(f"CREATE MATERIALIZED VIEW joined PARTITIONED BY (g) {_MARKS} AS {_JOINED}"))
     resized(**_SIZES["replaced"])
-    script.run("UPDATE t SET v = 1 WHERE k = 5; REFRESH; VERIFY")
+    script.run("UPDATE t SET v = 1 WHERE k = 5; INSERT INTO t VALUES (7, 'd', 1); REFRESH; VERIFY")
     for view in ("keyed", "copies", "joined"):
         table = DeltaTable(script.warehouse.view_path(view))
         assert "deletionVectors" in table.protocol().reader_features, view
