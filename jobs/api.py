@@ -14,6 +14,7 @@ from relstate_dagster.jobs.epoch.vacuum import VacuumReport
 from relstate_dagster.jobs.idle import idle_reports
 from relstate_dagster.jobs.little_work import is_little_work
 from relstate_dagster.jobs.outlook import Does, Outlook, outlook
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
 from relstate_dagster.jobs.sync import sync_project
@@ -33,6 +34,7 @@ __all__ = [
     "Input",
     "KeyReport",
     "Outlook",
+    "Patience",
     "Registry",
     "RowChange",
     "ShownRows",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,20 +12,12 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.jobs.patience import Patience, Waiting
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - no such lock on Windows; leases decide
     fcntl = None  # type: ignore[assignment]
-
-#: How long a run waits for others, where nothing else is said: an hourly run outlasts most of what may be in its way.
-_WAIT_SECONDS = 600.0
-
-
-def seconds_to_wait(wanted: float | None = None) -> float:
-    """How long to wait for another run: as wanted, else what RELSTATE_LOCK_WAIT_SECONDS says, else ten minutes."""
-    return float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", _WAIT_SECONDS)) if wanted is None else wanted
 
 
 class HolderLocks:
@@ -83,7 +74,7 @@ class HolderLocks:
 
 
 @contextmanager
-def maintenance_lock(path: Path | None, doing: str, *, shared: bool, wait_seconds: float | None = None) -> Iterator[None]:
+def maintenance_lock(path: Path | None, doing: str, *, shared: bool, patience: Patience) -> Iterator[None]:
     """Keep what deletes old files apart from what writes files that no commit names yet.
 
     Parameters
@@ -101,11 +92,9 @@ def maintenance_lock(path: Path | None, doing: str, *, shared: bool, wait_second
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
-        deadline = time.monotonic() + seconds_to_wait(wait_seconds)
+        waiting = Waiting(patience)
         while not _locked(lock, shared=shared):
-            if time.monotonic() >= deadline:
-                raise EpochError(_held_by(path))
-            time.sleep(0.1)
+            waiting.pause([_holder(path)])
         lock.seek(0)
         lock.truncate()
         json.dump({"pid": os.getpid(), "doing": doing}, lock)
@@ -136,10 +125,9 @@ def _locked(lock: IO[str], *, shared: bool) -> bool:
     return True
 
 
-def _held_by(path: Path) -> str:
+def _holder(path: Path) -> str:
     try:
         holder = json.loads(path.read_text())
-        who = f"process {holder['pid']} is {holder['doing']}"
-    except (OSError, ValueError, KeyError):
-        who = "another process is at work"
-    return f"{who} in this warehouse; wait for it to end, or raise the time to wait (RELSTATE_LOCK_WAIT_SECONDS)"
+    except (OSError, ValueError):
+        holder = {}
+    return f"process {holder.get('pid', '(unknown)')}, which is {holder.get('doing', 'at work')} in this warehouse"

@@ -20,6 +20,7 @@ from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
@@ -33,13 +34,17 @@ class Registry:
     """Adds to and removes from a warehouse's catalog.
 
     Every method returns the new catalog state, or raises and leaves the warehouse as it was.
+
+    Parameters
+    ----------
+    patience : how to wait for runs that have the views that change.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse, *, wait_seconds: float | None = None) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Warehouse, patience: Patience | None = None) -> None:
         self._spark = spark
         self._warehouse = warehouse
         self._planner = ViewPlanner(spark, warehouse)
-        self._claims = Claims(warehouse, "", "declaring", wait_seconds=wait_seconds)
+        self._claims = Claims(warehouse, "", "declaring", patience)
 
     def _patiently(self, change: Callable[[], CatalogState]) -> CatalogState:
         """Make a change, from the start again where others were faster; wait for runs that have the views that it changes.

@@ -13,6 +13,7 @@ from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.epoch.explained import reason_of
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
@@ -25,11 +26,15 @@ from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import property_list
 
 
-def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) -> CatalogState:
+def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, patience: Patience | None = None) -> CatalogState:
     """Bring the catalog in line with a project.
 
     A view whose query or refresh policy was edited is planned again and rebuilt by the next run, with the views over
     it. Views that the project no longer declares stay until they are dropped.
+
+    Parameters
+    ----------
+    patience : how to wait for runs that have views which are edited.
 
     Raises
     ------
@@ -38,7 +43,7 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project) ->
     """
     if warehouse.functions is not None:
         warehouse.functions.load()
-    registry = Registry(spark, warehouse)
+    registry = Registry(spark, warehouse, patience)
     registry.swept()
     for source in project.sources:
         declare_source(spark, warehouse, registry, source)

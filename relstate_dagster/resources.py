@@ -100,7 +100,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         self, project: Project, tell: Callable[[str], None], views: Collection[str], full_refresh: Collection[str]
     ) -> EpochRunner:
         """Return a runner of this process."""
-        from relstate_dagster.jobs.api import EpochRunner, is_little_work, sync_project  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import EpochRunner, Patience, is_little_work, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
         is_brief = is_little_work(warehouse, project, views, full_refresh)
@@ -108,9 +108,10 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         session = self._session(is_brief=is_brief)
         tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")
         started = time.perf_counter()
-        sync_project(session, warehouse, project)
+        patience = Patience(self._wait(), tell)
+        sync_project(session, warehouse, project, patience)
         tell(f"{len(project.views)} views are planned after {time.perf_counter() - started:.1f} s")
-        return EpochRunner(session, warehouse, wait_seconds=self._wait(), on_wait=tell, on_start=tell)
+        return EpochRunner(session, warehouse, patience=patience, on_start=tell)
 
     def _server(self) -> ServerAt | None:
         from relstate_dagster.server.client import server_for  # noqa: PLC0415 - for runs only

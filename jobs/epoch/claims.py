@@ -12,9 +12,8 @@ import logging
 import os
 import socket
 import threading
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -25,9 +24,9 @@ from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.protocol import LOST, Claimed, ClaimLost, in_the_way, released
 from relstate_dagster.jobs.instants import utc_now
-from relstate_dagster.jobs.locking import HolderLocks, seconds_to_wait
+from relstate_dagster.jobs.locking import HolderLocks
+from relstate_dagster.jobs.patience import Patience, Waiting
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.errors import EpochError
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +34,8 @@ _log = logging.getLogger(__name__)
 _LEASE_SECONDS: Final = 120.0
 #: So often in a lease it is renewed.
 _RENEWALS: Final = 3
-_LEAST_PAUSE, _MOST_PAUSE = 0.1, 2.0
+#: How often a lease is looked at, at most.
+_LEAST_SECONDS: Final = 2.0
 
 
 def _lease_seconds() -> float:
@@ -48,9 +48,7 @@ class Claims:
     Parameters
     ----------
     run_id, doing : named in the message of a run that waits for this one.
-    wait_seconds : how long to wait for others, by default as :func:`.jobs.locking.seconds_to_wait`.
-    on_wait : called once for each holder that is waited for.
-    interrupted : called while others are waited for, and before each commit; it may raise.
+    patience : how to wait for others; what interrupts that is called before each commit too.
     """
 
     def __init__(
@@ -58,19 +56,14 @@ class Claims:
         warehouse: Warehouse,
         run_id: str,
         doing: str,
-        *,
-        wait_seconds: float | None = None,
-        on_wait: Callable[[str], None] = _log.warning,
-        interrupted: Callable[[], None] = lambda: None,
+        patience: Patience | None = None,
     ) -> None:
         self._catalog = warehouse.catalog
         self._locks = HolderLocks(warehouse.holders_path)
         self.id = uuid.uuid4().hex
         self.run_id = run_id
         self._doing = doing
-        self._wait_seconds = seconds_to_wait(wait_seconds)
-        self._on_wait = on_wait
-        self._interrupted = interrupted
+        self._patience = patience or Patience()
         self._until = utc_now()
         self._may_hold = False
         self._ended = threading.Event()
@@ -156,26 +149,14 @@ class Claims:
         ------
         EpochError : they are held for longer than there is time to wait; it names the holder.
         """
-        deadline, pause, said = time.monotonic() + self._wait_seconds, _LEAST_PAUSE, set[str]()
+        waiting = Waiting(self._patience)
         while True:
             state = state or self._catalog.read()
             living = self.living(state, views)
             if not living:
                 return state
             state = None
-            self._interrupted()
-            for holder in living:
-                shared = ", ".join(sorted(set(views) & set(holder.views)))
-                if time.monotonic() >= deadline:
-                    raise EpochError(
-                        f"{holder} {shared}, is still at work; run again later, or wait longer (--wait, or "
-                        f"RELSTATE_LOCK_WAIT_SECONDS; now {self._wait_seconds:.0f} s)"
-                    )
-                if holder.id not in said:
-                    said.add(holder.id)
-                    self._on_wait(f"waiting for {holder} {shared}")
-            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(2 * pause, _MOST_PAUSE)
+            waiting.pause([f"{holder} {', '.join(sorted(set(views) & set(holder.views)))}" for holder in living])
 
     def living(self, state: CatalogState, views: Collection[str]) -> list[Claim]:
         """The claims of other living processes on any of some views."""
@@ -188,7 +169,7 @@ class Claims:
         ------
         ClaimLost : another run has taken the views over.
         """
-        self._interrupted()
+        self._patience.interrupted()
         if utc_now() > self._until and self.id not in self._catalog.read().claims:
             raise ClaimLost(LOST)
 
@@ -225,7 +206,7 @@ class Claims:
                 return state
             return state.with_claim(replace(own, until=utc_now() + timedelta(seconds=lease)))
 
-        while not self._ended.wait(max(lease / _RENEWALS, _MOST_PAUSE)):
+        while not self._ended.wait(max(lease / _RENEWALS, _LEAST_SECONDS)):
             with suppress(Exception):  # a store that cannot be reached for a moment: there is time for more tries
                 state = self._catalog.update(renewed)
                 own = state.claims.get(self.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,13 +34,12 @@ from relstate_dagster.jobs.epoch.verify import recompute_seconds, verify_view
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.instants import Clock, utc_now
 from relstate_dagster.jobs.locking import maintenance_lock
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.sizing import sizing
-
-_log = logging.getLogger(__name__)
 
 
 class EpochRunner:
@@ -53,10 +51,9 @@ class EpochRunner:
     warehouse : where sources, views and state lie.
     parallel_views : how many views are computed at the same time.
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
-    wait_seconds : how long to wait for other runs that have some of the same views (:func:`.jobs.locking.seconds_to_wait`).
-    on_wait : called with whom a run waits for; by default it is logged.
+    patience : how to wait for other runs that have some of the same views; what interrupts it is called between steps and
+        before commits too, and ends the run by an error.
     on_start : called with what begins: a view, and which epoch it is brought to; and with how far one is that takes long.
-    interrupted : called between steps, before commits and while others are waited for; it may raise, which ends the run.
     runs : sessions to go on with, of an earlier runner of the same warehouse.
     """
 
@@ -67,10 +64,8 @@ class EpochRunner:
         *,
         parallel_views: int = 3,
         clock: Clock = utc_now,
-        wait_seconds: float | None = None,
-        on_wait: Callable[[str], None] | None = None,
+        patience: Patience | None = None,
         on_start: Callable[[str], None] = lambda _said: None,
-        interrupted: Callable[[], None] = lambda: None,
         runs: ViewRuns | None = None,
     ) -> None:
         sizing()  # what the environment says of it, before anything is written
@@ -79,10 +74,9 @@ class EpochRunner:
         self._parallel_views = parallel_views
         self._clock = clock
         self._runs = runs or ViewRuns(spark, warehouse)
-        self._wait_seconds = wait_seconds
-        self._on_wait = on_wait or _log.warning
+        #: How it waits, as what declares views for it has to.
+        self.patience = patience or Patience()
         self._on_start = on_start
-        self._interrupted = interrupted
 
     def run(
         self,
@@ -138,7 +132,7 @@ class EpochRunner:
                 self._parallel_views,
                 self._clock,
                 self._on_start,
-                self._interrupted,
+                self.patience.interrupted,
                 cancel_jobs,
                 until=named_sources(until_version, state.sources),
                 strict=strict,
@@ -159,14 +153,7 @@ class EpochRunner:
         run.left.raise_if_any()
 
     def _claims(self, run_id: str, doing: str) -> Claims:
-        return Claims(
-            self._warehouse,
-            run_id,
-            doing,
-            wait_seconds=self._wait_seconds,
-            on_wait=self._on_wait,
-            interrupted=self._interrupted,
-        )
+        return Claims(self._warehouse, run_id, doing, self.patience)
 
     def _selected(self, state: CatalogState, views: Sequence[str] | None) -> list[str]:
         order = topological(state.working)
@@ -181,7 +168,7 @@ class EpochRunner:
         Views of which state may have expired, or is of closed groups, are claimed meanwhile, as by a run.
         """
         lock = self._warehouse.maintenance_lock_path
-        with ended_spark_is_said(), maintenance_lock(lock, "compacting state", shared=True, wait_seconds=self._wait_seconds):
+        with ended_spark_is_said(), maintenance_lock(lock, "compacting state", shared=True, patience=self.patience):
             state = self._warehouse.read()
             for name in self._selected(state, views):
                 if state.views[name].last_epoch is not None:
@@ -207,11 +194,11 @@ class EpochRunner:
         ------
         EpochError : a run over these views, or a compaction, goes on for longer than there was time to wait.
         """
-        lock, doing = self._warehouse.maintenance_lock_path, "deleting old files of"
+        lock = self._warehouse.maintenance_lock_path
         with (
             ended_spark_is_said(),
-            self._claims(uuid.uuid4().hex, doing) as claims,
-            maintenance_lock(lock, doing, shared=False, wait_seconds=self._wait_seconds),
+            self._claims(uuid.uuid4().hex, "deleting old files of") as claims,
+            maintenance_lock(lock, "deleting old files", shared=False, patience=self.patience),
         ):
             state = self._warehouse.read()
             names = self._selected(state, views)

@@ -95,8 +95,8 @@ class ScriptSession:
         self._warehouse = warehouse
         if warehouse.functions is not None:
             warehouse.functions.register(spark)
-        self._registry = Registry(spark, warehouse)
         self._runner = runner or EpochRunner(spark, warehouse, clock=clock)
+        self._registry = Registry(spark, warehouse, self._runner.patience)
         self._on_report = on_report
         #: What the session knows: sources with their paths, and views with what they show.
         self._tables: dict[str, str] = {}

@@ -22,7 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.jobs.locking import seconds_to_wait
+from relstate_dagster.jobs.patience import seconds_to_wait
 from relstate_dagster.jobs.spark import create_session
 from relstate_dagster.jobs.spark.jvm import is_working
 from relstate_dagster.server.channel import Channel, Message, ServerGone, accepted, address_text, listener

@@ -25,6 +25,7 @@ from relstate_dagster.jobs.api import (
 )
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.script import ScriptSession
 from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
 from relstate_dagster.server.functions import WatchedFunctions
@@ -113,10 +114,10 @@ class Works:
             return
         runner = self._runner(job, request.get("wait_seconds"))
         if request.get("project") is not None:
-            sync_project(self._spark, self._warehouse, from_plain(Project, request["project"]))
+            sync_project(self._spark, self._warehouse, from_plain(Project, request["project"]), runner.patience)
         if what == DROP_VIEWS:
             for name in arguments["names"]:
-                Registry(self._spark, self._warehouse).drop(name, "view")
+                Registry(self._spark, self._warehouse, runner.patience).drop(name, "view")
                 yield {"item": name}
             return
         if what in ANSWERS:
@@ -130,10 +131,8 @@ class Works:
         return EpochRunner(
             self._spark,
             self._warehouse,
-            wait_seconds=wait_seconds,
-            on_wait=job.tell,
+            patience=Patience(wait_seconds, job.tell, job.check),
             on_start=job.begins,
-            interrupted=job.check,
             runs=self._runs,
         )
 

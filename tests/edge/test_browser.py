@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
-import relstate_dagster
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.epoch.claims import Claims
+from tests.edge.dagster_dev import Runs, dagster_dev
 
-ROOT = Path(relstate_dagster.__file__).parents[1]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -32,45 +23,12 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-START_SECONDS = 90
 
 
 def chromium():
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert found, "no Chromium on this machine: install Debian's package chromium (.ci/run does)"
     return found
-
-
-@contextlib.contextmanager
-def dagster_dev(folder, **environment):
-    """`dagster dev` on loopback with the instance settings that `make dev` uses; gives its address."""
-    home = folder / "home"
-    home.mkdir()
-    shutil.copy(ROOT / "relstate_dagster" / "dagster.yaml", home)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "RELSTATE_WAREHOUSE": str(folder / "warehouse"), **environment}
-    command = [sys.executable, "-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml"), "-h", "127.0.0.1", "-p", str(port)]
-    with (folder / "log").open("w+") as log:
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            deadline = time.monotonic() + START_SECONDS
-            while not answers(address):
-                assert server.poll() is None, Path(log.name).read_text()
-                assert time.monotonic() < deadline, Path(log.name).read_text()
-                time.sleep(0.5)
-            yield address
-        finally:
-            os.killpg(server.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(20)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
 
 
 @contextlib.contextmanager
@@ -81,17 +39,9 @@ def opened_page(**viewport):
         browser.close()
 
 
-def answers(address):
-    try:
-        with urllib.request.urlopen(f"{address}/server_info", timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False
-
-
 @pytest.mark.browser
 def test_asset_graph_is_shown(tmp_path):
-    with dagster_dev(tmp_path) as ui, opened_page(width=1800, height=1000) as page:
+    with dagster_dev(tmp_path) as (ui, _), opened_page(width=1800, height=1000) as page:
         problems = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         # The graph of everything that is computed from flights fits itself to the window; names are drawn only when visible.
@@ -128,17 +78,12 @@ CREATE MATERIALIZED VIEW slow AS SELECT count(*) AS n FROM t a JOIN t b ON a.k %
 TERMINATES_IN_SECONDS = 20
 
 
-class Runs:
-    """Runs of a `dagster dev`, as its web server knows them."""
+class ClickedRuns(Runs):
+    """Runs that are asked for, and ended, by clicks."""
 
     def __init__(self, address, page):
-        self.address, self.page = address, page
-
-    def asked(self, query):
-        body = json.dumps({"query": query}).encode()
-        request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)["data"]
+        super().__init__(address)
+        self.page = page
 
     def materialize(self, name):
         """Click Materialize on an asset's page; the id of the new run."""
@@ -156,30 +101,6 @@ class Runs:
         self.until(lambda: self.all()[run_id] not in ("STARTING", "STARTED", "CANCELING"))
         return time.monotonic() - started
 
-    def all(self):
-        found = self.asked("{runsOrError {... on Runs {results {runId status}}}}")["runsOrError"]["results"]
-        return {run["runId"]: run["status"] for run in found}
-
-    def said(self, run_id):
-        query = "... on EventConnection {events {... on MessageEvent {message}}}"
-        events = self.asked(f'{{logsForRun(runId: "{run_id}") {{{query}}}}}')["logsForRun"]["events"]
-        return [event["message"] for event in events if event]
-
-    def until_said(self, run_id, words):
-        def has_said():
-            assert self.all()[run_id] not in ("FAILURE", "SUCCESS", "CANCELED"), self.said(run_id)
-            return any(words in line for line in self.said(run_id))
-
-        self.until(has_said)
-
-    @staticmethod
-    def until(condition, seconds=180):
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-        return found
-
 
 @pytest.mark.browser
 def test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_it(spark, tmp_path):
@@ -190,10 +111,10 @@ def test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_i
     table = f"delta.`{warehouse.root}/sources/t`"
     spark.sql(f"INSERT INTO {table} SELECT id FROM range(400000)")
     with (
-        dagster_dev(tmp_path, RELSTATE_PROJECT=str(tmp_path / "project")) as address,
+        dagster_dev(tmp_path, RELSTATE_PROJECT=str(tmp_path / "project")) as (address, _),
         opened_page(width=1600, height=900) as page,
     ):
-        runs = Runs(address, page)
+        runs = ClickedRuns(address, page)
         # While it waits for another run, and says for which.
         with Claims(warehouse, "the-other-run", "bringing up to date") as other:
             other.take(["quick"])

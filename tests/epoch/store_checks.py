@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.epoch import view_epoch, view_table
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import write_deltalake
 from tests.epoch.scripts import Script
@@ -53,7 +54,7 @@ def a_killed_run_is_repaired(spark: SparkSession, root: str) -> None:
     killed = in_process("REFRESH", root, "after_state_commit")
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     # On the same machine it is known at once; the lease has two minutes to go.
-    list(EpochRunner(spark, Warehouse(root), wait_seconds=0).run())
+    list(EpochRunner(spark, Warehouse(root), patience=Patience(0)).run())
     script.verify()
     assert {name: len(script.rows(query)) for name, query in _VIEWS.items()} == {"a": 4, "b": 6}
     assert all(report.skipped for report in EpochRunner(spark, script.warehouse).run())

@@ -25,6 +25,7 @@ from relstate_dagster.jobs.declare.view_tests import load_view_tests
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.view_tests import ViewTestRunner
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
@@ -228,7 +229,7 @@ def test_runs_at_once_read_each_file_once(
         (folder / f"{n}.json").write_text(json.dumps({"a": n}))
 
     def run(view: str) -> None:
-        list(EpochRunner(script.session._spark, Warehouse(script.warehouse.root), wait_seconds=60).run([view]))
+        list(EpochRunner(script.session._spark, Warehouse(script.warehouse.root), patience=Patience(60)).run([view]))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(run, ["v0", "v1", "v2"]))

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.failpoints import VARIABLE
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script
@@ -123,7 +124,7 @@ def test_a_warehouse_that_is_held_says_by_whom(spark: SparkSession, before_the_c
     waited: list[str] = []
     with Claims(Warehouse(folder), "the-other-run", "bringing up to date") as other:
         other.take(["a"])
-        runner = EpochRunner(spark, warehouse, wait_seconds=0.2, on_wait=waited.append)
+        runner = EpochRunner(spark, warehouse, patience=Patience(0.2, waited.append))
         said = r"process \d+ on .* \(run the-other-run\), which is bringing up to date a"
         for views in (None, ["a"]):
             with pytest.raises(EpochError, match=f"{said}, is still at work"):

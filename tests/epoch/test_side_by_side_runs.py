@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Registry, Warehouse, snapshot
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import in_process
@@ -67,7 +70,7 @@ def _during(
 
 
 def test_runs_over_other_views_do_not_meet(script: Script, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    other = _runner(script, wait_seconds=0)
+    other = _runner(script, patience=Patience(0))
     first, second = _during(monkeypatch, place, _runner(script).run(["a", "x"]), lambda: list(other.run(["b"])))
     assert {r.view for r in first} == {"a", "x"}
     (report,) = second
@@ -91,7 +94,7 @@ def test_a_run_over_the_same_view_waits_for_the_first(script: Script, monkeypatc
     with ThreadPoolExecutor(1) as pool:
 
         def start_and_wait() -> object:
-            started = pool.submit(lambda: list(_runner(script, on_wait=on_wait).run(["a", "b"])))
+            started = pool.submit(lambda: list(_runner(script, patience=Patience(on_wait=on_wait)).run(["a", "b"])))
             assert waits.wait(60)
             return started
 
@@ -109,7 +112,7 @@ def test_a_view_over_one_that_is_at_work_keeps_to_the_epoch_before(
 ) -> None:
     list(_runner(script).run(["a"]))
     script.run("UPDATE t SET v = v + 1 WHERE k = 3")
-    other = _runner(script, wait_seconds=0)
+    other = _runner(script, patience=Patience(0))
     _, reports = _during(monkeypatch, place, _runner(script).run(["a"]), lambda: list(other.run(["x"])))
     state = script.warehouse.read()
     assert [r.epoch for r in reports] == [state.views["a"].epochs[-2]] == [state.views["x"].last_epoch]
@@ -120,7 +123,7 @@ def test_a_view_over_one_that_is_at_work_keeps_to_the_epoch_before(
 
 
 def test_a_view_over_one_that_is_rebuilt_waits_for_it(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = _runner(script, wait_seconds=0)
+    other = _runner(script, patience=Patience(0))
 
     def refused() -> None:
         with pytest.raises(EpochError, match="which is bringing up to date a, is still at work; run again later"):
@@ -142,7 +145,7 @@ def test_a_full_refresh_of_a_view_that_is_not_selected_is_made_by_the_next_run_t
 def test_what_is_at_work_is_neither_edited_nor_dropped(
     spark: SparkSession, script: Script, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    registry = Registry(spark, Warehouse(script.warehouse.root), wait_seconds=0)
+    registry = Registry(spark, Warehouse(script.warehouse.root), Patience(0))
 
     def declare() -> None:
         with pytest.raises(EpochError, match="is bringing up to date x, is still at work"):
@@ -161,17 +164,45 @@ def test_what_is_at_work_is_neither_edited_nor_dropped(
     registry.drop("x", "view")
 
 
+def test_what_edits_or_drops_a_view_at_work_says_whom_it_waits_for_and_can_be_interrupted(
+    spark: SparkSession, script: Script
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    said: list[str] = []
+
+    def interrupted() -> None:
+        if said:
+            raise Interrupted
+
+    registry = Registry(spark, Warehouse(script.warehouse.root), Patience(60, said.append, interrupted))
+    source = script.warehouse.read().sources["t"]
+    with Claims(script.warehouse, "the-other-run", "bringing up to date") as other:
+        other.take(["a", "x"])
+        for change in (
+            lambda: registry.drop("x", "view"),
+            lambda: registry.declare([ViewDeclaration("x", "SELECT g, s + 1 AS s FROM a")]),
+            lambda: registry.add_source(replace(source, append_only=True)),
+        ):
+            with pytest.raises(Interrupted):
+                change()
+            assert "(run the-other-run), which is bringing up to date" in said.pop()
+            assert not said
+    script.run("REFRESH; VERIFY")
+
+
 def test_what_a_dead_run_left_is_settled_by_the_next_one_that_wants_its_views(script: Script) -> None:
     root = Path(script.warehouse.root)
     assert in_process("REFRESH VIEW a", root, "before_publish").returncode == -signal.SIGKILL
     (claim,) = script.warehouse.read().claims.values()
     # A run over other views leaves it alone, and is not in its way.
-    assert {r.view for r in _runner(script, wait_seconds=0).run(["b"])} == {"b"}
+    assert {r.view for r in _runner(script, patience=Patience(0)).run(["b"])} == {"b"}
     assert set(script.warehouse.read().claims) == {claim.id}
     # Old files may go, and what it left waits for the run that settles it.
-    list(_runner(script, wait_seconds=0).vacuum(hours=0))
+    list(_runner(script, patience=Patience(0)).vacuum(hours=0))
     assert set(script.warehouse.read().claims) == {claim.id}
-    reports = list(_runner(script, wait_seconds=0).run(["a"]))
+    reports = list(_runner(script, patience=Patience(0)).run(["a"]))
     assert [(r.view, r.is_repair) for r in reports] == [("a", True), ("a", False)]
     script.run("REFRESH; VERIFY")
     assert not script.warehouse.read().claims
@@ -192,7 +223,7 @@ def test_a_run_of_another_machine_is_dead_when_its_lease_has_run_out(script: Scr
         patched.setenv("RELSTATE_LEASE_SECONDS", "1")
         assert in_process("REFRESH VIEW a", root, "after_state_commit").returncode == -signal.SIGKILL
     monkeypatch.setattr("socket.gethostname", lambda: "another-machine")
-    assert {r.view for r in _runner(script, wait_seconds=5).run(["a"])} == {"a"}
+    assert {r.view for r in _runner(script, patience=Patience(5)).run(["a"])} == {"a"}
     script.run("REFRESH; VERIFY")
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.locking import maintenance_lock
+from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script, run_ahead
@@ -121,9 +122,9 @@ def test_a_view_that_lags_behind_finds_what_it_goes_on_from(spark: SparkSession,
 def test_vacuum_is_refused_beside_a_run_or_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
     Script(spark, tmp_path / "warehouse").run(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
-    runner = EpochRunner(spark, warehouse, wait_seconds=0)
+    runner = EpochRunner(spark, warehouse, patience=Patience(0))
     with (
-        maintenance_lock(warehouse.maintenance_lock_path, "compacting state", shared=True),
+        maintenance_lock(warehouse.maintenance_lock_path, "compacting state", shared=True, patience=Patience()),
         pytest.raises(EpochError, match="compacting state"),
     ):
         list(runner.vacuum())

@@ -24,6 +24,7 @@ from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.server import client
 from relstate_dagster.server.channel import ServerGone, connect
@@ -314,6 +315,28 @@ def test_a_run_that_is_cancelled_leaves_no_view_behind(served):
         list(by_server.run())
     assert served.relstate("run")[0] == 0
     assert not any(view.problem for view in Warehouse(served.warehouse).read().views.values())
+    served.check_equal()
+
+
+def test_an_edit_that_waits_for_a_run_says_so_and_is_cancelled(served):
+    edited = FILES["others"].replace("count(*)", "count(*) + 1")
+    (served.project / "others.sql").write_text(edited)
+    said = []
+
+    def tell(text):
+        said.append(text)
+        raise KeyboardInterrupt  # as Ctrl-C, or Terminate
+
+    project, settings = load_project(served.project), start.server_settings(start.Location.from_environment())
+    (served.project / "others.sql").write_text(FILES["others"])
+    by_server = ServerRunner(served.started(), settings.agreed(), project, lambda: None, tell, print)
+    with Claims(Warehouse(served.warehouse), "the-other-run", "bringing up to date") as other:
+        other.take(["others"])
+        with pytest.raises(KeyboardInterrupt):
+            list(by_server.run())
+        assert "(run the-other-run), which is bringing up to date others" in said[0]
+        until(lambda: not served.status()["doing"], "the server has ended that request")
+    assert served.relstate("run")[0] == 0
     served.check_equal()
 
 
