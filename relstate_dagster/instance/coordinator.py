@@ -1,0 +1,37 @@
+"""A run that nothing stands in the way of does not wait until the daemon looks at the queue."""
+
+from __future__ import annotations
+
+from dagster import DagsterRun, DagsterRunStatus, QueuedRunCoordinator, RunsFilter
+from dagster._core.run_coordinator.base import SubmitRunContext
+
+_AT_WORK = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+
+
+class PromptRunCoordinator(QueuedRunCoordinator):
+    """Dagster's queue of runs with its settings, but that a run is launched at once if no other waits and the limit allows it.
+
+    The daemon looks at the queue once a second at most. Of two runs that are asked for in the same instant both may be
+    launched; the second then waits for the warehouse, as it does for a run of the command line.
+    """
+
+    def submit_run(self, context: SubmitRunContext) -> DagsterRun:
+        """Launch a run, or put it into the queue."""
+        run = context.dagster_run
+        if run.status != DagsterRunStatus.NOT_STARTED or not self._may_start(run):
+            return super().submit_run(context)
+        return self._instance.launch_run(run.run_id, context.workspace)
+
+    def _may_start(self, run: DagsterRun) -> bool:
+        limits = self._instance.get_concurrency_config().run_queue_config
+        # Whether limits of tags and pools allow a run, the daemon knows.
+        if limits is None or limits.tag_concurrency_limits or run.run_op_concurrency:
+            return False
+        if self._count(1, DagsterRunStatus.QUEUED):
+            return False
+        most = limits.max_concurrent_runs
+        return most < 0 or self._count(most, *_AT_WORK) < most
+
+    def _count(self, most: int, *statuses: DagsterRunStatus) -> int:
+        """So many runs have one of these, counted to so many."""
+        return len(self._instance.get_run_ids(RunsFilter(statuses=list(statuses)), limit=most)) if most else 0

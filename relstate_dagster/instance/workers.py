@@ -1,0 +1,130 @@
+"""The processes of runs: one for each that is at work, and one that is ready for the next."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from relstate_dagster.jobs.spark.cache import cache_folder
+
+#: What a worker answers once a run is its own.
+TAKEN: Final = b"taken\n"
+
+_OLD_SECONDS: Final = 24 * 60 * 60
+
+
+@dataclass
+class RunWorker:
+    """A process that waits for a run, or has one.
+
+    Parameters
+    ----------
+    lock : a file that the process keeps locked while it lives.
+    """
+
+    process: subprocess.Popen[bytes]
+    lock: Path
+    _socket: socket.socket
+
+    @classmethod
+    def started(cls, executable: str, instance: str) -> RunWorker:
+        """Start one.
+
+        Parameters
+        ----------
+        executable : the Python of the code location.
+        instance : a serialized reference of Dagster's instance.
+        """
+        lock = _locks() / uuid.uuid4().hex
+        ours, theirs = socket.socketpair()
+        # The process has the lock from its first moment, since it shares this open file; it alone once this one is closed.
+        with theirs, lock.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            passed = [theirs.fileno(), file.fileno()]
+            command = [executable, "-m", "relstate_dagster.instance.run_worker", *map(str, [*passed, lock])]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=passed)  # noqa: S603
+        with suppress(OSError):
+            ours.sendall(instance.encode() + b"\n")
+        return cls(process, lock, ours)
+
+    def take(self, arguments: list[str]) -> bool:
+        """Give it a run, and return whether it has it: not if it has ended, or could not begin.
+
+        Parameters
+        ----------
+        arguments : those of ``dagster api``.
+        """
+        with self._socket, suppress(OSError):
+            self._socket.sendall(json.dumps(arguments).encode() + b"\n")
+            return self._socket.makefile("rb").readline() == TAKEN
+        return False
+
+    def wait(self) -> int:
+        """Wait until it has ended, and return the code that it ended with."""
+        code = self.process.wait()
+        self.lock.unlink(missing_ok=True)
+        return code
+
+
+def is_alive(lock: Path) -> bool:
+    """Whether the process that has this lock, on this machine, is there."""
+    try:
+        with lock.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@dataclass
+class RunWorkers:
+    """Gives a run the process that is ready, or a new one."""
+
+    _ready: dict[str, RunWorker] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, executable: str, instance: str, arguments: list[str]) -> RunWorker | None:
+        """Return the process that has the run; None where there can be none with this Python."""
+        with self._lock:
+            ready = self._ready.pop(executable, None)
+        if ready:
+            if ready.take(arguments):
+                return ready
+            ready.wait()
+        worker = RunWorker.started(executable, instance)
+        if worker.take(arguments):
+            return worker
+        worker.wait()
+        return None
+
+    def make_ready(self, executable: str, instance: str) -> None:
+        """Start the process of the next run, unless there is one."""
+        with self._lock:
+            ready = self._ready.get(executable)
+            if ready is not None and ready.process.poll() is None:
+                return
+            self._ready[executable] = RunWorker.started(executable, instance)
+        if ready is not None:
+            ready.wait()
+
+
+def _locks() -> Path:
+    """The folder of locks, without those that processes which were killed long ago have left."""
+    folder = cache_folder() / "runs"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for lock in folder.iterdir():
+        with suppress(OSError):
+            if lock.stat().st_mtime < time.time() - _OLD_SECONDS and not is_alive(lock):
+                lock.unlink()
+    return folder

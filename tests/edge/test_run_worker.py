@@ -1,0 +1,181 @@
+"""Processes that are ready before a run is asked for: of a real `dagster dev`, killed, edited under, and left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from dagster._serdes import serialize_value
+
+from relstate_dagster import resources
+from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
+from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.epoch.claims import Claims
+from tests.edge.dagster_dev import Runs, dagster_dev
+from tests.processes import until
+
+VIEWS = """
+CREATE TABLE t (k BIGINT, PRIMARY KEY (k));
+CREATE MATERIALIZED VIEW v AS SELECT k % 3 AS g, count(*) AS n FROM t GROUP BY 1;
+"""
+LAUNCH = """mutation($params: ExecutionParams!) {launchPipelineExecution(executionParams: $params) {
+    ... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}}"""
+TERMINATE = "mutation($run: String!) {terminateRun(runId: $run) {__typename}}"
+
+
+class LaunchedRuns(Runs):
+    def launch(self):
+        selector = {"repositoryLocationName": "relstate", "repositoryName": "__repository__", "jobName": "refresh_views"}
+        params = {"selector": selector, "runConfigData": {}, "mode": "default"}
+        return self.asked(LAUNCH, params=params)["launchPipelineExecution"]["run"]["runId"]
+
+    def until_it_is(self, run_id, status):
+        self.until(lambda: self.all()[run_id] == status)
+
+    def process(self, run_id):
+        """The id of the process that says it is the run's."""
+        found = lambda: re.findall(r"Started process for run \(pid: (\d+)\)", "\n".join(map(str, self.said(run_id))))  # noqa: E731
+        return int(self.until(found)[0])
+
+    def next_process(self, group, after):
+        """The id of the process that waits, once that of the run before has ended."""
+        before = self.process(after)
+        return self.until(lambda: next((pid for pid in workers(group) if pid != before), None))
+
+
+def workers(group):
+    """Processes of a group that are, or wait for, runs: their ids and commands."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and os.getpgid(int(folder.name)) == group:
+                command = (folder / "cmdline").read_bytes().split(b"\0")
+                if b"relstate_dagster.instance.run_worker" in command:
+                    found[int(folder.name)] = [part.decode() for part in command]
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="asks Linux which processes there are")
+def test_runs_begin_in_a_process_that_is_ready(spark, tmp_path):
+    views = tmp_path / "project" / "views.sql"
+    views.parent.mkdir()
+    views.write_text(VIEWS)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    sync_project(spark, warehouse, load_project(views.parent))
+    spark.sql(f"INSERT INTO delta.`{warehouse.root}/sources/t` SELECT id FROM range(10)")
+    list(EpochRunner(spark, warehouse).run())
+
+    def claimed():
+        return Claims(warehouse, "the-other-run", "bringing up to date")
+
+    with dagster_dev(tmp_path, RELSTATE_PROJECT=str(views.parent)) as (address, group):
+        runs = LaunchedRuns(address)
+        begun = runs.launch()
+        runs.until_it_is(begun, "SUCCESS")
+        ready = runs.next_process(group, after=begun)
+
+        # The next run is that process, what has been edited since is what it does, and another run is queued behind it.
+        views.write_text(VIEWS.replace("k % 3", "k % 5"))
+        with claimed() as other:
+            other.take(["v"])
+            first = runs.launch()
+            runs.until_said(first, "the-other-run")
+            assert runs.process(first) == ready
+            second = runs.launch()
+            time.sleep(1.5)  # the daemon has looked at the queue by then
+            assert runs.all()[second] == "QUEUED"
+        runs.until_it_is(first, "SUCCESS")
+        runs.until_it_is(second, "SUCCESS")
+        assert {row["g"] for row in spark.read.format("delta").load(f"{warehouse.root}/views/v").collect()} == set(range(5))
+
+        # A package that has been edited since is imported again, by the same process.
+        ready = runs.next_process(group, after=second)
+        time.sleep(3)  # it has read everything by then
+        os.utime(resources.__file__)
+        with claimed() as other:
+            other.take(["v"])
+            spark.sql(f"INSERT INTO delta.`{warehouse.root}/sources/t` VALUES (100)")
+            run = runs.launch()
+            runs.until_said(run, "the-other-run")
+            assert runs.process(run) == ready
+            assert "-1" in workers(group)[ready]
+
+            # One that is killed has failed at once, gives its place back, and is started again.
+            os.kill(ready, signal.SIGKILL)
+            runs.until_it_is(run, "FAILURE")
+            assert any("terminated by signal 9" in str(line) for line in runs.said(run))
+            again = runs.until(lambda: next((r for r, status in runs.all().items() if status == "STARTED"), None))
+            runs.until_said(again, "the-other-run")
+
+            # One that is terminated ends.
+            runs.asked(TERMINATE, run=again)
+            runs.until_it_is(again, "CANCELED")
+        runs.until_it_is(runs.launch(), "SUCCESS")
+        assert runs.until(lambda: workers(group))
+    until(lambda: not workers(group), "nobody waits for runs of a dagster dev that has ended")
+    assert all(report.equal for report in EpochRunner(spark, warehouse).verify())
+
+
+def test_a_process_that_nobody_asks_ends_and_another_takes_its_place(tmp_path, monkeypatch):
+    (tmp_path / "dagster.yaml").touch()
+    with DagsterInstance.from_config(str(tmp_path)) as instance:
+        reference = serialize_value(instance.get_ref())
+        monkeypatch.setenv("RELSTATE_RUN_WORKER_IDLE_SECONDS", "0.1")
+        workers = RunWorkers()
+        workers.make_ready(sys.executable, reference)
+        idle = workers._ready[sys.executable]
+        assert is_alive(idle.lock)
+        assert idle.process.wait(60) == 0
+        assert not is_alive(idle.lock)
+        monkeypatch.delenv("RELSTATE_RUN_WORKER_IDLE_SECONDS")
+        taken = workers.take(sys.executable, reference, ["execute_run", "{}"])  # no run: it ends with an error
+        assert taken is not None
+        assert taken.process.pid != idle.process.pid
+        assert taken.wait() == 1
+        assert not taken.lock.exists()
+
+
+def test_a_python_without_this_package_has_no_such_process(tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o700)
+    assert RunWorkers().take(str(bare), "{}", ["execute_run", "{}"]) is None
+
+
+def test_it_ends_with_the_process_that_made_it(tmp_path):
+    (tmp_path / "dagster.yaml").touch()
+    code = f"""
+import json, os, sys
+from dagster import DagsterInstance
+from dagster._serdes import serialize_value
+from relstate_dagster.instance.workers import RunWorker
+worker = RunWorker.started(sys.executable, serialize_value(DagsterInstance.from_config({str(tmp_path)!r}).get_ref()))
+print(json.dumps([worker.process.pid, str(worker.lock)]), flush=True)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    _, lock = json.loads(done.stdout.splitlines()[-1])
+    until(lambda: not Path(lock).exists(), "the process has ended, since nobody can ask it")
+
+
+def test_locks_of_processes_that_were_killed_are_cleared(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELSTATE_CACHE", str(tmp_path))
+    (tmp_path / "runs").mkdir()
+    left = tmp_path / "runs" / "left"
+    left.touch()
+    os.utime(left, (0, 0))
+    worker = RunWorker.started(sys.executable, "{}")
+    assert not left.exists()
+    assert worker.lock.exists()
+    assert worker.wait() != 0  # there is no such instance
