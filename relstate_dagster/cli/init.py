@@ -39,11 +39,13 @@ code_location_target_module = "code_location.definitions"
     "code_location/definitions.py": """\
 from pathlib import Path
 
+from dagster import in_process_executor
 from relstate_dagster import build_definitions
 
 _FOLDER = Path(__file__).parent.parent
 
-defs = build_definitions(_FOLDER, warehouse=_FOLDER / "warehouse")
+# All views are one step: Dagster's own executor would start a second process for it, which takes as long as many a run.
+defs = build_definitions(_FOLDER, warehouse=_FOLDER / "warehouse", executor=in_process_executor)
 """,
 }
 
