@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import socket
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from dagster import DagsterRun, DefaultRunLauncher
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, get_python_environment_entry_point
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin
+from dagster._core.storage.tags import HIDDEN_TAG_PREFIX
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster._utils import get_run_crash_explanation
@@ -21,8 +23,10 @@ _HAS_LOCKS = importlib.util.find_spec("fcntl") is not None
 if _HAS_LOCKS or TYPE_CHECKING:
     from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
 
-#: The tag of a run that says where its process is: the machine, and the file that the process keeps locked.
-WORKER_TAG = "relstate/run_worker"
+_log = logging.getLogger("relstate.runs")
+
+#: The tag of a run, which the UI does not show, that says where its process is: the machine, and the file that it keeps locked.
+WORKER_TAG = f"{HIDDEN_TAG_PREFIX}relstate_run_worker"
 
 
 class WarmRunLauncher(DefaultRunLauncher):
@@ -45,7 +49,7 @@ class WarmRunLauncher(DefaultRunLauncher):
     def terminate(self, run_id: str) -> bool:
         """Have a run end: its process looks whether it is to, on whatever machine it is."""
         run = self._instance.get_run_by_id(run_id) if self.has_instance else None
-        if run is None or run.is_finished or WORKER_TAG not in run.tags:
+        if run is None or run.is_finished or not _place(run):
             return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
         if self.check_run_worker_health(run).status != WorkerStatus.RUNNING:
             return False
@@ -59,8 +63,8 @@ class WarmRunLauncher(DefaultRunLauncher):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Say whether the process of a run is there, as far as this machine can tell."""
-        where = json.loads(run.tags.get(WORKER_TAG, "{}"))
-        if where.get("host") != socket.gethostname() or not _HAS_LOCKS or is_alive(Path(where["lock"])):
+        place = _place(run)
+        if place.get("host") != socket.gethostname() or not _HAS_LOCKS or is_alive(Path(place["lock"])):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the process of the run has died")
 
@@ -71,11 +75,20 @@ class WarmRunLauncher(DefaultRunLauncher):
             return False
         instance = self._instance.get_ref()
         arguments = ExecuteRunArgs(origin, run.run_id, instance).get_command_args()[-2:]
-        worker = self._workers.take(origin.executable_path, serialize_value(instance), list(arguments))
+
+        def place(worker: RunWorker | None) -> None:
+            # Before the run begins: one that repeats another has the tag of that.
+            where = {} if worker is None else {"host": socket.gethostname(), "lock": str(worker.lock)}
+            self._instance.add_run_tags(run.run_id, {WORKER_TAG: json.dumps(where)})
+
+        try:
+            worker = self._workers.take(origin.executable_path, serialize_value(instance), list(arguments), place)
+        except OSError:
+            _log.warning("Dagster launches run %s: a process for it could not be started", run.run_id, exc_info=True)
+            worker = None
         if worker is None:  # that Python does not have this package, say
+            place(None)
             return False
-        where = {"host": socket.gethostname(), "lock": str(worker.lock)}
-        self._instance.add_run_tags(run.run_id, {WORKER_TAG: json.dumps(where)})
         self._run_ids.add(run.run_id)
         followed = (worker, origin.executable_path, run.run_id)
         threading.Thread(target=self._follow, args=followed, name=f"run-{run.run_id}", daemon=True).start()
@@ -92,6 +105,12 @@ class WarmRunLauncher(DefaultRunLauncher):
             self._instance.report_engine_event(message, run, cls=type(self))
             self._instance.report_run_failed(run)
         self._workers.make_ready(executable, serialize_value(self._instance.get_ref()))
+
+
+def _place(run: DagsterRun) -> dict[str, str]:
+    """Where the process of a run is; nothing of one that Dagster has launched."""
+    place: dict[str, str] = json.loads(run.tags.get(WORKER_TAG, "{}"))
+    return place
 
 
 def _is_local(run: DagsterRun) -> bool:

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -96,10 +97,14 @@ def _end_when_canceled(run: ExecuteRunArgs) -> None:
     pause = threading.Event()
     pause.wait(_LOOK_SECONDS)
     with DagsterInstance.from_ref(run.instance_ref) as instance:
-        while (now := instance.get_run_by_id(run.run_id)) and not now.is_finished:
-            if now.status == DagsterRunStatus.CANCELING:
-                send_interrupt()
-                return
+        while True:
+            with suppress(Exception):  # of a database that does not answer for a moment
+                now = instance.get_run_by_id(run.run_id)
+                if now is None or now.is_finished:
+                    return
+                if now.status == DagsterRunStatus.CANCELING:
+                    send_interrupt()
+                    return
             pause.wait(_LOOK_SECONDS)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from relstate_dagster.jobs.spark.cache import cache_folder
 #: What a worker answers once a run is its own.
 TAKEN: Final = b"taken\n"
 
+#: A process that has not begun a run after so long does not: it imports for a second or two.
+_BEGIN_SECONDS: Final = 60.0
 _OLD_SECONDS: Final = 24 * 60 * 60
 
 
@@ -57,15 +60,19 @@ class RunWorker:
         return cls(process, lock, ours)
 
     def take(self, arguments: list[str]) -> bool:
-        """Give it a run, and return whether it has it: not if it has ended, or could not begin.
+        """Give it a run, and return whether it has it: not if it has ended, or could not begin. Then it is no more.
 
         Parameters
         ----------
         arguments : those of ``dagster api``.
         """
+        self._socket.settimeout(_BEGIN_SECONDS)
         with self._socket, suppress(OSError):
             self._socket.sendall(json.dumps(arguments).encode() + b"\n")
-            return self._socket.makefile("rb").readline() == TAKEN
+            if self._socket.makefile("rb").readline() == TAKEN:
+                return True
+        self.process.kill()  # what has not answered must not begin later
+        self.wait()
         return False
 
     def wait(self) -> int:
@@ -94,19 +101,22 @@ class RunWorkers:
     _ready: dict[str, RunWorker] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, executable: str, instance: str, arguments: list[str]) -> RunWorker | None:
-        """Return the process that has the run; None where there can be none with this Python."""
+    def take(
+        self, executable: str, instance: str, arguments: list[str], before: Callable[[RunWorker], None] = lambda _worker: None
+    ) -> RunWorker | None:
+        """Return the process that has a run; None where there can be none with this Python.
+
+        Parameters
+        ----------
+        before : called with a process before it is given the run.
+        """
         with self._lock:
             ready = self._ready.pop(executable, None)
-        if ready:
-            if ready.take(arguments):
-                return ready
-            ready.wait()
-        worker = RunWorker.started(executable, instance)
+        worker = ready or RunWorker.started(executable, instance)
+        before(worker)
         if worker.take(arguments):
             return worker
-        worker.wait()
-        return None
+        return None if ready is None else self.take(executable, instance, arguments, before)
 
     def make_ready(self, executable: str, instance: str) -> None:
         """Start the process of the next run, unless there is one."""

@@ -16,6 +16,7 @@ from dagster import DagsterInstance
 from dagster._serdes import serialize_value
 
 from relstate_dagster import resources
+from relstate_dagster.instance import workers as workers_module
 from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
@@ -146,6 +147,17 @@ def test_a_process_that_nobody_asks_ends_and_another_takes_its_place(tmp_path, m
         assert not taken.lock.exists()
 
 
+def test_a_process_that_does_not_answer_never_begins_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers_module, "_BEGIN_SECONDS", 0.5)
+    (tmp_path / "dagster.yaml").touch()
+    with DagsterInstance.from_config(str(tmp_path)) as instance:
+        worker = RunWorker.started(sys.executable, serialize_value(instance.get_ref()))
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        assert not worker.take(["execute_run", "{}"])
+        assert worker.process.poll() == -signal.SIGKILL
+        assert not worker.lock.exists()
+
+
 def test_a_python_without_this_package_has_no_such_process(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
@@ -159,6 +171,7 @@ def test_it_ends_with_the_process_that_made_it(tmp_path):
 import json, os, sys
 from dagster import DagsterInstance
 from dagster._serdes import serialize_value
+from relstate_dagster.instance import workers as workers_module
 from relstate_dagster.instance.workers import RunWorker
 worker = RunWorker.started(sys.executable, serialize_value(DagsterInstance.from_config({str(tmp_path)!r}).get_ref()))
 print(json.dumps([worker.process.pid, str(worker.lock)]), flush=True)
