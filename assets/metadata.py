@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from relstate_dagster.jobs.api import ShownRows, ViewReport
 
 Metadata = dict[str, Any]
+#: Pixels that the UI's window has for a picture, on a small screen; and what larger pictures are made smaller to at most.
+_PICTURE_WIDTH: Final = 1000
+_LEAST_FACTOR: Final = 0.6
 #: Letters of an encoded picture, in each event of a view: a plan of some 40 nodes.
 _LARGEST_PICTURE: Final = 60_000
 #: Letters of a value in a table of rows; a longer one is cut.
@@ -130,9 +134,19 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
 
 def _picture(svg: str) -> Metadata:
     """Return a picture as the UI shows it, in Markdown, without an address of its own; none that would fill the event log."""
-    encoded = base64.b64encode(svg.encode()).decode()
+    encoded = base64.b64encode(_fitted(svg).encode()).decode()
     shown = bool(svg) and len(encoded) <= _LARGEST_PICTURE
     return {"picture": MetadataValue.md(f"![plan of the view](data:image/svg+xml;base64,{encoded})")} if shown else {}
+
+
+def _fitted(svg: str) -> str:
+    """Return a picture that the UI's window has room for, as long as it can be read then."""
+    size = re.match(r'(<svg [^>]*?)width="(\d+)" height="(\d+)"', svg)
+    if size is None:
+        return svg
+    width, height = int(size[2]), int(size[3])
+    factor = max(_LEAST_FACTOR, min(1.0, _PICTURE_WIDTH / width))
+    return f'{size[1]}width="{width * factor:.0f}" height="{height * factor:.0f}"{svg[size.end() :]}'
 
 
 def _rounded(seconds: float) -> float:

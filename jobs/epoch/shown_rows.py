@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -57,7 +58,10 @@ def _shown(column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_binary(column.type):
         return [None if value is None else f"0x{value.hex()}"[:_LONGEST] for value in column.to_pylist()]
     try:
-        texts = column.cast(pa.string()).to_pylist()
+        written = column.cast(pa.string())
+        if pa.types.is_timestamp(column.type):  # as Spark writes them: Arrow has all six digits, and a Z
+            written = pc.replace_substring_regex(written, r"(?:\.0+|(\.\d*[1-9])0*)?Z?$", r"\1")
+        texts = written.to_pylist()
     except pa.ArrowException:
         try:
             texts = [None if value is None else str(value) for value in column.to_pylist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -337,6 +338,18 @@ class Location:
         )
         self.cursor = evaluated.cursor
         return evaluated.total_requested
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "shown"),
+    [(300, 200, (300, 200)), (1000, 9, (1000, 9)), (1250, 500, (1000, 400)), (5000, 1000, (3000, 600))],
+)
+def test_a_wide_picture_is_made_to_fit_as_long_as_it_can_be_read(width, height, shown):
+    size = f'width="{width}" height="{height}"'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 9 9"><rect width="7"/></svg>'
+    text = epoch_metadata(replace(report("v"), picture=svg))["picture"].value
+    drawn = base64.b64decode(text.partition("base64,")[2].removesuffix(")")).decode()
+    assert drawn == svg.replace(size, 'width="{}" height="{}"'.format(*shown), 1)
 
 
 @pytest.fixture

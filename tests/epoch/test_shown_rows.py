@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.epoch.shown_rows import SHOWN_ROWS, changed_rows
 
@@ -36,6 +38,17 @@ def test_values_of_all_types() -> None:
     assert len(first["text"] or "") == 200
     # Python has no such year.
     assert (second["nothing"], second["struct"], second["map"]) == (None, "…", None)
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_times_are_as_spark_writes_them(spark: SparkSession, zone: str | None) -> None:
+    micros = [0, 1, 10, 123456, 120000, 500000, 999999, -1, -1000000, 1356998400 * 10**6, 1356998410 * 10**6]
+    rows = pa.table({"at": pa.array(micros, pa.timestamp("us", zone)), "_op": [1] * len(micros)})
+    kind = "TIMESTAMP" if zone else "TIMESTAMP_NTZ"
+    values = ", ".join(f"({micro}L)" for micro in micros)
+    expected = spark.sql(f"SELECT CAST(CAST(timestamp_micros(n) AS {kind}) AS STRING) AS s FROM VALUES {values} AS t (n)")
+    with_all = [row for start in range(0, len(micros), SHOWN_ROWS) for row in changed_rows(rows.slice(start), "_op").rows]
+    assert [row[1] for row in with_all[: len(micros)]] == [row.s for row in expected.collect()]
 
 
 def test_only_some_are_shown() -> None:
