@@ -13,6 +13,7 @@ from benchmarks.queries import QUERIES, TABLES
 from benchmarks.results import Results, newest
 from benchmarks.scenarios import aging as aging_scenario
 from benchmarks.scenarios import catalog as catalog_scenario
+from benchmarks.scenarios import click as click_scenario
 from benchmarks.scenarios import cold as cold_scenario
 from benchmarks.scenarios import extremes as extremes_scenario
 from benchmarks.scenarios import fixed as fixed_scenario
@@ -224,6 +225,21 @@ def cold(
     """From the start of a fresh process to the published view."""
     run_ = _run(data, results, again, epochs, 0, memory, seed)
     cold_scenario.run(run_, sf, query, epochs)
+    _end(run_)
+
+
+@app.command()
+def click(
+    epochs: Epochs = 10,
+    warm: Annotated[int, typer.Option(help="Epochs that the server has done before.")] = 50,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "2g",
+) -> None:
+    """From a click in Dagster to the end of the run."""
+    run_ = _run(data, results, again, epochs, 0, memory, 1)
+    click_scenario.run(run_, warm)
     _end(run_)
 
 

@@ -288,6 +288,26 @@ def _others(records: Sequence[Record]) -> list[str]:
             ],
         ),
         (
+            "click",
+            "A click in Dagster",
+            [
+                "views",
+                "nothing to do, s (p50)",
+                "p95",
+                "rows changed",
+                "with a server, s (p50)",
+                "p95",
+                "without, s (p50)",
+                "p95",
+            ],
+            lambda r: [
+                str(r["views"]),
+                *(_s(r["idle"][value]) for value in ("p50", "p95")),
+                r["size"],
+                *(_s(r[way][value]) for way in ("warm", "cold") for value in ("p50", "p95")),
+            ],
+        ),
+        (
             "aging",
             "Age",
             ["SF", "query", "rows an epoch", "seconds of an epoch after so many", "compacted", "state"],

@@ -9,10 +9,10 @@ import time
 import pytest
 from playwright.sync_api import sync_playwright
 
+from benchmarks.dagster_dev import Runs, dagster_dev
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.epoch.claims import Claims
-from tests.edge.dagster_dev import Runs, dagster_dev
 
 FLAGS = [
     "--no-sandbox",

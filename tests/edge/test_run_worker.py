@@ -15,33 +15,23 @@ import pytest
 from dagster import DagsterInstance
 from dagster._serdes import serialize_value
 
+from benchmarks.dagster_dev import Runs, dagster_dev
 from relstate_dagster import resources
 from relstate_dagster.instance import workers as workers_module
 from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.epoch.claims import Claims
-from tests.edge.dagster_dev import Runs, dagster_dev
 from tests.processes import until
 
 VIEWS = """
 CREATE TABLE t (k BIGINT, PRIMARY KEY (k));
 CREATE MATERIALIZED VIEW v AS SELECT k % 3 AS g, count(*) AS n FROM t GROUP BY 1;
 """
-LAUNCH = """mutation($params: ExecutionParams!) {launchPipelineExecution(executionParams: $params) {
-    ... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}}"""
 TERMINATE = "mutation($run: String!) {terminateRun(runId: $run) {__typename}}"
 
 
 class LaunchedRuns(Runs):
-    def launch(self):
-        selector = {"repositoryLocationName": "relstate", "repositoryName": "__repository__", "jobName": "refresh_views"}
-        params = {"selector": selector, "runConfigData": {}, "mode": "default"}
-        return self.asked(LAUNCH, params=params)["launchPipelineExecution"]["run"]["runId"]
-
-    def until_it_is(self, run_id, status):
-        self.until(lambda: self.all()[run_id] == status)
-
     def process(self, run_id):
         """The id of the process that says it is the run's."""
         found = lambda: re.findall(r"Started process for run \(pid: (\d+)\)", "\n".join(map(str, self.said(run_id))))  # noqa: E731

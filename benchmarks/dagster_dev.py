@@ -1,8 +1,7 @@
-"""A real `dagster dev`, and its runs as its web server knows them."""
+"""A real `dagster dev` on loopback, and its runs as its web server knows them: what tests and measurements of it share."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -12,17 +11,30 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import relstate_dagster
 
 ROOT = Path(relstate_dagster.__file__).parents[1]
 START_SECONDS = 90
 
+_LAUNCH = """mutation($params: ExecutionParams!) {launchPipelineExecution(executionParams: $params) {
+    ... on LaunchRunSuccess {run {runId}} ... on PythonError {message}}}"""
+_Found = TypeVar("_Found")
 
-@contextlib.contextmanager
-def dagster_dev(folder, **environment):
-    """`dagster dev` on loopback with the instance settings that `make dev` uses; gives its address and its process group."""
+
+@contextmanager
+def dagster_dev(folder: Path, **environment: str) -> Iterator[tuple[str, int]]:
+    """Give the address and the process group of a `dagster dev`, with the instance settings that `make dev` uses.
+
+    Parameters
+    ----------
+    folder : for its instance and its log; the warehouse is the folder ``warehouse`` in it.
+    environment : of the code location besides, ``RELSTATE_PROJECT`` for one.
+    """
     home = folder / "home"
     home.mkdir()
     shutil.copy(ROOT / "relstate_dagster" / "dagster.yaml", home)
@@ -38,51 +50,76 @@ def dagster_dev(folder, **environment):
         try:
             address = f"http://127.0.0.1:{port}"
             deadline = time.monotonic() + START_SECONDS
-            while not answers(address):
+            while not _answers(address):
                 assert server.poll() is None, Path(log.name).read_text()
                 assert time.monotonic() < deadline, Path(log.name).read_text()
                 time.sleep(0.5)
             yield address, server.pid
         finally:
             os.killpg(server.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 server.wait(20)
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
             server.wait()
 
 
-def answers(address):
+def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"{address}/server_info", timeout=2) as response:
-            return response.status == 200
+            return bool(response.status == 200)
     except OSError:
         return False
 
 
 class Runs:
-    """Runs of a `dagster dev`, as its web server knows them."""
+    """Runs of a `dagster dev`, as its web server knows them.
 
-    def __init__(self, address):
+    Parameters
+    ----------
+    address : of the web server.
+    """
+
+    def __init__(self, address: str) -> None:
         self.address = address
 
-    def asked(self, query, **variables):
+    def asked(self, query: str, **variables: Any) -> Any:
+        """The data of an answer of GraphQL."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.load(response)["data"]
 
-    def all(self):
+    def launch(self, job: str = "refresh_views") -> str:
+        """Launch a job as the UI does; the id of the run."""
+        selector = {"repositoryLocationName": "relstate", "repositoryName": "__repository__", "jobName": job}
+        params = {"selector": selector, "runConfigData": {}, "mode": "default"}
+        return str(self.asked(_LAUNCH, params=params)["launchPipelineExecution"]["run"]["runId"])
+
+    def all(self) -> dict[str, str]:
+        """The status of each run, by its id."""
         found = self.asked("{runsOrError {... on Runs {results {runId status}}}}")["runsOrError"]["results"]
         return {run["runId"]: run["status"] for run in found}
 
-    def said(self, run_id):
+    def ended(self, run_id: str) -> float:
+        """When a run has ended, in seconds of the clock, by Dagster."""
+        query = "query($run: ID!) {runOrError(runId: $run) {... on Run {endTime}}}"
+        return float(self.asked(query, run=run_id)["runOrError"]["endTime"])
+
+    def said(self, run_id: str) -> list[str]:
+        """The messages of a run."""
         query = "... on EventConnection {events {... on MessageEvent {message}}}"
         events = self.asked(f'{{logsForRun(runId: "{run_id}") {{{query}}}}}')["logsForRun"]["events"]
         return [event["message"] for event in events if event]
 
-    def until_said(self, run_id, words):
-        def has_said():
+    def until_it_is(self, run_id: str, status: str) -> None:
+        """Wait until a run has a status."""
+        self.until(lambda: self.all()[run_id] == status)
+
+    def until_said(self, run_id: str, words: str) -> None:
+        """Wait until a run that goes on has said something."""
+
+        def has_said() -> bool:
             assert self.all()[run_id] not in ("FAILURE", "SUCCESS", "CANCELED"), self.said(run_id)
             return any(words in line for line in self.said(run_id))
 
@@ -92,7 +129,8 @@ class Runs:
             raise AssertionError(f"{words!r} is not among {self.said(run_id)}") from None
 
     @staticmethod
-    def until(condition, seconds=180):
+    def until(condition: Callable[[], _Found], seconds: float = 180) -> _Found:
+        """Wait until something is found, and return it."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, condition
