@@ -124,7 +124,7 @@ class Runs:
             return any(words in line for line in self.said(run_id))
 
         try:
-            self.until(has_said, 60)
+            self.until(has_said, 150)
         except AssertionError:
             raise AssertionError(f"{words!r} is not among {self.said(run_id)}") from None
 

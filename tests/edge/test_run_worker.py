@@ -43,6 +43,17 @@ class LaunchedRuns(Runs):
         return self.until(lambda: next((pid for pid in workers(group) if pid != before), None))
 
 
+def until_it_waits(pid):
+    """Until a process has used no processor time for two seconds: it has imported everything."""
+    before, since = -1, time.monotonic()
+    while time.monotonic() - since < 2:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used = int(fields[11]) + int(fields[12])
+        if used != before or fields[0] != "S":
+            before, since = used, time.monotonic()
+        time.sleep(0.1)
+
+
 def workers(group):
     """Processes of a group that are, or wait for, runs: their ids and commands."""
     found = {}
@@ -92,7 +103,7 @@ def test_runs_begin_in_a_process_that_is_ready(spark, tmp_path):
 
         # A package that has been edited since is imported again, by the same process.
         ready = runs.next_process(group, after=second)
-        time.sleep(3)  # it has read everything by then
+        until_it_waits(ready)
         os.utime(resources.__file__)
         with claimed() as other:
             other.take(["v"])
