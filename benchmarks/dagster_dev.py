@@ -56,7 +56,8 @@ def dagster_dev(folder: Path, **environment: str) -> Iterator[tuple[str, int]]:
                 time.sleep(0.5)
             yield address, server.pid
         finally:
-            os.killpg(server.pid, signal.SIGINT)
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 server.wait(20)
             with suppress(ProcessLookupError):

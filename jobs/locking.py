@@ -60,17 +60,20 @@ class HolderLocks:
 
     def is_free(self, holder: str) -> bool:
         """Whether a holder on this machine is known to be gone."""
-        if self._folder is None:
-            return False
-        try:
-            with self._path(holder).open("r+") as lock:
-                return _locked(lock, shared=True)
-        except FileNotFoundError:
-            return True
+        return self._folder is not None and is_free(self._path(holder))
 
     def _path(self, holder: str) -> Path:
         assert self._folder is not None
         return self._folder / f"{quote(holder, safe='')}.lock"
+
+
+def is_free(path: Path) -> bool:
+    """Whether no process on this machine holds the lock of a file; so it is of one that is not there."""
+    try:
+        with path.open("r+") as lock:
+            return _locked(lock, shared=True)
+    except FileNotFoundError:
+        return True
 
 
 @contextmanager

@@ -33,5 +33,5 @@ class PromptRunCoordinator(QueuedRunCoordinator):
         return most < 0 or self._count(most, *_AT_WORK) < most
 
     def _count(self, most: int, *statuses: DagsterRunStatus) -> int:
-        """So many runs have one of these, counted to so many."""
+        """Count the runs that have one of these statuses, ``most`` of them at most."""
         return len(self._instance.get_run_ids(RunsFilter(statuses=list(statuses)), limit=most)) if most else 0

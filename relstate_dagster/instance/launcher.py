@@ -19,9 +19,11 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster._utils import get_run_crash_explanation
 
+from relstate_dagster.jobs.locking import is_free
+
 _HAS_LOCKS = importlib.util.find_spec("fcntl") is not None
 if _HAS_LOCKS or TYPE_CHECKING:
-    from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
+    from relstate_dagster.instance.workers import RunWorker, RunWorkers
 
 _log = logging.getLogger("relstate.runs")
 
@@ -64,7 +66,7 @@ class WarmRunLauncher(DefaultRunLauncher):
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Say whether the process of a run is there, as far as this machine can tell."""
         place = _place(run)
-        if place.get("host") != socket.gethostname() or not _HAS_LOCKS or is_alive(Path(place["lock"])):
+        if place.get("host") != socket.gethostname() or not _HAS_LOCKS or not is_free(Path(place["lock"])):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the process of the run has died")
 

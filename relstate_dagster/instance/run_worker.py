@@ -29,7 +29,7 @@ from dagster._utils import send_interrupt
 
 from relstate_dagster.instance.workers import TAKEN
 
-#: A process that nobody has asked for a run in so many seconds ends.
+#: A process that has waited so many seconds for a run, and got none, ends.
 IDLE_SECONDS: Final = float(os.environ.get("RELSTATE_RUN_WORKER_IDLE_SECONDS") or 30 * 60)
 #: How often a run looks whether it is to end.
 _LOOK_SECONDS: Final = 0.5

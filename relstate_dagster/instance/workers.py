@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from relstate_dagster.jobs.locking import is_free
 from relstate_dagster.jobs.spark.cache import cache_folder
 
 #: What a worker answers once a run is its own.
@@ -82,18 +83,6 @@ class RunWorker:
         return code
 
 
-def is_alive(lock: Path) -> bool:
-    """Whether the process that has this lock, on this machine, is there."""
-    try:
-        with lock.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 @dataclass
 class RunWorkers:
     """Gives a run the process that is ready, or a new one."""
@@ -135,6 +124,6 @@ def _locks() -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for lock in folder.iterdir():
         with suppress(OSError):
-            if lock.stat().st_mtime < time.time() - _OLD_SECONDS and not is_alive(lock):
+            if lock.stat().st_mtime < time.time() - _OLD_SECONDS and is_free(lock):
                 lock.unlink()
     return folder

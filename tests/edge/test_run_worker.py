@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -12,16 +13,20 @@ import time
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import EmptyWorkspaceTarget
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._serdes import serialize_value
 
 from benchmarks.dagster_dev import Runs, dagster_dev
 from relstate_dagster import resources
 from relstate_dagster.instance import workers as workers_module
-from relstate_dagster.instance.workers import RunWorker, RunWorkers, is_alive
+from relstate_dagster.instance.workers import RunWorker, RunWorkers
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.locking import is_free
 from tests.processes import until
 
 VIEWS = """
@@ -52,6 +57,12 @@ def until_it_waits(pid):
         if used != before or fields[0] != "S":
             before, since = used, time.monotonic()
         time.sleep(0.1)
+
+
+def monitored(instance):
+    """What the daemon does every other minute."""
+    with WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:
+        assert not [problem for problem in execute_run_monitoring_iteration(context, logging.getLogger("test")) if problem]
 
 
 def workers(group):
@@ -125,6 +136,23 @@ def test_runs_begin_in_a_process_that_is_ready(spark, tmp_path):
             runs.until_it_is(again, "CANCELED")
         runs.until_it_is(runs.launch(), "SUCCESS")
         assert runs.until(lambda: workers(group))
+
+        # All of it is killed in the middle of a run: Dagster's run monitoring finds that out later.
+        with claimed() as other:
+            other.take(["v"])
+            spark.sql(f"INSERT INTO delta.`{warehouse.root}/sources/t` VALUES (101)")
+            last = runs.launch()
+            runs.until_said(last, "the-other-run")
+            with DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+                monitored(instance)
+                assert instance.get_run_by_id(last).status == DagsterRunStatus.STARTED
+                os.killpg(group, signal.SIGKILL)
+
+                def has_failed():
+                    monitored(instance)
+                    return instance.get_run_by_id(last).status == DagsterRunStatus.FAILURE
+
+                until(has_failed, "the run has failed")
     until(lambda: not workers(group), "nobody waits for runs of a dagster dev that has ended")
     assert all(report.equal for report in EpochRunner(spark, warehouse).verify())
 
@@ -137,9 +165,9 @@ def test_a_process_that_nobody_asks_ends_and_another_takes_its_place(tmp_path, m
         workers = RunWorkers()
         workers.make_ready(sys.executable, reference)
         idle = workers._ready[sys.executable]
-        assert is_alive(idle.lock)
+        assert not is_free(idle.lock)
         assert idle.process.wait(60) == 0
-        assert not is_alive(idle.lock)
+        assert is_free(idle.lock)
         monkeypatch.delenv("RELSTATE_RUN_WORKER_IDLE_SECONDS")
         taken = workers.take(sys.executable, reference, ["execute_run", "{}"])  # no run: it ends with an error
         assert taken is not None
@@ -170,7 +198,10 @@ def test_it_ends_with_the_process_that_made_it(tmp_path):
     (tmp_path / "dagster.yaml").touch()
     code = f"""
 import json, os, sys
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import EmptyWorkspaceTarget
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._serdes import serialize_value
 from relstate_dagster.instance import workers as workers_module
 from relstate_dagster.instance.workers import RunWorker

@@ -119,6 +119,24 @@ def test_a_view_that_lags_behind_finds_what_it_goes_on_from(spark: SparkSession,
     script.verify()
 
 
+def test_vacuum_says_that_it_waits_for_a_compaction_and_can_be_interrupted(spark: SparkSession, tmp_path: Path) -> None:
+    class Interrupted(Exception):
+        pass
+
+    said: list[str] = []
+
+    def interrupted() -> None:
+        if said:
+            raise Interrupted
+
+    Script(spark, tmp_path / "warehouse").run(_SETUP)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    with maintenance_lock(warehouse.maintenance_lock_path, "compacting state", shared=True, patience=Patience()):
+        with pytest.raises(Interrupted):
+            list(EpochRunner(spark, warehouse, patience=Patience(60, said.append, interrupted)).vacuum())
+        assert said == [f"waiting for process {os.getpid()}, which is compacting state in this warehouse"]
+
+
 def test_vacuum_is_refused_beside_a_run_or_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
     Script(spark, tmp_path / "warehouse").run(_SETUP)
     warehouse = Warehouse(tmp_path / "warehouse")
