@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence
+from relstate_dagster.jobs.epoch.explained import ends_the_run
 from relstate_dagster.jobs.epoch.published import IS_THERE, OP, Published, append_changes, merge_changes
 from relstate_dagster.jobs.epoch.replaced_keys import few_keys, few_keys_of, key_condition
 from relstate_dagster.jobs.epoch.sessions import forget_table, suit_published_table, transaction
@@ -119,10 +122,21 @@ def _of_new_generation(
     done = since.made_by(wanted)
     if done is not None:
         return Target(table, chain, wanted, since.known, done=done)
-    if recorded.version is not None and has_layout(table, view):
+    if recorded.version is not None and has_layout(table, view) and _opens(session, table.path):
         # Readers of a view that is rebuilt go on until the one commit that replaces its rows.
         return Target(table, chain, wanted, since.newest, replaces=True)
     return _made_again(session, table.path, view, wanted)
+
+
+def _opens(session: SparkSession, path: str) -> bool:
+    """Whether Spark can read the log of a table: where delta-rs can, Spark may still find a line too long."""
+    try:
+        session.read.format("delta").load(path).inputFiles()
+    except (PySparkException, Py4JJavaError) as error:
+        if ends_the_run(error) is not None:
+            raise
+        return False
+    return True
 
 
 def _made(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit) -> Target:

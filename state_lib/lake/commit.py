@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import types as T
@@ -34,6 +35,9 @@ __all__ = [
 
 #: How often a commit is tried against others on the same table (compaction, OPTIMIZE, another run).
 _TRIES: Final = 20
+
+#: A text that is longer has no place in the log, whole or cut.
+_LONG_TEXT_BYTES: Final = 64 * 1024
 
 _PLAIN: Final = (
     T.BooleanType,
@@ -70,8 +74,20 @@ def write_deltalake(table_or_path: DeltaTable | str, rows: pa.Table, **options: 
     if isinstance(table_or_path, str):
         address = Address.parse(table_or_path)
         table_or_path, options = address.delta_rs, {"storage_options": address.options, **options}
-    properties = exact_statistics(Schema.from_arrow(rows.schema))
+    properties = exact_statistics(Schema.from_arrow(rows.schema), _uncuttable(rows))
     deltalake.write_deltalake(table_or_path, _in_own_buffers(rows), writer_properties=properties, **options)
+
+
+def _uncuttable(rows: pa.Table) -> list[str]:
+    """Text columns whose greatest value may stay whole in the log: one that begins with the last characters there are.
+
+    Spark cannot read a log with more than 20,000,000 characters of statistics in a line.
+    """
+    texts = [name for name in rows.column_names if pa.types.is_string(rows.schema.field(name).type)]
+    lengths = {
+        name: pc.max(pc.binary_length(rows[name])).as_py() or 0 for name in texts if rows[name].nbytes > _LONG_TEXT_BYTES
+    }
+    return [name for name, length in lengths.items() if length > _LONG_TEXT_BYTES]
 
 
 def _in_own_buffers(rows: pa.Table) -> pa.Table:

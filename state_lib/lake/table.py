@@ -7,6 +7,7 @@ tables for many things. What is open is brought up to date instead, which takes 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any, Final, TypeAlias
 
 import deltalake
@@ -24,16 +25,23 @@ _EXACT: Final = frozenset({"byte", "short", "integer", "long", "string", "date",
 _FLOATING: Final = frozenset({"float", "double"})
 #: delta-rs takes bounds of decimals through doubles, which hold so many digits.
 EXACT_DIGITS: Final = 15
+#: Characters of a text in a bound, as Spark cuts them. Uncut, texts of 10 MB made lines of the log that Spark cannot read.
+_BOUND_CHARACTERS: Final = 32
 
 
-def exact_statistics(schema: Schema, **compression: Any) -> WriterProperties:
+def exact_statistics(schema: Schema, unbounded: Collection[str] = (), **compression: Any) -> WriterProperties:
     """Properties of a write that leaves out the statistics that would be wrong.
+
+    Parameters
+    ----------
+    unbounded : columns that get no bounds.
 
     delta-rs takes the statistics of the log from the footers of the files. Of long decimals it makes doubles or 64 bit
     integers, of floating-point numbers the footers leave out NaN, which to Spark is the greatest. Every reader of the table
     would skip files, row groups and pages for them that have the rows. Fields of structs cannot be chosen one by one.
     """
-    columns = {f.name: ColumnProperties(statistics_enabled="PAGE") for f in schema.fields if _is_exact(f.type)}
+    bounded = [f.name for f in schema.fields if _is_exact(f.type) and f.name not in unbounded]
+    columns = {name: ColumnProperties(statistics_enabled="PAGE") for name in bounded}
     for field in schema.fields:
         if _name(field.type) in _FLOATING:
             # By a dictionary Spark skips a row group with -0.0 where 0.0 is asked for, though it takes them for equal.
@@ -41,6 +49,7 @@ def exact_statistics(schema: Schema, **compression: Any) -> WriterProperties:
     return WriterProperties(
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties=columns,
+        statistics_truncate_length=_BOUND_CHARACTERS,
         **(compression or {"compression": "SNAPPY"}),
     )
 
