@@ -19,6 +19,7 @@ from benchmarks.scenarios import extremes as extremes_scenario
 from benchmarks.scenarios import fixed as fixed_scenario
 from benchmarks.scenarios import flights as flights_scenario
 from benchmarks.scenarios import idle as idle_scenario
+from benchmarks.scenarios import many_views as many_views_scenario
 from benchmarks.scenarios import peers as peers_scenario
 from benchmarks.scenarios import shared as shared_scenario
 from benchmarks.scenarios import tpch
@@ -240,6 +241,22 @@ def click(
     """From a click in Dagster to the end of the run."""
     run_ = _run(data, results, again, epochs, 0, memory, 1)
     click_scenario.run(run_, warm)
+    _end(run_)
+
+
+@app.command()
+def many_views(
+    views: Annotated[int, typer.Option(help="Views, in rounds of five kinds.")] = 200,
+    epochs: Epochs = 20,
+    trades: Annotated[int, typer.Option(help="Rows of a source; another has three times as many.")] = 2_000,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    memory: Memory = "2g",
+) -> None:
+    """The driver's heap with many wide views in one process."""
+    run_ = _run(data, results, again, epochs, 0, memory, 1)
+    many_views_scenario.run(run_, views, epochs, trades)
     _end(run_)
 
 

@@ -5,18 +5,22 @@ Units: seconds, bytes, counts. Where the system has no /proc, processor seconds,
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+
+#: Of the heap, at least and at most, before what is in use is taken for alive.
+_COLLECTIONS: Final = (4, 12)
 
 
 @dataclass(frozen=True)
@@ -173,3 +177,19 @@ def quantile(values: list[float], share: float) -> float:
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def live_heap(spark: SparkSession) -> float:
+    """Megabytes of the driver's heap that are in use after collections.
+
+    Python is collected first: it holds objects of Java. Spark drops blocks some time after Java has collected what they belong
+    to, which makes more to collect.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    runtime, used = jvm.java.lang.Runtime.getRuntime(), list[float]()
+    while len(used) < _COLLECTIONS[0] or (used[-1] < 0.99 * used[-2] and len(used) < _COLLECTIONS[1]):
+        gc.collect()
+        jvm.java.lang.System.gc()
+        time.sleep(0.5)
+        used.append(float(runtime.totalMemory() - runtime.freeMemory()) / 1e6)
+    return min(used)

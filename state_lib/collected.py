@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
@@ -14,17 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_width import value_bytes
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
-
-#: Of values that do not take 8 bytes.
-_BYTES: Final[Mapping[tuple[type[T.DataType], ...], int]] = {
-    (T.BooleanType, T.ByteType, T.NullType): 1,
-    (T.ShortType,): 2,
-    (T.IntegerType, T.FloatType, T.DateType): 4,
-    (T.DecimalType,): 16,
-    (T.StringType, T.BinaryType): 20,
-}
 
 
 def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
@@ -40,7 +29,7 @@ def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
     ----------
     most_bytes : about how many bytes are too many, where a text has 20: ``Sizing.driver_collected_bytes`` by default.
     """
-    most_rows = (sizing().driver_collected_bytes if most_bytes is None else most_bytes) // _about_bytes(df.schema)
+    most_rows = (sizing().driver_collected_bytes if most_bytes is None else most_bytes) // value_bytes(df.schema)
     try:
         rows = df.where(_row_of_its_task() <= most_rows).toArrow()
     except (PySparkException, Py4JJavaError) as error:
@@ -53,17 +42,6 @@ def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
 def _row_of_its_task() -> Column:
     """The number of a row among those of its task, from 0: Spark's number of a row has that of the task above 33 bits."""
     return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-
-
-def _about_bytes(data_type: T.DataType) -> int:
-    """What a value takes in memory, about: what is no text has its size, parts of it one each."""
-    if isinstance(data_type, T.StructType):
-        return max(1, sum(_about_bytes(f.dataType) for f in data_type.fields))
-    if isinstance(data_type, T.ArrayType):
-        return 4 + _about_bytes(data_type.elementType)
-    if isinstance(data_type, T.MapType):
-        return 4 + _about_bytes(data_type.keyType) + _about_bytes(data_type.valueType)
-    return next((size for types, size in _BYTES.items() if isinstance(data_type, types)), 8)
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = None) -> DataFrame:

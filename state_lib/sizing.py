@@ -34,8 +34,8 @@ class Sizing:
 
     # -- what the driver does, and what Spark does
     driver_change_bytes: int = _int(
-        64 * _MIB,
-        "Changes up to this size are broadcast, and what they come to is written and committed by the driver: a Delta "
+        128 * _MIB,
+        "Changes up to this size, in memory, are broadcast, and their results written and committed by the driver: a Delta "
         "commit by Spark takes 0.4 to 1.9 s.",
     )
     driver_held_bytes: int = _int(
@@ -50,9 +50,14 @@ class Sizing:
         least=_MIB,
     )
     driver_backfill_bytes: int = _int(
-        4 * _MIB,
-        "A backfill of inputs up to this size is computed step by step on the driver, as an epoch is. Larger ones read their "
-        "inputs again instead of holding them.",
+        8 * _MIB,
+        "A backfill of inputs up to this size, in memory, is computed step by step on the driver, as an epoch is. Larger ones "
+        "read their inputs again instead of holding them: 4 MB of files, 139,000 wide rows, filled a driver of 2 GB.",
+    )
+    local_relation_bytes: int = _int(
+        256 * _KIB,
+        "Rows up to this size are a part of Spark's plan: filters that let none of them pass end the plan there. More are "
+        "handed to the tasks as Arrow batches.",
     )
     driver_commit_rows: int = _int(
         20_000, "Results up to this many rows are committed by the driver, whatever they were computed from."
@@ -108,10 +113,13 @@ class Sizing:
     kept_limit_rows: int = _int(10_000, "LIMIT and OFFSET up to this many rows keep the first rows apart from their input.")
 
     # -- how Spark runs an epoch
-    small_epoch_bytes: int = _int(
-        4 * _MIB,
-        "Up to this many bytes of changes and of what they are looked up in, generating and compiling code takes longer than "
-        "it saves (half of such an epoch), so expressions are interpreted.",
+    interpreted_values: int = _int(
+        50_000,
+        "With changes of up to this many values, rows times columns, generating and compiling code takes longer than it saves "
+        "(half of such an epoch), so expressions are interpreted.",
+    )
+    interpreted_lookup_rows: int = _int(
+        200_000, "The same where changes are looked up in up to this many rows, each of which is looked at."
     )
     brief_run_bytes: int = _int(
         128 * _MIB,
@@ -123,7 +131,7 @@ class Sizing:
         "A run of more views than this optimizes: it takes minutes, in which that pays. Tests over few rows took a quarter "
         "less without in their first four minutes, and longer once they had taken five.",
     )
-    task_bytes: int = _int(4 * _MIB, "Bytes of a change set (compressed files) for each task of a shuffle.", least=1)
+    task_bytes: int = _int(16 * _MIB, "Bytes in memory of a change set for each task of a shuffle.", least=1)
 
     # -- lookups
     unfiltered_rows: int = _int(

@@ -12,6 +12,7 @@ from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.spark.names import keep_class_names
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
+from relstate_dagster.state_lib.sizing import sizing
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
@@ -65,6 +66,11 @@ def session_for(
     keep_class_names(session)
     for key, value in settings.items():
         session.conf.set(key, value)
+    # What it infers (IS NOT NULL, for the most part) joins find out themselves. Over wide projections of projections it makes
+    # millions of expressions: a view of 18 columns filled a heap of 2 GB.
+    session.conf.set("spark.sql.constraintPropagation.enabled", "false")
+    # Rows that are part of a plan are computed by the optimizer, in one thread and row by row, and kept as Java objects.
+    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", f"{sizing().local_relation_bytes}b")
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
     # A union that keeps its inputs' partitioning asks each of them again where its data lie, and they ask theirs: with
     # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).
@@ -84,9 +90,6 @@ def session_for(
             # Pages that do not lie side by side are read at once, which suits object stores. Hadoop's local file system
             # starts a thread for each.
             session.conf.set("parquet.hadoop.vectored.io.enabled", "false")
-        # What it infers (IS NOT NULL, for the most part) joins find out themselves, and to infer it costs an epoch up to a
-        # seventh of its time.
-        session.conf.set("spark.sql.constraintPropagation.enabled", "false")
         skipped = session.conf.get(_EXCLUDED_RULES, None)
         session.conf.set(_EXCLUDED_RULES, ",".join([*([skipped] if skipped else []), *_USELESS_RULES]))
     if workload is Workload.SMALL:

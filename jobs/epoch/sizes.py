@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Read, Sizes
+from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN
-from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
+from relstate_dagster.state_lib.row_encoding.ddl import parse_type
+from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.state_files import StateFiles
 
 
@@ -40,6 +43,10 @@ class InputSizes:
         """Bytes of all that the view reads as of this epoch, as files."""
         return sum(read.bytes for read in self._all_rows())
 
+    def total_values(self) -> int:
+        """Values of all that the view reads as of this epoch: rows times columns."""
+        return sum(read.row_count * read.width.columns for read in self._all_rows())
+
     def check(self) -> dict[str, ChangeRange]:
         """What changed in sources; raises before anything is written if it cannot be read."""
         since = self.sources.since
@@ -64,22 +71,19 @@ class InputSizes:
             way = self.sources.source(name).way_of_reading(changed, self.sources.pin(name), self.sources.made(name))
             if view.strategy == "full":
                 way = f"{way}; the query reads all rows"
-            reads.append(Read(name, way, changed.changed_bytes, rows))
+            reads.append(Read(name, way, changed.changed_bytes, rows, sum(rows), self._width(name)))
         return tuple(reads)
 
     def _all_rows(self) -> tuple[Read, ...]:
         reads = []
         for name in self.sources.view.reads:
             if name in self.sources.catalog.views:
-                files = self._view_files(name)
-                reads.append(Read(name, "all rows of the view", sum(f.bytes for f in files)))
+                reads.append(self._read_of(name, "all rows of the view", self._view_files(name)))
             else:
-                source, pin = self.sources.source(name), self.sources.pin(name)
-                if pin.first_files is None:
-                    reads.append(Read(name, "all rows", source.table.total_bytes(pin.version)))
-                else:
-                    some = source.files(pin)
-                    reads.append(Read(name, f"the first {len(some.files)} file(s)", some.total_bytes))
+                pin = self.sources.pin(name)
+                files = self.sources.source(name).files(pin).files
+                way = "all rows" if pin.first_files is None else f"the first {len(files)} file(s)"
+                reads.append(self._read_of(name, way, files))
         return tuple(reads)
 
     def _view_read(self, name: str) -> Read:
@@ -93,9 +97,26 @@ class InputSizes:
         if moved is not None:
             # Compaction puts old rows and new ones into one file: of its bytes the new rows have their share.
             share = sum(moved) / max(1, sum(f.rows for f in files))
-            return Read(name, way, round(min(1.0, share) * sum(f.bytes for f in files)), moved)
+            read_bytes = round(min(1.0, share) * sum(f.bytes for f in files))
+            return Read(name, way, read_bytes, moved, sum(moved), self._width(name))
         new = [f for f in files if f.upper.get(EPOCH_COLUMN) is None or f.upper[EPOCH_COLUMN] > since]
-        return Read(name, way, sum(f.bytes for f in new))
+        return self._read_of(name, way, new)
+
+    def _read_of(self, name: str, way: str, files: Sequence[DataFile]) -> Read:
+        """All rows of some files of a relation."""
+        read_bytes, width = sum(file.bytes for file in files), self._width(name)
+        rows = row_count(files)
+        return Read(name, way, read_bytes, None, width.rows_in(read_bytes) if rows is None else rows, width)
+
+    def _width(self, name: str) -> RowWidth:
+        """The columns that the view reads of a relation; all of them where the plan does not say."""
+        read = self.lookups.used_columns.get(name)
+        if name in self.sources.catalog.views:
+            upstream = self.sources.catalog.views[name].plan
+            types = {o.name: parse_type(upstream.field_named(o.column).data_type) for o in upstream.output}
+        else:
+            types = {f.name: f.dataType for f in struct_of(self.sources.pin(name).schema_json).fields}
+        return RowWidth.of(data_type for column, data_type in types.items() if read is None or column in read)
 
     def _view_files(self, name: str) -> tuple[DataFile, ...]:
         """The files that hold the rows of an upstream view."""
@@ -134,9 +155,20 @@ class InputSizes:
         replaces = is_first and shown is not None
         only_inserts = view.plan.append_only or (is_first and not replaces)
         if is_committed:
-            state_bytes = files.total_bytes(state_version)
-            return Sizes(self.is_backfill, (), state_bytes, 0, only_inserts, replaces, is_committed=True)
+            state = files.at(state_version)
+            return Sizes(self.is_backfill, (), _bytes(state), 0, _rows(state), only_inserts, replaces, is_committed=True)
         if self.is_backfill:
-            return Sizes(True, self.planned_reads(), 0, 0, only_inserts, replaces)
-        looked_up = files.total_bytes(state_version), self.lookups.in_place_bytes()
+            return Sizes(True, self.planned_reads(), only_inserts=only_inserts, replaces=replaces)
+        state, in_place = files.at(state_version), self.lookups.in_place_files()
+        looked_up = _bytes(state), _bytes(in_place), _rows(state) + _rows(in_place)
         return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces, is_slice=is_first)
+
+
+def _bytes(files: Sequence[DataFile]) -> int:
+    return sum(file.bytes for file in files)
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    """Rows of some files; where the log does not say, as many as such files have at most."""
+    rows = row_count(files)
+    return _bytes(files) if rows is None else rows

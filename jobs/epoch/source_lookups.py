@@ -17,7 +17,7 @@ from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
-from relstate_dagster.state_lib.lake.statistics import row_count
+from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sizing import sizing
 
@@ -96,8 +96,8 @@ class SourceLookups:
         """The files of a source as of this epoch, listed once in a run."""
         return self.pinned.source(name).files(self.pinned.pin(name))
 
-    def in_place_bytes(self) -> int:
-        """Bytes of the sources that joins look rows up in."""
+    def in_place_files(self) -> tuple[DataFile, ...]:
+        """The files of the sources that joins look rows up in."""
         assert self.pinned.view.plan is not None
         sides = (
             side
@@ -107,7 +107,7 @@ class SourceLookups:
             if there
         )
         names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
-        return sum(self.files(name).total_bytes for name in names if name not in self.pinned.catalog.views)
+        return tuple(file for name in sorted(names - self.pinned.catalog.views.keys()) for file in self.files(name).files)
 
     def _lookup_place(self, name: str, lookup_keys: LookupKeys) -> SnapshotFiles | SourceIndex:
         """The files of a source, or an index of it in which far fewer rows are read."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.units import bytes_shown
 
@@ -35,6 +37,9 @@ class Way(enum.Enum):
     OVERWRITE = "replace all rows"
 
 
+_NO_WIDTH: Final = RowWidth(1, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """What is read of a relation.
@@ -44,12 +49,16 @@ class Read:
     way : how, in words.
     bytes : of the files that are read.
     rows : inserted and deleted, where that is known.
+    row_count : rows that are read; an estimate where the log does not say.
+    width : of the columns that the view reads.
     """
 
     relation: str
     way: str
     bytes: int
     rows: tuple[int, int] | None = None
+    row_count: int = 0
+    width: RowWidth = _NO_WIDTH
 
     @property
     def is_nothing(self) -> bool:
@@ -71,6 +80,7 @@ class Sizes:
     is_backfill : the view has no earlier epoch.
     reads : what is read of each relation, views included.
     state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
+    looked_up_rows : rows of these.
     only_inserts : nothing leaves the published table in this epoch.
     replaces : the rows of an earlier generation are replaced.
     is_committed : an earlier try has committed the change set, which is only to be published.
@@ -81,6 +91,7 @@ class Sizes:
     reads: tuple[Read, ...]
     state_bytes: int = 0
     in_place_bytes: int = 0
+    looked_up_rows: int = 0
     only_inserts: bool = False
     replaces: bool = False
     is_committed: bool = False
@@ -90,6 +101,16 @@ class Sizes:
     def changed_bytes(self) -> int:
         """Bytes of all changes, as files."""
         return sum(read.bytes for read in self.reads)
+
+    @property
+    def changed_values(self) -> int:
+        """Values of all changes: rows times columns."""
+        return sum(read.row_count * read.width.columns for read in self.reads)
+
+    @property
+    def changed_memory_bytes(self) -> int:
+        """Bytes that all changes take in memory, about."""
+        return sum(read.row_count * read.width.bytes for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +142,7 @@ class Stages:
     @property
     def is_small(self) -> bool:
         """Whether little enough changed for the driver to hold it."""
-        return self.sizes.changed_bytes <= sizing().driver_change_bytes
+        return self.sizes.changed_memory_bytes <= sizing().driver_change_bytes
 
     def into(self, published_bytes: int, *, driver_writes: bool = True) -> Stages:
         """The same, for a published table of some size, to which the driver can write or not."""
@@ -178,13 +199,13 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     driver_writes : whether the view's columns have names and types that the driver can write.
     """
     limit = sizing()
-    changed = sizes.changed_bytes
+    changed = sizes.changed_memory_bytes
     small = changed <= limit.driver_change_bytes
     fills_empty_state = sizes.is_backfill and not sizes.is_committed
-    looked_up = 0 if fills_empty_state else sizes.state_bytes + sizes.in_place_bytes
+    looked_up_rows = 0 if fills_empty_state else sizes.looked_up_rows
     if view.strategy == "full":
         workload = Workload.FULL
-    elif changed + looked_up <= limit.small_epoch_bytes:
+    elif is_interpreted(sizes.changed_values, looked_up_rows):
         workload = Workload.SMALL
     else:
         workload = Workload.FULL if fills_empty_state or sizes.is_slice else Workload.LARGE
@@ -199,6 +220,18 @@ def stages_of(view: ViewEntry, sizes: Sizes, *, most_tasks: int, driver_writes: 
     return Stages(sizes, workload, held, hint, tasks, commit, publish)
 
 
+def is_interpreted(values: int, looked_up_rows: int = 0) -> bool:
+    """Whether interpreting expressions takes less time than to generate and compile code for them.
+
+    Parameters
+    ----------
+    values : that are computed with, rows times columns.
+    looked_up_rows : rows that these are looked up in.
+    """
+    limit = sizing()
+    return values <= limit.interpreted_values and looked_up_rows <= limit.interpreted_lookup_rows
+
+
 def tasks_of(size: int, most_tasks: int) -> int:
-    """The tasks of a shuffle of so many bytes."""
+    """The tasks of a shuffle of some bytes in memory."""
     return min(most_tasks, 1 + size // sizing().task_bytes)

@@ -18,13 +18,13 @@ from relstate_dagster.jobs.epoch.nearly_equal import Difference, unmatched
 from relstate_dagster.jobs.epoch.reports import VerifyReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shown_rows import SHOWN_ROWS, ShownRows, as_texts
+from relstate_dagster.jobs.epoch.stages import is_interpreted
 from relstate_dagster.jobs.epoch.view_epoch import full_query
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.limits import before_limit
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
-from relstate_dagster.state_lib.sizing import sizing
 
 
 def verify_view(
@@ -74,7 +74,7 @@ def _difference(
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    workload = Workload.SMALL if inputs.sizes.total_bytes() <= sizing().small_epoch_bytes else Workload.FULL
+    workload = Workload.SMALL if is_interpreted(inputs.sizes.total_values()) else Workload.FULL
     session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view).toDF(*[o.name for o in view.plan.output])

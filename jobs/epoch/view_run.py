@@ -46,6 +46,7 @@ from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.row_width import memory_bytes
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 
@@ -234,7 +235,7 @@ class ViewRuns:
         stages = stages.into(size, driver_writes=driver_writes(view, target.table.opened()))
         store = StateStore(session, files, view.tables)
         writer = stages.publishes(mv_rows(view, commit))
-        done = publish(session, target, store, view, commit, writer, tasks_of(size, most_tasks))
+        done = publish(session, target, store, view, commit, writer, tasks_of(memory_bytes(size), most_tasks))
         merge_small_files(target.table, view)
         return done, stages.published(done.writer, done.way)
 

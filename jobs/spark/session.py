@@ -142,15 +142,18 @@ def _start(settings: SparkSettings) -> SparkSession:
         "spark.sql.catalogImplementation": "in-memory",
         # Tables are addressed by path; this folder is only where Spark would put a table that has none.
         "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
-        # By default 100 pieces of generated code are kept, which one view of some joins fills: run epoch after epoch, its
-        # oldest piece would always just have been dropped, and everything be compiled again.
-        "spark.sql.codegen.cache.maxEntries": "2000",
+        "spark.sql.codegen.cache.maxEntries": str(_compiled_pieces(settings.driver_memory)),
         # By default a page is up to 64 MB, and a hash table or a sort of ten rows takes one: zeroed, moved around, collected.
         # Less than 1 MiB by the header that Java puts before a page: heaps of up to 2 GB have regions of 1 MiB, and a page that
         # is larger than one takes two of them, half of that for nothing.
         "spark.buffer.pageSize": f"{1024 * 1024 - 16}b",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What Spark remembers of queries, stages and tasks for its UI grows with the width of plans, and is shown nowhere.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.maxPlanStringLength": "10000",
         "spark.driver.extraJavaOptions": _java_options(java, settings),
         **session_conf(settings),
         **({"spark.delta.logStore.s3a.impl": CLASS_NAME} if "s3" in settings.stores else {}),
@@ -180,6 +183,17 @@ def _start(settings: SparkSettings) -> SparkSession:
                 f"Spark did not start on {settings.master} with Java at {java_home}: {problem}. "
                 "Run `relstate doctor` to see what is missing."
             ) from problem
+
+
+def _compiled_pieces(driver_memory: str) -> int:
+    """Pieces of generated code that Spark keeps: as many as take at most 3 % of the heap, 80 kB each for wide rows.
+
+    By default it keeps 100, which one view of some joins fills: run epoch after epoch, its oldest piece would always have been
+    dropped just before it is needed, and all be compiled again.
+    """
+    number, unit = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", driver_memory.lower()).groups()  # type: ignore[union-attr]
+    mebibytes = int(number) * {"k": 2**-10, "": 1, "m": 1, "g": 2**10, "t": 2**20}[unit]
+    return int(min(2_000, max(200, mebibytes / 3)))
 
 
 def _end_out_of_memory(session: SparkSession) -> None:

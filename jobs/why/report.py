@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.comparable import comparable
 from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.stages import is_interpreted
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import FullQuery, Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
@@ -30,7 +31,7 @@ from relstate_dagster.state_lib.errors import DeclarationError, EpochError, Sour
 from relstate_dagster.state_lib.key_text import check_value, parse_pairs
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_encoding import encode_storage_key, parts_of
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.row_width import memory_bytes
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: What has become of the row in the epoch.
@@ -40,6 +41,8 @@ CHANGED: Final = "changed"
 UNCHANGED: Final = "unchanged"
 
 _FLOATING: Final = (T.FloatType, T.DoubleType)
+#: Of a value in memory, about.
+_VALUE_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def why(
     at = _epoch(entry, epoch)
     past = Past(spark, warehouse, state)
     now = past.view_at(view, at)
-    if now.check_readable() <= sizing().small_epoch_bytes:
+    if is_interpreted(memory_bytes(now.check_readable()) // _VALUE_BYTES):
         past.workload = Workload.SMALL
     before, notes = _before(past, entry, at)
     return _Explained(now, before, limit, notes).result(values)

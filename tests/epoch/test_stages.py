@@ -15,6 +15,7 @@ from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.stages import Read, Sizes, Writer, stages_of
+from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.sizing import Sizing
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
@@ -42,7 +43,8 @@ def _stages(*, full: bool = False, driver_writes: bool = True, **sizes: Any) -> 
     view: Any = _View()
     view.strategy = "full" if full else "incremental"
     known = replace(Sizes(False, ()), **{k: v for k, v in sizes.items() if k != "changed"})
-    known = replace(known, reads=(Read("t", "files", sizes.get("changed", 0)),))
+    changed = sizes.get("changed", 0)
+    known = replace(known, reads=(Read("t", "files", changed, row_count=changed, width=RowWidth(1, 1)),))
     return stages_of(view, known, most_tasks=8, driver_writes=driver_writes)
 
 
@@ -57,10 +59,11 @@ def test_who_computes_and_writes_follows_the_sizes() -> None:
 
 
 def test_code_is_compiled_where_much_is_read() -> None:
-    limit = _LIMITS.small_epoch_bytes
-    assert _stages(changed=limit - 2, state_bytes=1, in_place_bytes=1).workload is Workload.SMALL
-    assert _stages(changed=limit - 1, state_bytes=1, in_place_bytes=1).workload is Workload.LARGE
-    assert _stages(changed=limit, is_backfill=True, state_bytes=limit).workload is Workload.SMALL
+    limit, looked_up = _LIMITS.interpreted_values, _LIMITS.interpreted_lookup_rows
+    assert _stages(changed=limit, looked_up_rows=looked_up).workload is Workload.SMALL
+    assert _stages(changed=limit + 1).workload is Workload.LARGE
+    assert _stages(looked_up_rows=looked_up + 1).workload is Workload.LARGE
+    assert _stages(changed=limit, is_backfill=True, looked_up_rows=looked_up + 1).workload is Workload.SMALL
     assert _stages(changed=limit + 1, is_backfill=True).workload is Workload.FULL
     assert _stages(full=True).workload is Workload.FULL
 
@@ -83,7 +86,7 @@ def test_large_tables_are_merged_into_by_spark() -> None:
 
 
 def test_what_an_earlier_try_has_committed_is_only_published() -> None:
-    stages = _stages(is_committed=True, is_backfill=True, state_bytes=_LIMITS.small_epoch_bytes + 1)
+    stages = _stages(is_committed=True, is_backfill=True, looked_up_rows=_LIMITS.interpreted_lookup_rows + 1)
     assert stages.workload is Workload.LARGE
     assert stages.lines() == ("commit state: done by an earlier try", "publish: merge, by the driver; append where no row goes")
 

@@ -37,9 +37,9 @@ def test_rows_that_a_limit_may_pick(spark: SparkSession, query: str, rows: list,
     assert difference(wanted, spark.createDataFrame(rows, wanted.schema)) == expected
 
 
-@pytest.mark.parametrize("few_bytes", [-1, 1 << 30])
-def test_a_query_is_run_in_full_over_much_and_over_few(script: Script, resized: Resized, few_bytes: int) -> None:
-    resized(small_epoch_bytes=few_bytes)
+@pytest.mark.parametrize("few_values", [-1, 1 << 30])
+def test_a_query_is_run_in_full_over_much_and_over_few(script: Script, resized: Resized, few_values: int) -> None:
+    resized(interpreted_values=few_values)
     script.run(
         "CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t SELECT id, id % 3 FROM range(20);"
         "CREATE MATERIALIZED VIEW counts AS SELECT g, count(*) AS n FROM t GROUP BY g;"

@@ -1,4 +1,4 @@
-"""Scripts of findings from outside use: each statement gives what the comment above it says, and every view equals its query."""
+"""Scripts of findings from outside use: each statement gives what the comment above it says."""
 
 from __future__ import annotations
 
