@@ -20,6 +20,7 @@ from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
+from relstate_dagster.jobs.kept_sources import check_kept
 from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -64,6 +65,7 @@ class Registry:
         known = changed & set(base.views)
 
         def unclaimed(newest: CatalogState) -> CatalogState:
+            check_kept(base, newest, self._warehouse.root)
             for claim in self._claims.living(newest, known):
                 raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
             return newest

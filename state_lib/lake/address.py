@@ -174,6 +174,15 @@ def no_pattern(path: str) -> str:
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it, however both are written; links on this machine's disks are followed."""
+    inner, outer = Address.parse(path), Address.parse(folder)
+    if inner.is_local and outer.is_local:
+        real = os.path.realpath(inner.path)
+        return os.path.commonpath([real, os.path.realpath(outer.path)]) == os.path.realpath(outer.path)
+    return f"{inner.spark}/".startswith(f"{outer.spark}/")
+
+
 def table_reference(path: str) -> str:
     """A Delta table in SQL, by its path.
 
