@@ -13,6 +13,7 @@ from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.epoch.explained import reason_of
+from relstate_dagster.jobs.own_folders import check_new_table
 from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.sources.file_layout import struct_of
@@ -76,6 +77,8 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
             raise DeclarationError(
                 f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
             )
+        if not entry.managed:
+            check_new_table(warehouse.root, path)
         _check_watermark(entry, {column.name: parse_type(column.type_text).simpleString() for column in source.columns})
         create_source_table(spark, path, source)
     else:

@@ -47,6 +47,9 @@ _CHECKPOINT_EVERY: Final = 10
 _TRIES: Final = 100
 _PAUSE_SECONDS: Final = 0.05
 
+#: What to do about a damaged catalog, as part of a message.
+REPAIR: Final = "relstate repair goes back to its last version that can be read"
+
 _Rows = dict[RowKey, Payload | None]
 
 
@@ -82,9 +85,9 @@ class CatalogStore:
                 table = self._table.latest()
             except TableNotFoundError:
                 return CatalogState()
-            except DeltaError as error:
+            except (DeltaError, OSError) as error:
                 self._table = OpenedTable(self.path)
-                raise WarehouseError(f"the catalog at {self.path} cannot be opened: {error}") from error
+                raise WarehouseError(f"the catalog at {self.path} cannot be opened: {first_line(error)}; {REPAIR}") from error
             if table.version() != self._state.version or not self._is_known(table):
                 self._state = self._read(table)
             _check_format(self._state.format_version)
@@ -130,6 +133,19 @@ class CatalogStore:
             "other runs change the catalog of this warehouse all the time; nothing was written, run again"
         )
 
+    def at(self, version: int) -> CatalogState:
+        """The state as of a version of the table, read as if there were no later ones.
+
+        Raises
+        ------
+        WarehouseError : it cannot be read.
+        """
+        with self._lock:
+            try:
+                return self._read(self._table.at(version))
+            except DeltaError as error:
+                raise WarehouseError(f"version {version} of {self.path} cannot be opened: {first_line(error)}") from error
+
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _is_known(self, table: DeltaTable) -> bool:
@@ -148,7 +164,7 @@ class CatalogStore:
         rows = self._rows_of(files)
         about = rows.get(WAREHOUSE)
         if about is None:
-            raise WarehouseError(f"the catalog at {self.path} is damaged: it has no row about the warehouse itself")
+            raise WarehouseError(f"the catalog at {self.path} is damaged: it has no row about the warehouse itself; {REPAIR}")
         _check_format(about["format_version"])
         self._check_newest(table.version(), about["version"])
         return self._state_of(table.version(), rows)
@@ -165,8 +181,13 @@ class CatalogStore:
         """The rows of a file, read in this thread: Arrow's pools have more threads than most have rows."""
         if "level" not in file.partition:
             _check_format(FORMAT_VERSION - 1)
-        with opened_parquet(f"{self.path}/{file.path}") as parquet:
-            rows = parquet.read(columns=["kind", "name", "payload"], use_threads=False).to_pylist()
+        try:
+            with opened_parquet(f"{self.path}/{file.path}") as parquet:
+                rows = parquet.read(columns=["kind", "name", "payload"], use_threads=False).to_pylist()
+        except (SourceError, OSError, pa.ArrowException) as error:
+            raise WarehouseError(
+                f"the catalog at {self.path} is damaged: {file.path} cannot be read: {first_line(error)}; {REPAIR}"
+            ) from error
         return {(r["kind"], r["name"]): None if r["payload"] is None else json.loads(r["payload"]) for r in rows}
 
     def _state_of(self, version: int, rows: Mapping[RowKey, Payload | None]) -> CatalogState:
@@ -188,14 +209,13 @@ class CatalogStore:
         log = DeltaLog(self.path)
         for version in range(written_as + 1, newest + 1):
             try:
-                is_damaged = any(files_of(log.commit(version)))
+                problem = "was written by somebody else" if any(files_of(log.commit(version))) else None
             except SourceError:
-                is_damaged = True
-            if is_damaged:
+                problem = "holds nothing"
+            if problem is not None:
                 raise WarehouseError(
-                    f"the catalog at {self.path} is damaged: version {version} in its log holds nothing, what can be read is "
-                    f"of version {written_as}; restore its folder from a backup, or delete the log files after version "
-                    f"{written_as}: what is missing is then taken up again from the views' own tables"
+                    f"the catalog at {self.path} is damaged: version {version} in its log {problem}, the last one that a "
+                    f"run wrote is {written_as}; {REPAIR}"
                 )
 
     # -- writing --------------------------------------------------------------------------------------------------

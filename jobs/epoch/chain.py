@@ -217,9 +217,9 @@ class Chain:
         if not self._is_restorable:
             return f"{self.said(since)}; {self.rebuild}"
         return (
-            f"{self.said(since)}; the rows of a view follow from its query. Put it back (RESTORE TABLE "
-            f"delta.`{self._table.path}` TO VERSION AS OF {recorded.version}), or let runs do so "
-            f"(TBLPROPERTIES ('{PUBLISH_ON_CHANGE}' = 'restore')), or {self.rebuild}"
+            f"{self.said(since)}; the rows of a view follow from its query. Let runs put it back (TBLPROPERTIES "
+            f"('{PUBLISH_ON_CHANGE}' = 'restore')), or do so with the tool that changed it (RESTORE TABLE "
+            f"delta.`{self._table.path}` TO VERSION AS OF {recorded.version}), or {self.rebuild}"
         )
 
     def take_back(self, since: Since) -> Since:

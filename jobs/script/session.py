@@ -46,6 +46,7 @@ from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.script.named import named_in
 from relstate_dagster.jobs.script.strategy import explained_view, strategy_line
+from relstate_dagster.jobs.script.written import check_written
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
 from relstate_dagster.jobs.sync import declare_source
 from relstate_dagster.jobs.view_planner import ViewPlanner
@@ -58,6 +59,8 @@ from relstate_dagster.state_lib.sql_text import text_literal
 _CHANGES_SOURCES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "ALTER"})
 #: Words between such a keyword and the name of the table.
 _BEFORE_A_TABLE = frozenset({"into", "from", "table", "view", "overwrite", "with", "schema", "evolution"})
+#: With these words begin queries, and statements that write what a query gives.
+_MAY_WRITE = frozenset({"WITH", "FROM"})
 _KINDS = {"table": "source", "view": "plain view", "materialized view": "view"}
 
 
@@ -245,6 +248,8 @@ class ScriptSession:
         self._register(state, other.text)
         if other.keyword in _CHANGES_SOURCES:
             self._prepare_writing(state, other)
+        if not other.is_query or other.keyword in _MAY_WRITE:
+            check_written(self._spark, self._warehouse, state, other.text)
         frame = self._spark.sql(other.text)
         if not other.is_query and not frame.columns:
             return Result(number)

@@ -21,6 +21,7 @@ from relstate_dagster.cli import (  # noqa: F401
     init,
     plan,
     prepare,
+    repair,
     run,
     server,
     snapshot,

@@ -26,6 +26,17 @@ def delete_folder(path: str) -> None:
             raise
 
 
+def move_folder(path: str, to: str) -> None:
+    """Move a folder; in an object store its files are copied, then deleted."""
+    filesystem, inside = filesystem_of(path)
+    _, target = filesystem_of(to)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        filesystem.move(inside, target)
+    else:
+        fs.copy_files(inside, target, source_filesystem=filesystem, destination_filesystem=filesystem)
+        delete_folder(path)
+
+
 def folders_in(path: str) -> list[str]:
     """The folders in a folder, by their paths; none where there is no folder."""
     filesystem, inside = filesystem_of(path)

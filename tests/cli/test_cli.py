@@ -43,6 +43,7 @@ def test_help_lists_the_verbs(monkeypatch, capsys):
         "vacuum",
         "why",
         "prepare",
+        "repair",
     ):
         assert f" {verb} " in said
 

@@ -1,4 +1,4 @@
-"""Scripts of findings from outside use: each statement gives what the comment above it says."""
+"""Scripts of findings from outside use: each statement gives what the comment above says, and every view equals its query."""
 
 from __future__ import annotations
 

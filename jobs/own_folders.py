@@ -1,0 +1,43 @@
+"""The folders that a warehouse keeps for itself: nobody but its runs writes there, except to the tables of sources."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relstate_dagster.state_lib.errors import AddressError, DeclarationError
+from relstate_dagster.state_lib.lake.address import is_inside
+
+#: Folders with tables that only runs write.
+OF_RUNS: Final = ("_relstate", "views")
+OWN_FOLDERS: Final = (*OF_RUNS, "sources")
+
+
+def lies_in(path: str, folder: str) -> bool:
+    """Whether a path lies in a folder; what neither Spark nor Delta takes for a path does not."""
+    try:
+        return is_inside(path, folder)
+    except AddressError:
+        return False
+
+
+def check_new_table(root: str, path: str) -> None:
+    """Check that a table that is to be made at a location is in no folder that the warehouse keeps for itself.
+
+    Parameters
+    ----------
+    root : of the warehouse.
+
+    Raises
+    ------
+    DeclarationError : it is.
+    """
+    if any(lies_in(path, f"{root}/{folder}") for folder in OWN_FOLDERS):
+        raise refused(root, path)
+
+
+def refused(root: str, path: str) -> DeclarationError:
+    """The error of a statement that would write where only runs write."""
+    return DeclarationError(
+        f"{path} is the warehouse's own, and no statement may write to it: the rows of a view follow from its query, and "
+        f"runs keep what is in {root}; change the sources, by their names"
+    )
