@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.planner.nodes import Field
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.sources.file_layout import struct_of
@@ -20,6 +21,16 @@ from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.sql_text import quoted
 
 _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
+
+
+def with_columns_named(entry: SourceEntry, facts: TableFacts) -> SourceEntry:
+    """A source whose key and indexes are called as the columns of its table are, which are found in any case."""
+    names = [field.name for field in struct_of(facts.schema_json).fields]
+    return replace(
+        entry,
+        primary_key=tuple(as_declared(name, names) for name in entry.primary_key),
+        indexes=tuple(dict.fromkeys(as_declared(name, names) for name in entry.indexes)),
+    )
 
 
 def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, ViewEntry, is_same_source
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.protocol import to_rebuild
@@ -43,9 +44,11 @@ def idle_reports(
     SourceError : a source has no such version, or a view has read further.
     WarehouseError : the catalog cannot be read.
     """
-    state, wanted = warehouse.read(), set(names)
+    state = warehouse.read()
     until = named_sources(until_version, {*project.source_names, *state.sources})
     views = {*(view.name for view in project.views), *state.views}
+    wanted = {as_declared(name, views) for name in names}
+    full_refresh = [as_declared(name, views) for name in full_refresh]
     unknown = [name for name in full_refresh if name not in views]
     if unknown:
         raise DeclarationError(
@@ -83,8 +86,8 @@ def _is_declared(state: CatalogState, warehouse: Warehouse, project: Project) ->
     sources = [source_entry(warehouse, source) for source in project.sources]
     plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
     return (
-        all(state.sources.get(entry.name) == entry and is_table(entry.path) for entry in sources)
-        and all(name in state.sources for name in project.undeclared)
+        all(is_same_source(state.sources.get(entry.name), entry) and is_table(entry.path) for entry in sources)
+        and all(as_declared(name, state.sources) in state.sources for name in project.undeclared)
         and all(state.plain_views.get(plain.name) == plain for plain in plain_views)
         and all(declares(state, view) for view in project.views)
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry, is_same_source
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
@@ -130,7 +130,7 @@ def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project)
     """Sources and plain views that are declared otherwise, with what that says of a view which reads them."""
     for source in project.sources:
         entry, known = source_entry(warehouse, source), state.sources.get(source.name)
-        if known is not None and replace(known, indexes=entry.indexes) != entry:
+        if known is not None and not is_same_source(replace(known, indexes=entry.indexes), entry):
             yield source.name, f"source {source.name} is declared otherwise"
     for plain in project.plain_views:
         if state.plain_views.get(plain.name, PlainViewEntry(plain.name, plain.sql)) != PlainViewEntry(plain.name, plain.sql):

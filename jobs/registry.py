@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
-from relstate_dagster.jobs.catalog_relations import source_relation, topological
+from relstate_dagster.jobs.catalog_relations import source_relation, topological, with_columns_named
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
 from relstate_dagster.jobs.declare.checks import checks_of
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
@@ -84,10 +85,12 @@ class Registry:
     def _add_source(self, entry: SourceEntry) -> CatalogState:
         check_name(entry.name, "source")
         base = state = self._warehouse.read()
+        if state.sources.get(entry.name) != entry:
+            entry = with_columns_named(entry, self._warehouse.source(entry).facts())
         known = state.sources.get(entry.name)
         if known == entry:
             return state
-        self._check_free(state, entry.name, besides="source")
+        self.check_free(state, entry.name, besides="source")
         is_other = known is not None and replace(known, indexes=entry.indexes, watermark=entry.watermark) != entry
         source_relation(entry, self._warehouse.source(entry).facts())
         readers = state.working.dependents(entry.name) if is_other else []
@@ -99,7 +102,9 @@ class Registry:
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
         """Register a view that is inlined where it is used; views that inline one that is replaced are rebuilt."""
-        self._check_free(self._warehouse.read(), name, besides="plain view" if replace_existing else "")
+        state = self._warehouse.read()
+        name = as_declared(name, state.plain_views) if replace_existing else name
+        self.check_free(state, name, besides="plain view" if replace_existing else "")
         return self.declare([], [PlainViewEntry(name, query)])
 
     def declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry] = ()) -> CatalogState:
@@ -125,7 +130,7 @@ class Registry:
         for view in views:
             entry = state.working.views.get(view.name)
             if entry is None:
-                self._check_free(state, view.name, besides="")
+                self.check_free(state, view.name, besides="")
                 entry = self._planner.plan(state.working, view)
                 state = with_table_ids(state, entry).with_view(entry)
             elif has_query_of(entry, view):
@@ -145,7 +150,7 @@ class Registry:
 
     def _with_plain_view(self, state: CatalogState, plain: PlainViewEntry) -> CatalogState:
         check_name(plain.name, "view")
-        self._check_free(state, plain.name, besides="plain view")
+        self.check_free(state, plain.name, besides="plain view")
         others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != plain.name})
         if inlined(others, plain.query, plain.name):
             raise DeclarationError(f"view {plain.name} reads itself; a view can only read sources and other views")
@@ -179,7 +184,7 @@ class Registry:
 
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it; it is backfilled by the next run that includes it."""
-        self._check_free(self._warehouse.read(), definition.name, besides="")
+        self.check_free(self._warehouse.read(), definition.name, besides="")
         return self.declare([definition])
 
     def drop(self, name: str, kind: str) -> CatalogState:
@@ -201,6 +206,7 @@ class Registry:
             "plain view": state.plain_views,
             "view": state.views,
         }
+        name = as_declared(name, [*of_kind[kind], *(() if kind == "plain view" else (*state.views, *state.sources))])
         # A table of changes and the view of what they come to are one thing to whoever declared them.
         of_changelog = kind != "plain view" and name in state.views and is_changelog_view(state.views[name].properties)
         if name not in of_kind[kind] and not of_changelog:
@@ -252,10 +258,20 @@ class Registry:
             found += [v.name for v in state.views.values() if mentions(v.query, name)]
         return sorted(set(found))
 
-    def _check_free(self, state: CatalogState, name: str, *, besides: str) -> None:
+    def check_free(self, state: CatalogState, name: str, *, besides: str) -> None:
+        """Check that nothing is called so, in any case.
+
+        Parameters
+        ----------
+        besides : one of this kind may have the name, written the same.
+
+        Raises
+        ------
+        DeclarationError : something is.
+        """
         for kind, taken in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):
             clash = next((other for other in taken if other.lower() == name.lower()), None)
-            if clash is not None and kind != besides:
+            if clash is not None and (kind != besides or clash != name):
                 raise DeclarationError(f"there is a {kind} named {clash} already; drop it first or take another name")
 
 
@@ -282,7 +298,9 @@ def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:
     """The state with a view's comment and properties, which need no rebuild."""
 
     def updated(entry: ViewEntry) -> ViewEntry:
-        layout = replace(entry.layout, column_comments=dict(view.column_comments))
+        names = [output.name for output in entry.plan.output]
+        comments = {as_declared(name, names): comment for name, comment in view.column_comments.items()}
+        layout = replace(entry.layout, column_comments=comments)
         return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
 
     of_rebuild = state.rebuilds.get(view.name)

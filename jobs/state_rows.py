@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -59,7 +60,7 @@ def state_rows(
     values = _values(desc.schema, key, prefix)
     at = _epoch(entry, epoch)
     store = StateStore(spark, StateFiles(warehouse.state_path(entry)), entry.tables)
-    storage = store.storage_table(table_id, version=_state_version(catalog, view, at), epoch=at)
+    storage = store.storage_table(table_id, version=_state_version(catalog, entry.name, at), epoch=at)
     # With the key, rows stay apart that are equal in the columns wanted.
     parts = [part.column for part in desc.schema.storage_key if part.column not in wanted]
     rows = storage.scan(values, [*wanted, *parts])
@@ -79,6 +80,7 @@ def _columns(schema: StateTableSchema, columns: Sequence[str] | None) -> list[st
     known = [column.name for column in schema.columns]
     if columns is None:
         return known
+    columns = [as_declared(name, known) for name in columns]
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise DeclarationError(f"{schema.label} has no column {', '.join(unknown)}; it has {', '.join(known)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -11,6 +11,7 @@ from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.epoch.explained import reason_of
 from relstate_dagster.jobs.own_folders import check_new_table
@@ -21,10 +22,11 @@ from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.folders import folders_in
 from relstate_dagster.state_lib.lake.log import table_facts
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.row_encoding import parse_type
-from relstate_dagster.state_lib.sql_text import property_list
+from relstate_dagster.state_lib.sql_text import property_list, quoted
 
 
 def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, patience: Patience | None = None) -> CatalogState:
@@ -50,7 +52,7 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
         declare_source(spark, warehouse, registry, source)
     state = warehouse.read()
     for name in project.undeclared:
-        if name not in state.sources:
+        if as_declared(name, state.sources) not in state.sources:
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
     plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
     return registry.declare(project.views, plain_views)
@@ -59,7 +61,9 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
     entry = source_entry(warehouse, source)
-    known = warehouse.read().sources.get(entry.name)
+    state = warehouse.read()
+    registry.check_free(state, entry.name, besides="source")
+    known = state.sources.get(entry.name)
     if entry.folder is not None and known is not None and known.folder is None:
         raise DeclarationError(
             f"source {entry.name} is a Delta table at {known.path}; drop it first, or take another name for the folder of files"
@@ -127,8 +131,9 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
     only_appended = source.is_changelog or (source.file_format is not None and not source.primary_key)
     kept = {"delta.appendOnly": "true"} if only_appended else {"delta.enableChangeDataFeed": "true"}
     properties = {**kept, **source.properties}
-    partitioned = f" PARTITIONED BY ({', '.join(source.partitioned_by)})" if source.partitioned_by else ""
-    clustered = f" CLUSTER BY ({', '.join(source.cluster_by)})" if source.cluster_by else ""
+    names = [column.name for column in source.columns]
+    partitioned = f" PARTITIONED BY ({_listed(source.partitioned_by, names)})" if source.partitioned_by else ""
+    clustered = f" CLUSTER BY ({_listed(source.cluster_by, names)})" if source.cluster_by else ""
     try:
         spark.sql(
             f"CREATE TABLE delta.`{path}` ({source.columns_ddl}) USING delta{partitioned}{clustered} "
@@ -138,14 +143,25 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
         raise DeclarationError(f"source {source.name}: Spark refuses its definition: {reason_of(error)}") from error
 
 
+def _listed(columns: Sequence[str], declared: Sequence[str]) -> str:
+    """Columns as they are declared: Delta, unlike Spark, looks at their case."""
+    return ", ".join(quoted(as_declared(column, declared)) for column in columns)
+
+
+def _folders_called(warehouse: Warehouse, name: str) -> list[str]:
+    """The folders of sources of a name, in any case."""
+    folders = (path.rpartition("/")[2] for path in folders_in(f"{warehouse.root}/sources"))
+    return [folder for folder in folders if folder.lower() == name.lower()]
+
+
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
     """Where a table lies that no one declared: in the warehouse's sources, or in Spark's catalog."""
-    try:
-        table_facts(OpenedTable(warehouse.source_path(name)))
-    except SourceError:
-        pass
-    else:
-        return warehouse.source_path(name)
+    for found in (name, *_folders_called(warehouse, name)):
+        try:
+            table_facts(OpenedTable(warehouse.source_path(found)))
+        except SourceError:
+            continue
+        return warehouse.source_path(found)
     try:
         # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
         detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first() if spark.catalog.tableExists(name) else None

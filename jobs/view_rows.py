@@ -52,4 +52,4 @@ def _at(warehouse: Warehouse, view: str, epoch: int | None) -> tuple[ViewSnapsho
     found: Mapping[str, ViewSnapshot] = snapshot(warehouse, [view], epoch).views
     entry = state.view(view)
     check_tables(warehouse, state, entry)
-    return found[view], [column.name for column in entry.plan.output]
+    return found[entry.name], [column.name for column in entry.plan.output]

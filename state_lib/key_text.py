@@ -70,7 +70,8 @@ def parse_pairs(text: str, types: Mapping[str, str], what: str) -> dict[str, Any
     DeclarationError
         It is not pairs, names a column that is not there, or has a value that is not of its column's type.
     """
-    given = _pairs(text)
+    lower = {name.lower(): name for name in types}
+    given = {name if name in types else lower.get(name.lower(), name): value for name, value in _pairs(text).items()}
     unknown = [name for name in given if name not in types]
     if unknown:
         raise DeclarationError(f"{what} has no column {', '.join(unknown)}; it has {', '.join(types)}")

@@ -46,6 +46,19 @@ class SourceEntry:
         return None if self.watermark is None else watermark_of(self.watermark, f"source {self.name}")
 
 
+def is_same_source(one: SourceEntry | None, other: SourceEntry) -> bool:
+    """Whether two declarations of a source say the same; the case of columns makes no difference."""
+
+    def lower(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(column.lower() for column in columns)
+
+    if one is None:
+        return False
+    named = replace(one, primary_key=other.primary_key, indexes=other.indexes)
+    keys = [(lower(entry.primary_key), lower(entry.indexes)) for entry in (one, other)]
+    return named == other and keys[0] == keys[1]
+
+
 def managed_path(root: str, name: str, folder: FileFolder | None = None) -> str:
     """Where the table of a managed source lies; each declaration of a folder of files has a table of its own."""
     return f"{root}/sources/{name}" if folder is None else f"{root}/sources/{name}-{folder.digest}"

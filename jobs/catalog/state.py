@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import (
     ViewEntry,
     ViewVersions,
 )
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.constants import FORMAT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
@@ -64,8 +65,9 @@ class CatalogState:
 
     def versions_at(self, view: str) -> ViewVersions | None:
         """The versions of a view at the newest epoch it has reached."""
-        last = self.views[view].last_epoch
-        return None if last is None else self.epochs[last].versions.get(view)
+        name = self.called(view)
+        last = self.views[name].last_epoch
+        return None if last is None else self.epochs[last].versions.get(name)
 
     def last_of(self, view: ViewEntry) -> EpochEntry | None:
         """The epoch that the next one of a view builds on: the newest it has reached, or that of its last slice.
@@ -81,14 +83,18 @@ class CatalogState:
             raise EpochError(f"epoch {view.last_epoch} of view {view.name} is not in the catalog; rebuild with --full-refresh")
         return entry
 
+    def called(self, view: str) -> str:
+        """The name of a view as it was declared, found in any case."""
+        return as_declared(view, self.views)
+
     def view(self, name: str) -> ViewEntry:
-        """The view of a name.
+        """The view of a name, in any case.
 
         Raises
         ------
         DeclarationError : there is none.
         """
-        found = self.views.get(name)
+        found = self.views.get(self.called(name))
         if found is None:
             known = ", ".join(sorted(self.views)) or "none"
             raise DeclarationError(f"no materialized view named {name}; there are {known}")

@@ -8,12 +8,21 @@ it refused them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 from relstate_dagster.state_lib.errors import DeclarationError
 
 MAX_NAME_LENGTH: Final = 128
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def as_declared(name: str, known: Iterable[str]) -> str:
+    """Return a name as it was declared, found in any case; as it is where there is no such name."""
+    known = known if isinstance(known, (Mapping, Set)) else tuple(known)
+    if name in known:
+        return name
+    return next((other for other in known if other.lower() == name.lower()), name)
 
 
 def check_name(name: str, what: str = "name", where: str = "") -> str:

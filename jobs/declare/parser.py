@@ -35,7 +35,7 @@ from relstate_dagster.jobs.declare.model import (
     ViewDeclaration,
     source_column,
 )
-from relstate_dagster.jobs.declare.names import check_name
+from relstate_dagster.jobs.declare.names import as_declared, check_name
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
 from relstate_dagster.jobs.declare.table_properties import table_properties
@@ -269,7 +269,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     source = SourceDeclaration(
         name=name,
         columns=tuple(columns),
-        primary_key=primary_key,
+        primary_key=tuple(as_declared(name, [column.name for column in columns]) for name in primary_key),
         location=clauses.location,
         comment=clauses.comment,
         cluster_by=clauses.cluster_by,

@@ -50,7 +50,7 @@ def with_dependents(state: CatalogState, names: Iterable[str]) -> list[str]:
     ------
     DeclarationError : there is no such view.
     """
-    pending, found = list(names), dict[str, None]()
+    pending, found = [state.called(name) for name in names], dict[str, None]()
     while pending:
         name = pending.pop()
         if name not in state.views:

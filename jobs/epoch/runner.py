@@ -138,7 +138,7 @@ class EpochRunner:
                 strict=strict,
             )
             state, planned_otherwise = planned_by_this_version(run, state, names)
-            full_refresh = [*full_refresh, *planned_otherwise]
+            full_refresh = [*map(state.called, full_refresh), *planned_otherwise]
             check_reachable(to_rebuild(state, full_refresh).working, names, run.until, run.source)
             epochs = Epochs(run)
             state, full_refresh = yield from SliceRun(run, epochs).build(state, names, full_refresh)
@@ -159,8 +159,9 @@ class EpochRunner:
         order = topological(state.working)
         if views is None:
             return order
-        check_there(state, views)
-        return [v for v in order if v in views]
+        wanted = {state.called(view) for view in views}
+        check_there(state, sorted(wanted))
+        return [v for v in order if v in wanted]
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
         """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed.
@@ -240,7 +241,7 @@ class EpochRunner:
     def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
         """How long each view's query takes when run in full and written as a new Delta table, for comparison."""
         state = self._warehouse.read()
-        return {name: recompute_seconds(self._spark, self._warehouse, state, state.views[name]) for name in views}
+        return {name: recompute_seconds(self._spark, self._warehouse, state, state.view(name)) for name in views}
 
     @ended_spark_is_said()
     def stream_key_unique(self, versions: Mapping[str, int | None]) -> list[KeyReport]:

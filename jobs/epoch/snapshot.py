@@ -47,7 +47,7 @@ def snapshot(warehouse: Warehouse, views: Iterable[str] | None = None, epoch: in
     EpochError : a view has not been built by then, or the catalog does not remember.
     """
     state = warehouse.read()
-    names = topological(state) if views is None else list(views)
+    names = topological(state) if views is None else [state.called(view) for view in views]
     unknown = [name for name in names if name not in state.views]
     if unknown:
         raise DeclarationError(f"no materialized view named {', '.join(unknown)}; there are {', '.join(sorted(state.views))}")

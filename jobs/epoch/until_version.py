@@ -13,6 +13,7 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewE
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
 from relstate_dagster.jobs.declare.changelogs import changelog_of
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 
@@ -33,7 +34,7 @@ def named_sources(until_version: Mapping[str, int], sources: Collection[str]) ->
     """
     found: dict[str, int] = {}
     for name, version in until_version.items():
-        source = next((n for n in (name, changelog_of(name)) if n in sources), None)
+        source = next((n for n in (as_declared(name, sources), as_declared(changelog_of(name), sources)) if n in sources), None)
         if source is None:
             known = ", ".join(sorted(sources)) or "none"
             raise DeclarationError(f"until_version: there is no source named {name}; there are {known}")

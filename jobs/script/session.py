@@ -35,6 +35,7 @@ from relstate_dagster.jobs.declare import (
     split_statements,
 )
 from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, reason_of
 from relstate_dagster.jobs.epoch.ingest import ingest
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
@@ -192,10 +193,11 @@ class ScriptSession:
         kind = _KINDS[drop.kind]
         state = self._state()
         there = {"source": {*state.sources, *_changelogs(state)}, "plain view": state.plain_views, "view": state.views}[kind]
-        if drop.if_exists and drop.name not in there:
+        name = as_declared(drop.name, there)
+        if drop.if_exists and name not in there:
             return Result(number)
-        self._registry.drop(drop.name, kind)
-        self._forget(drop.name)
+        self._registry.drop(name, kind)
+        self._forget(name)
         return Result(number)
 
     # -- epochs ---------------------------------------------------------------------------------------------------

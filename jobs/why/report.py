@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.comparable import comparable
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.stages import is_interpreted
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -152,7 +153,7 @@ def why(
     values = _values(entry, key)
     at = _epoch(entry, epoch)
     past = Past(spark, warehouse, state)
-    now = past.view_at(view, at)
+    now = past.view_at(entry.name, at)
     if is_interpreted(memory_bytes(now.check_readable()) // _VALUE_BYTES):
         past.workload = Workload.SMALL
     before, notes = _before(past, entry, at)
@@ -165,6 +166,7 @@ def _values(entry: ViewEntry, key: Mapping[str, Any] | str) -> dict[str, Any]:
     if isinstance(key, str):
         found = parse_pairs(key, types, f"view {entry.name}")
     else:
+        key = {as_declared(name, types): value for name, value in key.items()}
         unknown = [name for name in key if name not in types]
         if unknown:
             raise DeclarationError(f"view {entry.name} has no column {', '.join(unknown)}; it has {', '.join(types)}")

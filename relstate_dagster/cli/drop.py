@@ -18,12 +18,14 @@ def drop(
 ) -> None:
     """Drop views (or sources) of the warehouse, with the files that it made for them."""
     from relstate_dagster.jobs.api import Registry, Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.declare.names import as_declared  # noqa: PLC0415
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse, where.functions)
     registry = Registry(start_spark(where), home)
-    for name in names:
+    for given in names:
         state = home.read()
+        name = as_declared(given, [*state.sources, *state.plain_views, *state.views])
         kind = "source" if name in state.sources else "plain view" if name in state.plain_views else "view"
         registry.drop(name, kind)
         console.print(f"dropped {name}", highlight=False)
