@@ -100,21 +100,27 @@ class PlainView:
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """One column of a declared source: its name, the text of its type, and whether it is ``NOT NULL``."""
+    """One column of a declared source: its name, the text of its type, and whether it is ``NOT NULL``.
+
+    ``clauses`` are ``DEFAULT`` and ``GENERATED``, as written: Spark and Delta keep them.
+    """
 
     name: str
     type_text: str
     not_null: bool = False
     comment: str | None = None
     ddl: str = ""
+    clauses: str = ""
 
 
-def source_column(name: str, type_text: str, *, not_null: bool = False, comment: str | None = None) -> SourceColumn:
+def source_column(
+    name: str, type_text: str, *, not_null: bool = False, comment: str | None = None, clauses: str = ""
+) -> SourceColumn:
     """A column, and the text of it in Spark's DDL."""
-    ddl = f"{quoted(name)} {type_text}{' NOT NULL' if not_null else ''}"
+    ddl = f"{quoted(name)} {type_text}{' NOT NULL' if not_null else ''}{f' {clauses}' if clauses else ''}"
     if comment is not None:
         ddl += f" COMMENT {text_literal(comment)}"
-    return SourceColumn(name, type_text, not_null, comment, ddl)
+    return SourceColumn(name, type_text, not_null, comment, ddl, clauses)
 
 
 #: What the files of a folder can be that is a source.

@@ -29,17 +29,15 @@ from relstate_dagster.jobs.declare.model import (
     OtherStatement,
     PlainView,
     RefreshStatement,
-    SourceColumn,
     SourceDeclaration,
     VerifyStatement,
     ViewDeclaration,
-    source_column,
 )
 from relstate_dagster.jobs.declare.names import as_declared, check_name
+from relstate_dagster.jobs.declare.source_columns import ListedColumns, check_clauses, refuse_duplicates, table_columns
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.statements import Cursor, Statement, split_statements
 from relstate_dagster.jobs.declare.table_properties import table_properties
-from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import DeclarationError
 
 #: Clauses of other products that Spark's parser refuses, and what is said instead.
@@ -54,8 +52,6 @@ _REFUSED_VIEW_CLAUSES: Final = {
     "OPTIONS": "options go in TBLPROPERTIES ('refresh.policy' = 'auto', 'dagster.group' = '…')",
     "LOCATION": "a view lives in its warehouse; drop the clause",
 }
-#: Columns that Delta's change feed or this project adds by these names.
-_RESERVED_COLUMNS: Final = HIDDEN_COLUMNS | {"_change_type", "_commit_version", "_commit_timestamp"}
 
 
 def parse_text(text: str, path: str | None = None) -> list[Declaration]:
@@ -183,7 +179,7 @@ def _column_list(
         if not column.at_end:
             raise column.error(f"{context}: the column list holds names and comments only, found {column.found()}.")
         names.append(name)
-    _refuse_duplicates(names, cursor, f"{context}, column list")
+    refuse_duplicates(names, cursor, f"{context}, column list")
     return tuple(names), comments
 
 
@@ -249,10 +245,8 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     if_not_exists = cursor.accept("IF NOT EXISTS")
     name = _name(cursor, "source")
     context = f"table {name}"
-    columns: list[SourceColumn] = []
-    primary_key: tuple[str, ...] = ()
-    if cursor.at("("):
-        columns, primary_key = _table_columns(cursor, context)
+    listed = table_columns(cursor, context) if cursor.at("(") else ListedColumns()
+    columns, primary_key = listed.columns, listed.primary_key
     clauses = _clauses(cursor, context, {}, until="", takes_files=True)
     if not columns and clauses.location is None:
         raise DeclarationError(
@@ -274,7 +268,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         comment=clauses.comment,
         cluster_by=clauses.cluster_by,
         partitioned_by=clauses.partitioned_by,
-        properties=clauses.properties,
+        properties={**listed.properties, **clauses.properties},
         if_not_exists=if_not_exists,
         path=statement.path,
         line=statement.line,
@@ -283,6 +277,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     )
     check_file_folder(source, f"{statement.where}: {context}")
     check_source_properties(source, f"{statement.where}: {context}")
+    check_clauses(source, f"{statement.where}: {context}")
     return with_required_key(source)
 
 
@@ -291,75 +286,6 @@ def _refuse_replace_table(cursor: Cursor) -> Declaration:
         f"{cursor.statement.where}: OR REPLACE is not taken on a table that views may read: write CREATE TABLE IF NOT "
         "EXISTS, or DROP TABLE first."
     )
-
-
-def _table_columns(cursor: Cursor, context: str) -> tuple[list[SourceColumn], tuple[str, ...]]:
-    columns: list[SourceColumn] = []
-    key: tuple[str, ...] | None = None
-    for part in cursor.group(context):
-        found_key: tuple[str, ...] | None = None
-        if part.at("CONSTRAINT") or (part.at("PRIMARY KEY") and part.tokens[-1].text == ")") or part.at("PRIMARY KEY ("):
-            found_key = _primary_key(part, context)
-        else:
-            column, is_key = _table_column(part, context)
-            columns.append(column)
-            found_key = (column.name,) if is_key else None
-        if found_key is not None:
-            if key is not None:
-                raise part.error(f"{context}: a table has one PRIMARY KEY; name all its columns in one clause.")
-            key = found_key
-    _refuse_duplicates([column.name for column in columns], cursor, context)
-    return columns, key or ()
-
-
-def _primary_key(part: Cursor, context: str) -> tuple[str, ...]:
-    if part.accept("CONSTRAINT"):
-        part.identifier(f"{context}, constraint")
-    if not part.accept("PRIMARY KEY"):
-        raise part.error(f"{context}: of the constraints only PRIMARY KEY (columns) is taken, found {part.found()}.")
-    key = tuple(column.identifier(f"{context}, PRIMARY KEY") for column in part.group(f"{context}, PRIMARY KEY"))
-    if not key:
-        raise part.error(f"{context}: PRIMARY KEY needs at least one column.")
-    _refuse_duplicates(list(key), part, f"{context}, PRIMARY KEY")
-    _skip_key_options(part)
-    if not part.at_end:
-        raise part.error(f"{context}: unexpected {part.found()} after the PRIMARY KEY.")
-    return key
-
-
-def _skip_key_options(part: Cursor) -> None:
-    while part.accept("NOT ENFORCED") or part.accept("RELY") or part.accept("NORELY"):
-        pass
-
-
-def _table_column(part: Cursor, context: str) -> tuple[SourceColumn, bool]:
-    name = part.identifier(f"{context}, column")
-    if name.lower() in _RESERVED_COLUMNS:
-        raise part.error(f"{context}: column {name!r} has a reserved name; rename it.")
-    if part.at_end:
-        raise part.error(f"{context}: column {name!r} has no type.")
-    first = part.current
-    assert first is not None
-    last = first
-    while not part.at_end and not any(part.at(word) for word in ("NOT NULL", "COMMENT", "PRIMARY KEY", "DEFAULT", "GENERATED")):
-        assert part.current is not None
-        last = part.current
-        part.index += 1
-    type_text = part.statement.script[first.start : last.end + 1]
-    not_null, is_key, comment = False, False, None
-    while not part.at_end:
-        if part.accept("NOT NULL"):
-            not_null = True
-        elif part.accept("PRIMARY KEY"):
-            is_key = True
-            _skip_key_options(part)
-        elif part.accept("COMMENT"):
-            comment = part.string(f"{context}, comment of {name}")
-        else:
-            raise part.error(
-                f"{context}: column {name!r}: {part.found()} is not taken; a column has a type, NOT NULL, COMMENT."
-            )
-    return source_column(name, type_text, not_null=not_null, comment=comment), is_key
 
 
 # ----------------------------------------------------------------------------------------------- other statements
@@ -540,7 +466,7 @@ def _dotted(part: Cursor, context: str) -> str:
 
 def _column_names(cursor: Cursor, context: str) -> tuple[str, ...]:
     names = [part.identifier(context) for part in cursor.group(context)]
-    _refuse_duplicates(names, cursor, context)
+    refuse_duplicates(names, cursor, context)
     return tuple(names)
 
 
@@ -571,11 +497,3 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
     while cursor.accept(","):
         names.append(_name(cursor, "view"))
     return tuple(names)
-
-
-def _refuse_duplicates(names: list[str], cursor: Cursor, context: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:
-            raise cursor.error(f"{context}: column {name!r} stands twice.")
-        seen.add(name.lower())

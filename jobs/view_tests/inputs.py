@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.declare import Project, SourceColumn, SourceDeclaration, ViewDeclaration, build_project
 from relstate_dagster.jobs.declare.checks import CHECKS
+from relstate_dagster.jobs.declare.model import source_column
 from relstate_dagster.jobs.declare.project import Declared
 from relstate_dagster.jobs.sync import source_entry, sync_project
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -124,7 +125,10 @@ def _made_here(source: SourceDeclaration) -> SourceDeclaration:
     made = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
     if source.file_format is not None and not source.primary_key:
         made["delta.appendOnly"] = "true"
-    return replace(source, location=None, file_format=None, options={}, properties={**made, **source.properties})
+    # Rows are given whole: nothing generates their values, and a test may have any.
+    columns = tuple(source_column(c.name, c.type_text, not_null=c.not_null) if c.clauses else c for c in source.columns)
+    kept = {key: text for key, text in source.properties.items() if not key.startswith("delta.constraints.")}
+    return replace(source, columns=columns, location=None, file_format=None, options={}, properties={**made, **kept})
 
 
 def _untouched(view: ViewDeclaration) -> ViewDeclaration:
