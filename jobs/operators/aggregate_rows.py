@@ -42,6 +42,8 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     group = columns_of(node.group)
     newest = runs.groupBy(*group).agg(*picked)
     old = newest.selectExpr(*group, *(f"{sql} AS {name}" for name, sql in aggregate_value.old_columns(node, tables).items()))
+    totals = aggregate_value.totals_of(node, tables, "old")
+    old = old.selectExpr("*", *totals) if totals else old
     results = [f"{aggregate_value.result(tables, c, n, 'old')} AS {quoted(c.output.name)}" for n, c in enumerate(node.calls)]
     before = old.where(lives(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
     change = ctx.changes.get(node)

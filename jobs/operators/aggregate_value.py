@@ -8,6 +8,7 @@ call       change                                              result
 count(*)   Σ w                                                 count
 count(x)   Σ w where x is not NULL                             count
 sum(x)     Σ w·x and Σ w where x is not NULL                   sum where count > 0, else NULL
+           (long decimals: of low and of high parts of x)
 avg(x)     as sum                                              sum / count where count > 0
 min, max   min / max of x (append-only input: all w are > 0)   least / greatest of old and change
 =========  ==================================================  ===============================
@@ -31,6 +32,7 @@ from relstate_dagster.jobs.operators import aggregate_extreme, aggregate_newest
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.decimal_sums import DecimalSum, decimal_sum
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
 from relstate_dagster.jobs.planner.state_tables import (
     COMPLETE,
@@ -38,9 +40,9 @@ from relstate_dagster.jobs.planner.state_tables import (
     EXTREME,
     FIRST,
     GROUP_ROWS,
-    SUM,
+    HIGH,
     CallStrategy,
-    decimal_parts,
+    sum_column,
     sum_type,
 )
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
@@ -135,29 +137,16 @@ def _change_of(call: AggCall, accumulator: str) -> str:
     if accumulator == COUNT:
         present = " AND ".join(f"{quoted(argument)} IS NOT NULL" for argument in call.arguments) or "true"
         return f"coalesce(sum(IF({present}, {WEIGHT}, NULL)), 0L)"
+    decimals, value = decimal_sum(call.argument_types[0]), quoted(call.arguments[0])
+    if accumulator == HIGH and decimals:
+        return f"coalesce(sum({decimals.weighted_high(value, WEIGHT)}), 0L)"
     kept_as = sum_type(call.argument_types[0])
-    return f"coalesce(CAST(sum({weighted_value(call)}) AS {kept_as}), CAST(0 AS {kept_as}))"
-
-
-def weighted_value(call: AggCall) -> str:
-    """The argument times the weight, in a type that loses no digit of it."""
-    value, data_type = quoted(call.arguments[0]), call.argument_types[0]
-    parts = decimal_parts(data_type)
-    if parts is None:
-        weight = f"CAST({WEIGHT} AS decimal(18,0))" if data_type == "bigint" else WEIGHT
-        return f"CAST({value} AS {sum_type(data_type)}) * {weight}"
-    precision, _ = parts
-    if precision + 11 <= 38:
-        many = f"{value} * CAST({WEIGHT} AS decimal(10,0))"
+    if decimals:
+        weighted = decimals.weighted(value, WEIGHT)
     else:
-        # The product would lose digits to keep its precision at 38: add the value as often as it occurs instead.
-        data_type = sum_type(data_type)
-        value = f"CAST({value} AS {data_type})"
-        zero = f"CAST(0 AS {data_type})"
-        copies = f"array_repeat(IF({WEIGHT} < 0, {zero} - {value}, {value}), CAST(abs({WEIGHT}) AS INT))"
-        many = f"aggregate({copies}, {zero}, (total, x) -> CAST(total + x AS {data_type}))"
-    # Spark's unary minus keeps 34 digits of a decimal only; a subtraction keeps them all.
-    return f"CASE {WEIGHT} WHEN 1 THEN {value} WHEN -1 THEN CAST(0 AS {data_type}) - {value} ELSE {many} END"
+        weight = f"CAST({WEIGHT} AS decimal(18,0))" if call.argument_types[0] == "bigint" else WEIGHT
+        weighted = f"CAST({value} AS {kept_as}) * {weight}"
+    return f"coalesce(CAST(sum({weighted}) AS {kept_as}), CAST(0 AS {kept_as}))"
 
 
 def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
@@ -187,7 +176,9 @@ def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
                 new = f"CAST({old} + coalesce({changed}, CAST(0 AS {column.data_type})) AS {column.data_type})"
                 new = counted(new) if column.name == COUNT else new
             columns[f"_new{column.name}_{position}"] = new
-    return groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
+    accumulated = groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
+    totals = [*totals_of(node, tables, "old"), *totals_of(node, tables, "new")]
+    return accumulated.selectExpr("*", *totals) if totals else accumulated
 
 
 def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
@@ -220,16 +211,34 @@ def result(tables: Tables, call: AggCall, position: int, version: str) -> str:
     count = f"_{version}{COUNT}_{position}"
     if call.function == "count":
         return count
-    total = f"_{version}{SUM}_{position}"
+    kept = f"_{version}{sum_column(call)}_{position}"
+    decimals = decimal_sum(call.argument_types[0])
+    total = decimals.total(kept, None) if decimals else kept
+    total = f"_{version}_total_{position}" if _has_total(call, decimals) else total
     if call.function == "sum":
         return f"IF({count} > 0, CAST({total} AS {result_type}), NULL)"
-    parts = decimal_parts(call.argument_types[0])
-    if parts is None:
-        return f"IF({count} > 0, CAST({total} AS double) / CAST({count} AS double), NULL)"
-    precision, scale = parts
-    # As Spark's own avg: the sum's type, divided by the count as a decimal(20,0).
-    spark_sum = f"CAST({total} AS decimal({min(precision + 10, 38)},{scale}))"
-    return f"IF({count} > 0, CAST({spark_sum} / CAST({count} AS decimal(20,0)) AS {result_type}), NULL)"
+    mean = decimals.mean(total, count) if decimals else f"CAST({total} AS double) / CAST({count} AS double)"
+    return f"IF({count} > 0, CAST({mean} AS {result_type}), NULL)"
+
+
+def totals_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
+    """The sums of decimals in one version that results read many times, as SQL over the accumulators, each under its name."""
+    totals = []
+    for position in tables.by_call:
+        call = node.calls[position]
+        decimals = decimal_sum(call.argument_types[0]) if call.function in ("sum", "avg") else None
+        if decimals is None or not _has_total(call, decimals):
+            continue
+        low, high, count = (f"_{version}{part}_{position}" for part in (sum_column(call), HIGH, COUNT))
+        total = decimals.total(low, high if decimals.has_high_part else None)
+        totals.append(f"IF({count} > 0, {total}, NULL) AS _{version}_total_{position}")
+    return totals
+
+
+def _has_total(call: AggCall, decimals: DecimalSum | None) -> bool:
+    if decimals is None:
+        return False
+    return decimals.has_high_part or (call.function == "avg" and decimals.mean_reads_total)
 
 
 def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:

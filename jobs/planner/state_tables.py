@@ -7,9 +7,9 @@ runner all read this, so they cannot differ.
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import replace
 
+from relstate_dagster.jobs.planner.decimal_sums import decimal_parts, decimal_sum
 from relstate_dagster.jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -29,6 +29,11 @@ from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateCol
 #: Columns of aggregate state, next to the group columns.
 COUNT = "_count"
 SUM = "_sum"
+#: The sum that a mean of decimals divides. Its name differs from that of earlier versions, which rounded means otherwise: views
+#: with such means have another state now, and are rebuilt.
+DIVIDEND = "_dividend"
+#: The part of a sum of long decimals that is above the low one (:mod:`.jobs.planner.decimal_sums`).
+HIGH = "_sum_high"
 EXTREME = "_extreme"
 FIRST = "_first"
 COMPLETE = "_complete"
@@ -52,12 +57,6 @@ class CallStrategy(enum.Enum):
     MATERIALIZED_INPUT = "materialized input"
 
 
-def decimal_parts(data_type: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type, else ``None``."""
-    match = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", data_type)
-    return (int(match[1]), int(match[2])) if match else None
-
-
 def is_exact(data_type: str) -> bool:
     """Whether sums of the type are exact in any order (integers and decimals, not floating point)."""
     return data_type in _INTEGRAL or decimal_parts(data_type) is not None
@@ -69,22 +68,24 @@ def call_strategy(call: AggCall, *, append_only: bool) -> CallStrategy:
         return CallStrategy.VALUE if append_only else CallStrategy.EXTREME
     if call.function == "count":
         return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
-    if call.function in ("sum", "avg") and len(call.arguments) == 1 and is_exact(call.argument_types[0]):
+    if call.function in ("sum", "avg") and len(call.arguments) == 1 and _sum_can_be_kept(call.argument_types[0]):
         return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
     return CallStrategy.MATERIALIZED_INPUT
 
 
-#: So many digits after the point Spark keeps whatever an operation's result needs before it.
-_KEPT_SCALE = 6
+def _sum_can_be_kept(data_type: str) -> bool:
+    decimals = decimal_sum(data_type)
+    return decimals.can_be_kept if decimals else is_exact(data_type)
 
 
 def sum_type(argument_type: str) -> str:
-    """A type in which a running sum cannot overflow before its result does, whatever the order of changes."""
-    parts = decimal_parts(argument_type)
-    if parts:
-        # Two decimals of 38 digits add up to 39, and Spark then gives up digits after the point, unless there are no
-        # more than six. With one digit less no sum of two loses any.
-        return f"decimal({38 if parts[1] <= _KEPT_SCALE else 37},{parts[1]})"
+    """A type in which a running sum cannot overflow before its result does, whatever the order of changes.
+
+    Of long decimals it is that of the low part; the high one is a BIGINT.
+    """
+    decimals = decimal_sum(argument_type)
+    if decimals:
+        return decimals.kept_as
     return "decimal(38,0)" if argument_type == "bigint" else "bigint"
 
 
@@ -154,7 +155,15 @@ def _accumulators(call: AggCall, strategy: CallStrategy) -> list[StateColumn]:
         return [StateColumn(COUNT, "bigint")]
     if call.function in ("min", "max"):
         return [StateColumn(EXTREME, call.argument_types[0])]
-    return [StateColumn(SUM, sum_type(call.argument_types[0])), StateColumn(COUNT, "bigint")]
+    decimals = decimal_sum(call.argument_types[0])
+    low = StateColumn(sum_column(call), sum_type(call.argument_types[0]))
+    high = [StateColumn(HIGH, "bigint")] if decimals and decimals.has_high_part else []
+    return [low, *high, StateColumn(COUNT, "bigint")]
+
+
+def sum_column(call: AggCall) -> str:
+    """The state column of a sum or mean that holds the sum, or its low part."""
+    return DIVIDEND if call.function == "avg" and decimal_sum(call.argument_types[0]) else SUM
 
 
 def first_value_type(data_type: str) -> str:
