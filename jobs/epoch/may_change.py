@@ -6,12 +6,29 @@ from collections.abc import Sequence
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog_relations import with_upstream_views
+from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 
 
 def outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -> list[str]:
     """The views below a view that are not among some."""
     return [n for n in state.views[view].reads if n in state.views and n not in selected]
+
+
+def sources_of_new(state: CatalogState, selected: Sequence[str]) -> list[str]:
+    """The views that are brought to the epoch in which some views are built: to their users they are tables.
+
+    They are views of the newest rows of changes. A new view over one of them and
+    over others brings all of these along: they are at one epoch.
+    """
+    found: list[str] = []
+    for name in selected:
+        views = [read for read in state.views[name].reads if read in state.views]
+        is_new = state.views[name].last_epoch is None
+        if is_new and any(is_changelog_view(state.views[read].properties) for read in views):
+            found += with_upstream_views(state, name)
+    return found
 
 
 def versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersions]:

@@ -20,7 +20,7 @@ from relstate_dagster.jobs.epoch.epochs import Epochs, check_there
 from relstate_dagster.jobs.epoch.explained import ended_spark_is_said, ends_the_run, explained
 from relstate_dagster.jobs.epoch.indexes import refresh_indexes
 from relstate_dagster.jobs.epoch.ingest import Ingested
-from relstate_dagster.jobs.epoch.may_change import outside_upstream
+from relstate_dagster.jobs.epoch.may_change import outside_upstream, sources_of_new
 from relstate_dagster.jobs.epoch.one_run import OneRun
 from relstate_dagster.jobs.epoch.protocol import to_rebuild, with_dependents
 from relstate_dagster.jobs.epoch.published_keys import KeyReport, check_keys
@@ -92,7 +92,7 @@ class EpochRunner:
         Parameters
         ----------
         views : which views; all by default. A view whose upstream views are not among them goes to the newest epoch
-            that all of those have reached.
+            that all of those have reached. Tables of changes that a new view reads are brought up to date with it.
         full_refresh : views to plan again and rebuild from their sources; views over them are rebuilt as well.
         until_version : Delta versions, by the names of sources. This run reads these up to there at most. New files of a folder
             that is named here are not read.
@@ -124,6 +124,7 @@ class EpochRunner:
         with ended_spark_is_said(), self._claims(run_id, "bringing up to date") as claims:
             state = self._warehouse.read()
             names = self._selected(state, views)
+            names = self._selected(state, [*names, *sources_of_new(state.working, names)])
             run = OneRun(
                 self._spark,
                 self._warehouse,
