@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.row_sums import sum_rows
 from relstate_dagster.state_lib.sql_text import quoted
-from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateTableSchema
+from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateKind, StateTableSchema
 
 _RANK = "_rank"
 
@@ -34,13 +35,12 @@ def merge_runs(
     Notes
     -----
     ``NEWEST``: the newest epoch of a key wins; within one epoch a row beats the tombstone, since an update is a
-    retraction and an insertion of the same key. ``SUM``: weights of equal rows add up. Rows are equal as Spark groups
-    them: NULLs, NaNs, and 0.0 with −0.0, are one.
+    retraction and an insertion of the same key. ``SUM``: weights of equal rows add up, as of :func:`sum_equal`.
     """
     names = list(columns) if columns is not None else [c.name for c in schema.columns]
     if schema.merge is MergeRule.SUM:
-        totals = [F.sum(STATE_WEIGHT).alias(WEIGHT)] + ([F.max(EPOCH).alias(EPOCH)] if keep_epoch else [])
-        return runs.groupBy(*[F.col(quoted(name)) for name in names]).agg(*totals).where(F.col(WEIGHT) != 0)
+        totals = {WEIGHT: F.sum(STATE_WEIGHT), **({EPOCH: F.max(EPOCH)} if keep_epoch else {})}
+        return sum_equal(runs, schema, names, totals).where(F.col(WEIGHT) != 0)
     # A window's first row, not max_by: Spark limits each group before it sorts, and at 3 M rows took 2.5 s against 4.
     newest_first = Window.partitionBy(*[F.col(quoted(part.column)) for part in schema.storage_key]).orderBy(
         F.col(EPOCH).desc(), F.col(STATE_WEIGHT).desc()
@@ -48,6 +48,20 @@ def merge_runs(
     newest = runs.withColumn(_RANK, F.row_number().over(newest_first)).where(F.col(_RANK) == 1)
     alive = newest.where(F.col(STATE_WEIGHT) > 0)
     return alive.select(*[F.col(quoted(name)) for name in names], *([EPOCH] if keep_epoch else []))
+
+
+def sum_equal(rows: DataFrame, schema: StateTableSchema, names: Sequence[str], totals: Mapping[str, Column]) -> DataFrame:
+    """Group what a table takes for equal: rows as of :func:`.row_sums.sum_rows`, values of aggregates as Spark's GROUP BY does.
+
+    Parameters
+    ----------
+    names : the columns of the table that are compared.
+    totals : aggregates by their names.
+    """
+    if schema.kind in (StateKind.EXTREME_STATE, StateKind.DISTINCT_STATE):
+        return rows.groupBy(*(quoted(name) for name in names)).agg(*(total.alias(name) for name, total in totals.items()))
+    types = {column.name: column for column in schema.columns}
+    return sum_rows(rows, [types[name] for name in names], totals)
 
 
 def key_order(key: Sequence[KeyPart]) -> list[Column]:

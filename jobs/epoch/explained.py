@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ _BEFORE: Final = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _AFTER: Final = re.compile(r"(?: ?SQLSTATE: \w+)+$")
 _DAMAGED: Final = ("FAILED_READ_FILE", "is not a Parquet file")
 _NO_MEMORY: Final = ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError")
+#: What Java, Rust and Arrow say of it.
+_FULL_DISK: Final = ("No space left on device", "os error 28", "There is not enough space on the disk", "Disk quota exceeded")
 _GONE: Final = (
     "DELTA_FILE_NOT_FOUND",
     "PATH_NOT_FOUND",
@@ -86,9 +89,24 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             "its executors, or mend the rows or the query",
         ),
         (
-            any(word in text for word in _GONE),
+            any(word in text for word in _FULL_DISK) or (isinstance(error, OSError) and error.errno == errno.ENOSPC),
+            EnvironmentProblem,
+            f"a disk is full ({line}); nothing was lost, make room and run again",
+        ),
+        (
+            is_spark and any(word in text for word in _GONE),
             SourceError,
-            f"a file that it reads is gone, probably vacuumed away ({line}); {rebuild}",
+            f"a file that it reads is gone ({line}); if VACUUM has deleted it, {rebuild}, else put it back",
+        ),
+        (
+            isinstance(error, FileNotFoundError),
+            SourceError,
+            f"a file or folder is not there ({line}); put it back, or, if it is of this view's own state, {rebuild}",
+        ),
+        (
+            "DELTA_CHANGE_DATA_FEED" in text,
+            SourceError,
+            f"the change feed of a source cannot be read: {line}; {rebuild}",
         ),
         (
             any(word in text for word in _DAMAGED),
@@ -103,7 +121,7 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
         (
             isinstance(error, DeltaError | OSError),
             StateError,
-            f"a table or file cannot be read: {line}; if it is of this view's own state, {rebuild}",
+            f"a table or file cannot be read or written: {line}; if it is of this view's own state, {rebuild}",
         ),
         (True, EpochError, f"{type(error).__name__}: {line}"),
     )

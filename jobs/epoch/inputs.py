@@ -21,6 +21,7 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.row_sums import columns_of_schema
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
 
@@ -67,8 +68,9 @@ class EpochInputs:
         if changes is None or self.since is None or self.view.problem is None:
             return changes
         read = scanned_columns(self.view)[name]
+        columns = [column for column in columns_of_schema(changes.schema) if column.name in read]
         # Computed here and now: Spark would push what a query computes of a row below the sum.
-        return consolidate(changes, [c for c in changes.columns if c in read]).localCheckpoint()
+        return consolidate(changes, columns).localCheckpoint()
 
     def _source_changes(self, name: str) -> DataFrame | None:
         source, until, since = self.sources.source(name), self.sources.pin(name), self.since

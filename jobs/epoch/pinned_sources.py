@@ -131,7 +131,7 @@ class PinnedSources:
 
     def _with_planned(self, name: str, rows: DataFrame, *, keeps_unread: bool) -> DataFrame:
         planned, read = self._planned(name) or {}, self._columns_read(name)
-        unread = set() if read is None else planned.keys() - read - MADE_BY_SOURCES
+        unread = set() if read is None else planned.keys() - (read - MADE_BY_SOURCES) - self.made(name) - {ROW_ID}
         dropped, nulled = planned.keys() - {ROW_ID, *rows.columns}, set() if keeps_unread else unread
         if not dropped and not nulled:
             return rows

@@ -42,6 +42,7 @@ from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
 
@@ -330,6 +331,11 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
         newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
         summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
         return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
+    zeros = zero_signs([plan.field_named(name) for name in names])
+    if zeros is not None:
+        # The order of keys has one zero.
+        stored = stored.withColumn(VIEW_KEY, F.expr(f"concat({VIEW_KEY}, CAST({zeros} AS BINARY))"))
+        now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
     changed = changed.where(F.col("_delta") != 0)
     if is_first:

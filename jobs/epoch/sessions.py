@@ -108,6 +108,8 @@ def session_for(
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # A rebuilt view replaces all rows of its table, where clusters may be set up to replace partitions that are written.
     session.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
+    # The feed of a table whose columns were renamed in the range is read by what files call them, which stays.
+    session.conf.set("spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable", "endVersion")
     # Silently skipped files would be silently wrong views.
     session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")

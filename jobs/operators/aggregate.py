@@ -37,6 +37,7 @@ from relstate_dagster.jobs.planner.consolidated import has_comparable_results
 from relstate_dagster.jobs.planner.nodes import Aggregate
 from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_sums import same_value
 from relstate_dagster.state_lib.sql_text import quoted
 
 _CHANGED: Final = "_changed"
@@ -111,8 +112,8 @@ def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     lived, lives_on = lives(node, "old"), lives(node, "new")
     same = [lived, lives_on]
     if has_comparable_results(node):
-        both = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
-        same += [f"({old}) <=> ({new})" for old, new in zip(*both, strict=True)]
+        old, new = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
+        same += [same_value(was, now, c.output.data_type) for was, now, c in zip(old, new, node.calls, strict=True)]
     else:
         same.append("false")  # an update that changes nothing is only wasteful
     return groups.selectExpr("*", f"({lived} OR {lives_on}) AND NOT ({' AND '.join(same)}) AS {_CHANGED}")

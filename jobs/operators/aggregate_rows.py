@@ -51,4 +51,4 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
         return before
     both = before.union(change)
     # One row, that every row meets: where fifteen such follow each other (TPC-DS q9), three for one would be 3¹⁵.
-    return both if node.group or not has_comparable_results(node) else consolidate(both, node.column_names)
+    return both if node.group or not has_comparable_results(node) else consolidate(both, node.schema)

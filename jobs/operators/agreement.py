@@ -12,6 +12,7 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.state_table import StateTable
 
 _STORED: Final = "_stored"
@@ -55,4 +56,4 @@ def _with_stored(ctx: EpochContext, table: StateTable, change: DataFrame, names:
     found = Affected.by(ctx, change, on).stored(table, on, names)
     stored = found.select(*columns, F.col(STATE_WEIGHT).alias(_STORED), zero.alias(WEIGHT))
     both = stored.union(change.select(*columns, zero.alias(_STORED), WEIGHT))
-    return both.groupBy(*columns).agg(F.sum(_STORED).alias(_STORED), F.sum(WEIGHT).alias(WEIGHT))
+    return sum_equal(both, table.desc.schema, names, {_STORED: F.sum(_STORED), WEIGHT: F.sum(WEIGHT)})

@@ -71,7 +71,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     names = node.child.column_names
     now = ctx.frames.share(_of_groups(ctx, rows, dropped, node.group))
     came = _of_groups(ctx, late, dropped, node.group).select(*columns_of(names), (-F.col(WEIGHT)).alias(WEIGHT))
-    before = consolidate(now.select(*columns_of(names), WEIGHT).union(came), names)
+    before = consolidate(now.select(*columns_of(names), WEIGHT).union(came), node.child.schema)
     others = _of_groups(ctx, child, dropped, node.group, "left_anti").select(*columns_of(names), WEIGHT)
     new = aggregate.change(ctx, node, others.union(now.select(*columns_of(names), WEIGHT)))
     old = aggregate.change(_on_the_side(ctx, node), node, before)
@@ -81,7 +81,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
         return None
     both = reduce(DataFrame.union, parts).toDF(*node.column_names, WEIGHT)
     # A group that is only there, or not, is there still: who reads it expects insertions alone.
-    return consolidate(both, node.column_names) if node.append_only else both
+    return consolidate(both, node.schema) if node.append_only else both
 
 
 def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:

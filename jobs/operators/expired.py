@@ -84,7 +84,7 @@ def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame |
         rows = change.select(*columns, WEIGHT)
         if agreed is not None:
             rows = rows.union(agreed.select(*columns, (-F.col(WEIGHT)).alias(WEIGHT)))
-        for row in consolidate(rows, side.node.column_names).limit(1).collect():
+        for row in consolidate(rows, side.node.schema).limit(1).collect():
             raise StateError(
                 f"epoch {ctx.epoch}: strict mode: {row.asDict()} of {side.table.storage.place()} is not what the state has of "
                 "it: state and inputs contradict each other, rebuild with --full-refresh"

@@ -12,4 +12,4 @@ from relstate_dagster.jobs.planner.nodes import FullQuery
 def change(ctx: EpochContext, node: FullQuery) -> DataFrame | None:
     """The difference between the new and the old result, as a consolidated change set."""
     difference = ctx.full_query(node)
-    return None if difference is None else consolidate(difference, node.column_names)
+    return None if difference is None else consolidate(difference, node.schema)

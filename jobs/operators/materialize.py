@@ -18,7 +18,8 @@ from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.sql_text import text_literal
+from relstate_dagster.state_lib.row_sums import same_value
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 _OLD: Final = "_old_row"
 _NEW: Final = "_new_row"
@@ -47,9 +48,11 @@ def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFra
     picked += [F.expr(f"first({fused_column}, true) AS {fused_column}") for fused_column in fused_columns]
     by_key = child.groupBy(*columns_of(node.stream_key or ())).agg(*picked)
 
+    same = same_value(_OLD, _NEW, f"struct<{', '.join(f'{quoted(f.name)}: {f.data_type}' for f in node.schema)}>")
+
     def version(name: str, weight: int, carries: str) -> str:
         values = [f"{name}.{column} AS {column}" for column in columns_of(node.column_names)]
-        values.append(f"IF({name} IS NOT NULL AND NOT ({_OLD} <=> {_NEW}), {weight}L, 0L) AS {WEIGHT}")
+        values.append(f"IF({name} IS NOT NULL AND NOT ({same}), {weight}L, 0L) AS {WEIGHT}")
         values += [f"IF({carries}, {fused_column}, NULL) AS {fused_column}" for fused_column in fused_columns]
         return f"struct({', '.join(values)})"
 
@@ -59,11 +62,11 @@ def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFra
 
 def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:
     if node.stream_key is None:
-        return consolidate(child, node.column_names)
+        return consolidate(child, node.schema)
     if node.stream_key:
         # Spread by key, both groupings (by row, then by key) find their rows together: one shuffle and not two.
         child = child.repartition(*columns_of(node.stream_key))
-    return _checked(ctx, node, consolidate(child, node.column_names))
+    return _checked(ctx, node, consolidate(child, node.schema))
 
 
 def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.planner.consolidated import is_consolidated
 from relstate_dagster.jobs.planner.nodes import PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.state_table import StateTable
 
 
@@ -86,8 +87,8 @@ def old_and_new(
     if not ctx.is_backfill:
         runs = affected.stored(table, partition, names)
         stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
-        summed = stored.union(rows).groupBy(*columns)
-        rows = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
+        sums = {name: F.sum(name) for name in ("_old", "_delta")}
+        rows = sum_equal(stored.union(rows), table.desc.schema, names, sums)
     problem = F.lit(contradiction(ctx, table))
     now = F.col("_old") + F.col("_delta")
     now = F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now)

@@ -34,7 +34,10 @@ from relstate_dagster.jobs.planner.consolidated import is_consolidated
 from relstate_dagster.jobs.planner.nodes import Join
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
+from relstate_dagster.state_lib.merge import sum_equal
+from relstate_dagster.state_lib.row_sums import Typed, sum_rows
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.table_schema import StateColumn
 
 _LEFT_IS_NEW = "_left_is_new"
 _RIGHT_IS_NEW = "_right_is_new"
@@ -128,7 +131,7 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
         )
     else:
         runs = side.side.state.storage.runs(names)
-    summed = runs.groupBy(*columns_of(names)).agg(F.sum(STATE_WEIGHT).alias(side.weight))
+    summed = sum_equal(runs, side.side.state.desc.schema, names, {side.weight: F.sum(STATE_WEIGHT)})
     # An epoch before retracted a record that the state did not have: it was not looked up then.
     times, problem = F.col(side.weight), _contradiction(ctx, side)
     checked = F.when(times < 0, F.raise_error(problem).cast("bigint")).otherwise(times)
@@ -183,7 +186,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
         found = F.when(is_new, F.col(other_weight)).otherwise(zero)
         moved = F.when(is_new, zero).otherwise(F.col(other_weight))
         stack.append(pairs.select(*columns, *_measures(found=found, moved=moved)))
-    summed = reduce(DataFrame.union, stack).groupBy(*columns).agg(*(F.sum(name).alias(name) for name in _MEASURES))
+    summed = sum_rows(reduce(DataFrame.union, stack), side.side.node.schema, {name: F.sum(name) for name in _MEASURES})
     was_stored = F.col("_old") > 0
     n_new = F.when(was_stored, F.col("_count") + F.col("_moved")).otherwise(F.col("_found"))
     # A record of the change set that was not looked up was not touched from the other side: its count did not move.
@@ -236,7 +239,8 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
         records = match(node, records, matches, "left")
         found = F.coalesce(F.col(other.weight), found)
         if not alike_by_key:
-            records = records.groupBy(*columns, side.weight).agg(F.sum(found).alias(other.weight))
+            record: list[Typed] = [*side.side.node.schema, StateColumn(side.weight, "bigint")]
+            records = sum_rows(records, record, {other.weight: F.sum(found)})
             found = F.col(other.weight)
     zero = F.lit(0).cast("bigint")
     weight = F.col(side.weight)

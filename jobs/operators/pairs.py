@@ -49,7 +49,7 @@ class Side:
     def shared(self, ctx: EpochContext, change_set: DataFrame, *, summed: bool = False) -> DataFrame:
         """The side's change set for several readers, with equal rows summed if that is asked for."""
         if ctx.is_read_again(self.node):
-            return consolidate(change_set, self.node.column_names) if summed else change_set
+            return consolidate(change_set, self.node.schema) if summed else change_set
         return ctx.frames.share(change_set, self.looks_up_by, summed=summed)
 
     def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:

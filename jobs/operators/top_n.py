@@ -61,19 +61,19 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     if before is None:
         after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
         first.write(after)
-        return consolidate(_picked(node, after, 1), node.column_names)
+        return consolidate(_picked(node, after, 1), node.schema)
     touching = ctx.frames.share(_touching(ctx, node, before, changed, wanted))
     if ctx.frames.is_empty(touching):
         return None
-    kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.column_names)))
+    kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.schema)))
     total = _total_weight(ctx, kept)
     if total is None or (total < wanted and _has_more(ctx, before, wanted)):
         after = _prefix(ctx, node, _from_input(ctx, node, changed, wanted), wanted)
     else:
         after = _prefix(ctx, node, kept, wanted)
     minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
-    first.write(consolidate(after.union(minus), node.column_names))
-    return consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.column_names)
+    first.write(consolidate(after.union(minus), node.schema))
+    return consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.schema)
 
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
@@ -91,12 +91,12 @@ def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) 
     whole, _, *fences = ctx.tables[node]
     rows = _stored(whole, node).union(changed)
     for fence in _before_fences(node, fences):
-        near = ctx.frames.share(_weights_checked(ctx, node, consolidate(rows.where(fence), node.column_names)))
+        near = ctx.frames.share(_weights_checked(ctx, node, consolidate(rows.where(fence), node.schema)))
         total = _total_weight(ctx, near)
         # Half of the spare rows: it would else be read again soon.
         if total is not None and total >= wanted + ctx.spare_rows // 2:
             return near
-    now = _weights_checked(ctx, node, consolidate(rows, node.column_names))
+    now = _weights_checked(ctx, node, consolidate(rows, node.schema))
     positions = [times * (wanted + ctx.spare_rows) for times in _FENCES]
     positions = [position for position in positions if 0 < position <= sizing().fenced_rows]
     if not fences or not positions:

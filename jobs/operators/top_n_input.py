@@ -26,7 +26,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
     if changed is None:
         return None
     versions = ctx.frames.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
-    return consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.column_names)
+    return consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.schema)
 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:

@@ -39,4 +39,4 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
         ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
         return ordered.select("*", *results)
 
-    return consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.column_names)
+    return consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.schema)

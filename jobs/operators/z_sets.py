@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_sums import Typed, columns_of_schema, sum_rows
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -16,15 +17,14 @@ def columns_of(names: Sequence[str]) -> list[str]:
     return [quoted(name) for name in names]
 
 
-def consolidate(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+def consolidate(df: DataFrame, columns: Sequence[Typed]) -> DataFrame:
     """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
-    sums = df.groupBy(*columns_of(columns)).agg(F.sum(WEIGHT).alias(WEIGHT))
-    return sums.where(F.col(WEIGHT) != 0)
+    return sum_rows(df, columns, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
 
 
 def sum_equal_rows(df: DataFrame) -> DataFrame:
     """:func:`consolidate` by all columns."""
-    return consolidate(df, [name for name in df.columns if name != WEIGHT])
+    return consolidate(df, [column for column in columns_of_schema(df.schema) if column.name != WEIGHT])
 
 
 def repeat_by_weight(df: DataFrame, weight: str) -> DataFrame:

@@ -7,15 +7,16 @@ themselves added: one that OPTIMIZE has made holds rows of several commits, and 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.lake.log import Action, DeltaLog, files_of, logged_rows
+from relstate_dagster.state_lib.lake.log import Action, DeltaLog, commit_info, files_of, logged_rows
 
-_REMEDY: Final = (
-    "'source.order' names a column or an expression that orders the rows of a key, and nothing of this is needed; or keep the "
-    "log and the files (delta.logRetentionDuration, delta.deletedFileRetentionDuration)"
-)
+_ORDER: Final = "'source.order' names a column or an expression that orders the rows of a key, and nothing of this is needed"
+_REMEDY: Final = f"{_ORDER}; or keep the log and the files (delta.logRetentionDuration, delta.deletedFileRetentionDuration)"
+#: What Delta calls a write whose rows replace others: they are all new, and come with this commit.
+_OVERWRITE: Final = "WRITE"
 
 
 class AppendedFile(NamedTuple):
@@ -32,6 +33,19 @@ class AppendedFile(NamedTuple):
         return cls(add["path"], -1 if rows is None else rows, commit)
 
 
+@dataclass(slots=True)
+class _Added:
+    """A file that commits have added and removed again.
+
+    ``made_by`` is the commit that wrote rows of other files into it, ``rewritten_by`` also one that deleted some of its rows.
+    """
+
+    file: AppendedFile
+    made_by: str = ""
+    times: int = 0
+    rewritten_by: str = ""
+
+
 class CommitOrder:
     """What the log says of one table; commits are read once.
 
@@ -43,11 +57,11 @@ class CommitOrder:
     def __init__(self, name: str, log: DeltaLog) -> None:
         self._name = name
         self._log = log
-        self._files: list[AppendedFile] = []
-        self._until = -1
+        #: The files that each commit has added and removed by a change of rows, and what commits with both did.
+        self._commits: list[tuple[list[Action], list[Action], str]] = []
 
     def files(self, version: int, live: Collection[str]) -> list[AppendedFile]:
-        """The files with all rows as of a version.
+        """The files with all rows as of a version. Rows that were deleted with all of their file are not among them.
 
         Parameters
         ----------
@@ -55,24 +69,51 @@ class CommitOrder:
 
         Raises
         ------
-        SourceError : the log does not have all commits any more, or a file is gone.
+        SourceError : the log does not have all commits any more, a file is gone, or rows were updated or deleted so that it is
+            not known which commit the others of their files are of.
         """
-        for number in range(self._until + 1, version + 1):
+        where = f"source {self._name} ({self._log.path})"
+        for number in range(len(self._commits), version + 1):
             if number == 0 and not self._log.has(0):
                 raise SourceError(
-                    f"source {self._name} ({self._log.path}): the log begins after version 0, so it is not known in which "
-                    f"order its rows came; {_REMEDY}"
+                    f"{where}: the log begins after version 0, so it is not known in which order its rows came; {_REMEDY}"
                 )
-            _, adds, _ = files_of(self._log.commit(number))
-            self._files += [AppendedFile.of(add, number) for add in adds]
-            self._until = number
-        found = [file for file in self._files if file.commit <= version]
+            actions = self._log.commit(number)
+            _, adds, removes = files_of(actions)
+            operation = str(commit_info(actions).get("operation", "a commit"))
+            rewrites = adds and removes and operation != _OVERWRITE
+            self._commits.append((adds, removes, f"version {number} ({operation})" if rewrites else ""))
+        added = self._added(version)
+        rewritten = next((a.rewritten_by for a in added.values() if a.times and a.rewritten_by), "")
+        if rewritten:
+            raise SourceError(
+                f"{where}: {rewritten} updated or deleted rows, and wrote others of their files again, so it is not known in "
+                f"which order the rows came; {_ORDER}, or RESTORE TABLE to the version before puts the table back"
+            )
+        found = [a.file for a in added.values() if a.times > 0]
         replaced = [file.path for file in found if file.path not in live]
         gone = [path for path, size in zip(replaced, self._log.file_sizes(replaced), strict=True) if size is None]
         if gone:
             raise SourceError(
-                f"source {self._name} ({self._log.path}): {len(gone)} of the files that commits have added are gone "
-                f"(compacted, and vacuumed away), the first is {gone[0]}, so it is not known in which order their rows "
-                f"came; {_REMEDY}"
+                f"{where}: {len(gone)} of the files that commits have added are gone (compacted, and vacuumed away), the first "
+                f"is {gone[0]}, so it is not known in which order their rows came; {_REMEDY}"
             )
+        return found
+
+    def _added(self, version: int) -> dict[str, _Added]:
+        """The files that commits up to a version have added or removed, in the order in which they first came."""
+        found: dict[str, _Added] = {}
+        for number, (adds, removes, rewrites) in enumerate(self._commits[: version + 1]):
+            for add in adds:
+                known = found.get(add["path"])
+                if known is None:
+                    known = found[add["path"]] = _Added(AppendedFile.of(add, number), rewrites)
+                known.times += 1
+                known.rewritten_by = (rewrites or f"version {number}") if add.get("deletionVector") else known.made_by
+            for remove in removes:
+                # A file of several commits that OPTIMIZE has made is in none of them.
+                known = found.setdefault(remove["path"], _Added(AppendedFile(remove["path"]), rewrites))
+                known.times -= 1
+                if known.times < 0:
+                    known.rewritten_by = rewrites or f"version {number}"
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,19 @@ _OF_PYTHON: Final = {
 #: PySpark logs each failed statement with its plan and stack, as JSON of several kilobytes, by loggers of its own class.
 _OF_STATEMENTS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _OF_PYSPARK: Final = ("py4j", "pyspark")
+
+
+class _LogFile(logging.FileHandler):
+    """A log file whose folder may be deleted, or its disk full, without an error where something is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, if that is possible."""
+        with suppress(OSError):
+            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - named by logging
+        """Leave out a record that cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,7 @@ class LogSettings:
             console.setLevel(_OF_PYTHON[self.console])
             handlers.append(console)
         if self.file is not None:
-            handlers.append(logging.FileHandler(self.file, delay=True, encoding="utf-8"))
+            handlers.append(_LogFile(self.file, delay=True, encoding="utf-8"))
         from pyspark.logger import PySparkLogger  # noqa: PLC0415 - importing PySpark takes 0.5 s
 
         if not logging.getLogger().handlers:
