@@ -11,6 +11,8 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from relstate_dagster.jobs.declare.changelogs import changelog_of
+from relstate_dagster.jobs.operators.aggregate_newest import NULL_KEY
 from relstate_dagster.jobs.spark.jvm import has_jvm, how_it_ended, is_working
 from relstate_dagster.state_lib.errors import (
     EnvironmentProblem,
@@ -64,6 +66,7 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
             EpochError,
             "another run committed this epoch at the same time; nothing was lost, run again",
         ),
+        ("USER_RAISED_EXCEPTION" in text and NULL_KEY in raised, StateError, f"{raised}; {_without_null_keys(view)}"),
         ("USER_RAISED_EXCEPTION" in text, StateError, raised),
         (
             "S3AFileSystem not found" in text,
@@ -126,6 +129,17 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
         (True, EpochError, f"{type(error).__name__}: {line}"),
     )
     return next(kind(f"{where}: {said}") for applies, kind, said in cases if applies)
+
+
+def _without_null_keys(view: str) -> str:
+    """What to do about rows of changes that have a NULL in their key."""
+    log = changelog_of(view)
+    return (
+        f"delete such rows (ALTER TABLE {log} SET TBLPROPERTIES ('delta.appendOnly' = 'false'), then DELETE FROM {log} WHERE … "
+        f"IS NULL, then relstate run --full-refresh {view}). Where the table has no 'source.order', rows are read as commits "
+        f"brought them, deleted ones too: make another table, insert what {view} shows (INSERT INTO … SELECT * FROM {view}) "
+        "and what came since, and drop this one"
+    )
 
 
 def ends_the_run(error: BaseException, at_work: Collection[str] = ()) -> RelstateError | None:

@@ -19,11 +19,18 @@ from relstate_dagster.jobs.planner.state_tables import EXTREME
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
+_WITH_NULLS: Final = "map('ignoreNullFields', 'false')"
 _PLACES: Final = "_d_places"
 _GREATEST: Final = "_d_greatest_digest"
 _LEAST: Final = "_d_least_digest"
 _LATE: Final = "_late_rows"
-_REMEDY: Final = "; 'source.order' names a column or an expression that tells them apart; without it, a commit has a key once"
+#: How the error of a row without a key begins; what to do about it depends on the table (:mod:`.jobs.epoch.explained`).
+NULL_KEY: Final = "a changelog has a row with a NULL in its key: "
+_REMEDY: Final = (
+    "; insert a newer row of this key, which replaces both: one with a greater 'source.order', or where there is no such "
+    "property one in a later commit. 'source.order' names a column or an expression that tells rows apart; without it, a "
+    "commit has a key once"
+)
 
 
 def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
@@ -54,9 +61,9 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
         f"({changed}.{place} <=> {new}.{place} AND {_GREATEST} != {_LEAST}) "
         f"OR ({old}.{place} <=> {changed}.{place} AND {old} IS NOT NULL AND NOT ({old} <=> {changed}))"
     )
-    named = f"to_json(named_struct({', '.join(f'{text_literal(name)}, {quoted(name)}' for name in node.group)}))"
+    named = f"to_json(named_struct({', '.join(f'{text_literal(name)}, {quoted(name)}' for name in node.group)}), {_WITH_NULLS})"
     problems = (
-        (" OR ".join(f"{column} IS NULL" for column in key), "a changelog has a row with a NULL in its key: ", ""),
+        (" OR ".join(f"{column} IS NULL" for column in key), NULL_KEY, ""),
         (ties, "a changelog has two different rows of one key, and neither is the newer one: ", _REMEDY),
     )
     cases = " ".join(

@@ -252,7 +252,12 @@ class ScriptSession:
             self._prepare_writing(state, other)
         if not other.is_query or other.keyword in _MAY_WRITE:
             check_written(self._spark, self._warehouse, state, other.text)
-        frame = self._spark.sql(other.text)
+        try:
+            frame = self._spark.sql(other.text)
+        except PySparkException as error:
+            if "DELTA_CANNOT_MODIFY_APPEND_ONLY" not in str(error):
+                raise
+            raise DeclarationError(_only_appended(_target(other))) from error
         if not other.is_query and not frame.columns:
             return Result(number)
         rows = [tuple(row) for row in frame.collect()]
@@ -344,6 +349,15 @@ def _target(other: OtherStatement) -> str:
     """The name, in lower case, that a statement which changes rows begins with."""
     words = (word.strip("`").lower() for word in other.text.replace("(", " ").split()[1:])
     return next((word for word in words if word not in _BEFORE_A_TABLE), "")
+
+
+def _only_appended(table: str) -> str:
+    """What is said where a statement updates or deletes rows of a table that is only appended to: Delta knows no name of it."""
+    return (
+        f"{table} is only appended to ('delta.appendOnly' = 'true'); where it holds changes, insert a newer row of the key, "
+        f"which replaces others or deletes it. To remove rows for good, ALTER TABLE {table} SET TBLPROPERTIES "
+        "('delta.appendOnly' = 'false'), then delete them, then rebuild the views that read it with relstate run --full-refresh"
+    )
 
 
 def _changelogs(state: CatalogState) -> set[str]:
