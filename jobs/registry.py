@@ -40,9 +40,14 @@ class Registry:
     Parameters
     ----------
     patience : how to wait for runs that have the views that change.
+    leaves_behind : whether views of the catalog that cannot be planned any more, on what was edited, are left for the next run,
+        which tries to plan them and says why it cannot. They refuse the edit otherwise.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: Warehouse, patience: Patience | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: Warehouse, patience: Patience | None = None, *, leaves_behind: bool = False
+    ) -> None:
+        self._leaves_behind = leaves_behind
         self._spark = spark
         self._warehouse = warehouse
         self._planner = ViewPlanner(spark, warehouse)
@@ -123,6 +128,7 @@ class Registry:
     def _declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry]) -> CatalogState:
         state = before = self.swept()
         changed: list[str] = []
+        unplanned: set[str] = set()
         edited = [p for p in plain_views if state.plain_views.get(p.name) != p]
         for plain in edited:
             state = self._with_plain_view(state, plain)
@@ -138,13 +144,19 @@ class Registry:
                 if checks_of(entry.properties, view.name) != checks_of(view.properties, view.name):
                     self._planner.check_declared(state.working.views[view.name])
             else:
-                entry = self._planner.plan(state.working, view)
+                try:
+                    entry = self._planner.plan(state.working, view)
+                except RelstateError:
+                    if not self._leaves_behind:
+                        raise
+                    entry = to_be_planned(entry, view)
+                    unplanned.add(view.name)
                 state = _with_options(with_table_ids(state, entry).with_rebuild(entry), view)
                 changed.append(view.name)
         over = {*with_dependents(state, changed), *readers} - set(changed)
         state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
         if state != before:
-            for view in views:
+            for view in [view for view in views if view.name not in unplanned]:
                 self._planner.check_references(state.working, state.working.views[view.name])
         return state if state == before else self._commit(before, state)
 
@@ -161,6 +173,8 @@ class Registry:
                 try:
                     self._planner.analyse(state, reader.query)
                 except RelstateError as error:
+                    if self._leaves_behind:
+                        continue  # so are the materialized views that read it
                     raise DeclarationError(
                         f"view {reader.name} cannot be read with {plain.name} as declared now: {error}; edit or drop "
                         f"{reader.name} as well"
@@ -173,9 +187,13 @@ class Registry:
         for name in topological(state.working):
             if name not in wanted:
                 continue
+            declared = declaration_of(state.working.views[name])
             try:
-                entry = self._planner.plan(state.working, declaration_of(state.working.views[name]))
+                entry = self._planner.plan(state.working, declared)
             except RelstateError as error:
+                if self._leaves_behind:
+                    state = state.with_rebuild(to_be_planned(state.working.views[name], declared))
+                    continue
                 raise DeclarationError(
                     f"view {name} cannot be planned on {edited} as declared now: {error}; edit or drop {name} as well"
                 ) from error
@@ -273,6 +291,18 @@ class Registry:
             clash = next((other for other in taken if other.lower() == name.lower()), None)
             if clash is not None and (kind != besides or clash != name):
                 raise DeclarationError(f"there is a {kind} named {clash} already; drop it first or take another name")
+
+
+def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
+    """A view that is to be rebuilt by a declaration which has no plan: the next run plans it, or leaves it behind."""
+    return replace(
+        entry.restarted(),
+        query=view.sql,
+        planned_on="",
+        properties=dict(view.properties),
+        layout=layout_of(view),
+        problem=entry.problem,
+    )
 
 
 def declares(state: CatalogState, view: ViewDeclaration) -> bool:

@@ -33,7 +33,8 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
     """Bring the catalog in line with a project.
 
     A view whose query or refresh policy was edited is planned again and rebuilt by the next run, with the views over
-    it. Views that the project no longer declares stay until they are dropped.
+    it. One that cannot be planned any more is left behind by the next run, alone: readers see it as it was. Views that the
+    project no longer declares stay until they are dropped.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
     Raises
     ------
     DeclarationError : a table that a view reads is not to be found, or the user's functions are not.
-    PlanError : Spark refuses a query, or its refresh policy cannot be kept.
+    PlanError : Spark refuses the query of a view that the warehouse does not have, or its refresh policy cannot be kept.
     """
     if warehouse.functions is not None:
         warehouse.functions.load()
-    registry = Registry(spark, warehouse, patience)
+    registry = Registry(spark, warehouse, patience, leaves_behind=True)
     registry.swept()
     for source in project.sources:
         declare_source(spark, warehouse, registry, source)
