@@ -51,7 +51,7 @@ class Registry:
         self._spark = spark
         self._warehouse = warehouse
         self._planner = ViewPlanner(spark, warehouse)
-        self._claims = Claims(warehouse, "", "declaring", patience)
+        self._patience = patience
 
     def _patiently(self, change: Callable[[], CatalogState]) -> CatalogState:
         """Make a change, from the start again where others were faster; wait for runs that have the views that it changes.
@@ -72,13 +72,15 @@ class Registry:
 
         def unclaimed(newest: CatalogState) -> CatalogState:
             check_kept(base, newest, self._warehouse.root)
-            for claim in self._claims.living(newest, known):
+            for claim in claims.living(newest, known) if known else ():
                 raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
             return newest
 
-        if known:
-            self._claims.free(known)
-        return self._warehouse.catalog.commit(base, state, unclaimed)
+        if not known:
+            return self._warehouse.catalog.commit(base, state, unclaimed)
+        with Claims(self._warehouse, "", "declaring", self._patience) as claims:
+            claims.free(known)
+            return self._warehouse.catalog.commit(base, state, unclaimed)
 
     def add_source(self, entry: SourceEntry) -> CatalogState:
         """Register a Delta table as a source, or declare it otherwise than before: views that read it are then rebuilt.

@@ -280,6 +280,8 @@ class Claim:
     host, pid : the process that holds it; ``place`` names the locks of its machine (:class:`.jobs.locking.HolderLocks`).
     until : when it ends by itself, unless it is renewed: a process that has died renews nothing.
     epoch : the one that the views are brought to; ``None`` where they are only to be left alone.
+    ticket : of a holder that waits for the views, its place among those that wait: the catalog's version when it came. ``None``
+        where it has them.
     """
 
     id: str
@@ -291,6 +293,8 @@ class Claim:
     until: datetime
     epoch: EpochEntry | None = None
     place: str = ""
+    ticket: int | None = None
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host} (run {self.run_id}), which is {self.doing}"
+        waits = "" if self.ticket is None else "waiting for its turn at "
+        return f"process {self.pid} on {self.host} (run {self.run_id}), which is {waits}{self.doing}"

@@ -175,6 +175,7 @@ def _claim_payload(claim: Claim) -> Payload:
         "place": claim.place,
         "until": claim.until.isoformat(),
         "epoch": None if claim.epoch is None else _epoch_payload(claim.epoch),
+        **({"ticket": claim.ticket} if claim.ticket is not None else {}),
     }
 
 

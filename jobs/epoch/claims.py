@@ -4,6 +4,9 @@ A claim is a row of the catalog, and so are its views' epochs: to begin an epoch
 to give them back, each by one commit. A claim has a lease, which the run renews as long as it lives. Of a run on this
 machine the operating system's lock tells at once whether it lives. What a dead run has left is settled by the next one that
 wants its views.
+
+First come, first served: a run that has to wait writes down that it does, as a claim with a ticket. It is in the way of those
+that come later, until it has had its turn.
 """
 
 from __future__ import annotations
@@ -67,10 +70,12 @@ class Claims:
         self._until = utc_now()
         self._may_hold = False
         self._ended = threading.Event()
+        self._is_entered = False
         self._context = ExitStack()
 
     def __enter__(self) -> Claims:
         self._context.enter_context(self._locks.held(self.id))
+        self._is_entered = True
         threading.Thread(target=self._renew, name="relstate-lease", daemon=True).start()
         return self
 
@@ -157,6 +162,21 @@ class Claims:
                 return state
             state = None
             waiting.pause([f"{holder} {', '.join(sorted(set(views) & set(holder.views)))}" for holder in living])
+            self._line_up(views)
+
+    def _line_up(self, views: Collection[str]) -> None:
+        """Note that this run waits for some views, if it has not done so: those that come later wait for it."""
+        if not self._is_entered:
+            return  # nobody could tell whether it still waits
+        own = self.claim(views)
+
+        def step(state: CatalogState) -> CatalogState:
+            known = state.claims.get(self.id)
+            if known is not None and (known.ticket is None or set(views) <= set(known.views)):
+                return state
+            return state.with_claim(replace(own, ticket=state.version + 1))
+
+        self._catalog.update(step)
 
     def living(self, state: CatalogState, views: Collection[str]) -> list[Claim]:
         """The claims of other living processes on any of some views."""

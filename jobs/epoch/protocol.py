@@ -11,6 +11,8 @@
 * To begin an epoch is to claim its views, to complete it is to give them back. Epochs of disjoint views are under way at the
   same time; no view is ever in two. A view joins a new epoch together with all views that it reads, or follows to one that
   they have reached.
+* Who has to wait is noted as well, and has its turn before those that come later: a process that runs again and again lets
+  others in between.
 * A run that was taken for dead cannot complete its epoch any more: its claim is gone. What it still commits to a table is
   taken back by the next run (:mod:`.jobs.epoch.chain`).
 * A view that cannot be computed is left behind with its :class:`~.jobs.catalog.entries.Problem`. It keeps its last epoch, its
@@ -86,9 +88,15 @@ class ClaimLost(EpochError):
 
 
 def in_the_way(state: CatalogState, own: str, views: Collection[str]) -> list[Claim]:
-    """The claims of other holders on any of some views."""
-    wanted = set(views)
-    return [claim for claim in state.claims.values() if claim.id != own and not wanted.isdisjoint(claim.views)]
+    """The claims of other holders on any of some views, and those of holders that wait for one and came before."""
+    wanted, mine = set(views), state.claims.get(own)
+    others = [claim for claim in state.claims.values() if claim.id != own and not wanted.isdisjoint(claim.views)]
+    return [claim for claim in others if claim.ticket is None or _came_before(claim.ticket, mine)]
+
+
+def _came_before(ticket: int, mine: Claim | None) -> bool:
+    """Whether a holder that waits came before another one, which may have its views already, or wait for them, or neither."""
+    return mine is None or (mine.ticket is not None and ticket < mine.ticket)
 
 
 def claimed(state: CatalogState, claim: Claim) -> CatalogState:
