@@ -198,6 +198,15 @@ def lost_an_executor(error: BaseException) -> bool:
     return any(words in text_of(error) for words in _OF_EXECUTORS)
 
 
+#: SQL's classes of errors of data: values that an expression is not defined for, more rows than one, and what queries raise.
+_OF_A_VALUE: Final = re.compile(r"SQLSTATE: (?:21|22|P0)\w+")
+
+
+def is_of_a_value(error: BaseException) -> bool:
+    """Whether an expression could not be computed for the values of a row."""
+    return _OF_A_VALUE.search(text_of(error)) is not None
+
+
 def reason_of(error: BaseException) -> str:
     """What an error of Spark, Delta or a store says happened, in one line."""
     line = _line(with_causes(error))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 import time
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.explained import ends_the_run, explained
+from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, is_of_a_value
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.key_sample import sample_of
@@ -74,8 +76,23 @@ def _difference(
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    workload = Workload.SMALL if is_interpreted(inputs.sizes.total_values()) else Workload.FULL
-    session = inputs.spark = session_for(spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
+    if not is_interpreted(inputs.sizes.total_values()):
+        return _difference_in(Workload.FULL, inputs, warehouse, state, sample)
+    try:
+        return _difference_in(Workload.SMALL, inputs, warehouse, state, sample)
+    except (PySparkException, Py4JJavaError) as error:
+        if not is_of_a_value(error):
+            raise
+    # What no rows ask for may be an error all the same: only adaptive execution, which is Spark's default, leaves it out.
+    return _difference_in(Workload.FULL, inputs, warehouse, state, sample)
+
+
+def _difference_in(
+    workload: Workload, inputs: EpochInputs, warehouse: Warehouse, state: CatalogState, sample: int | None
+) -> tuple[Difference, int | None]:
+    view = inputs.view
+    session = session_for(inputs.spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
+    inputs.spark = session
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view).toDF(*[o.name for o in view.plan.output])
     sampled = None if sample is None else sample_of(expected, actual, view.plan, sample)

@@ -6,8 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,7 +19,7 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
-from relstate_dagster.jobs.epoch.explained import explained
+from relstate_dagster.jobs.epoch.explained import explained, is_of_a_value
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.stages import Stages, Writer
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
@@ -24,6 +27,7 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
 from relstate_dagster.jobs.operators.flows import held_flows
 from relstate_dagster.jobs.operators.frames import Frames
+from relstate_dagster.jobs.operators.old_rows import AskedForError, computed_by_spark, errors_caught
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
@@ -135,6 +139,32 @@ def compute_and_commit(
     StateError : the change contradicts the state, or in strict mode itself, or another run committed other data for this epoch.
     SourceError : a source's changes cannot be read.
     """
+    view, epoch = inputs.view, inputs.epoch.epoch
+    compute = partial(_computed_and_committed, inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
+    try:
+        return compute()
+    except (PySparkException, Py4JJavaError) as error:
+        if inputs.sizes.is_backfill or not is_of_a_value(error):
+            raise explained(view.name, epoch, error) from error
+        try:
+            with errors_caught(inputs.spark):
+                return compute(leaves_out_old_errors=True)
+        except (PySparkException, Py4JJavaError, AskedForError):
+            raise explained(view.name, epoch, error) from error
+
+
+def _computed_and_committed(
+    inputs: EpochInputs,
+    stages: Stages,
+    files: StateFiles,
+    before: ViewVersions | None,
+    known: Since | None,
+    wanted: EpochCommit,
+    most_partitions: str | None,
+    *,
+    strict: bool,
+    leaves_out_old_errors: bool = False,
+) -> StateCommit | None:
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
     plan = view.plan
     store = StateStore(spark, files, view.tables)
@@ -159,57 +189,65 @@ def compute_and_commit(
         last_instant=None if inputs.since is None else inputs.since.instant,
         strict=strict,
         may_have_expired=view.expiry.until is not None,
+        leaves_out_old_errors=leaves_out_old_errors,
         closed=closed_groups(plan, view.watermarks),
     )
-    try:
-        changes = compute_changes(context, plan)
-        counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
-        mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
-        # The first commit of a view is made in any case, and so is the one that publishes what its slices have come to.
-        is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
-        if changes is None and not mem_tables and not is_needed:
-            return None
-        stored: pa.Table | None = None
-        computed: DataFrame | None = None
-        if store.is_plain and stages.commit is Writer.DRIVER:
-            stored = store.compute(epoch, mem_tables)
-        elif store.is_plain and stages.commit is None:
-            stored, computed = store.compute_few(epoch, mem_tables)
-        if stored is not None and not stored.num_rows and not is_needed:
-            return None
-        failpoints.reached("before_state_commit")
-        app, metadata = app_id(view), wanted.to_json()
-        number = epoch_txn_version(epoch, files.table.transaction_version(app))
-        check = chain.expect(base)
-        if stored is not None:
-            version = store.append_computed(
-                epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=check
-            )
-        else:
-            check(files.table.latest())
-            tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
-            version = store.append(
-                epoch,
-                mem_tables,
-                txn_app_id=app,
-                txn_version=number,
-                user_metadata=metadata,
-                partitions=tasks,
-                spread=not stages.is_small,
-                exchange=has_exchanges(plan),
-                computed=computed,
-            )
-            # Spark's blind appends do not conflict: what came in between is seen only now.
-            made = chain.after(base)
-            if made.made_by(wanted) != version:
-                chain.take_back(made)
-                raise EpochError(f"view {view.name}: {chain.said(made)} at the same time; nothing was lost, run again")
-    except PySparkException as error:
-        raise explained(view.name, epoch, error) from error
+    changes = compute_changes(context, plan)
+    counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
+    mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
+    # The first commit of a view is made in any case, and so is the one that publishes what its slices have come to.
+    is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
+    if changes is None and not mem_tables and not is_needed:
+        return None
+    stored: pa.Table | None = None
+    computed: DataFrame | None = None
+    if store.is_plain and stages.commit is Writer.DRIVER:
+        stored = store.compute(epoch, mem_tables)
+    elif store.is_plain and stages.commit is None:
+        stored, computed = store.compute_few(epoch, mem_tables)
+    if stored is not None and not stored.num_rows and not is_needed:
+        return None
+    if stored is not None and view.last_epoch is None:
+        _compute_as_spark_does(context, view, stored)
+    failpoints.reached("before_state_commit")
+    app, metadata = app_id(view), wanted.to_json()
+    number = epoch_txn_version(epoch, files.table.transaction_version(app))
+    check = chain.expect(base)
+    if stored is not None:
+        version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=check)
+    else:
+        check(files.table.latest())
+        tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
+        version = store.append(
+            epoch,
+            mem_tables,
+            txn_app_id=app,
+            txn_version=number,
+            user_metadata=metadata,
+            partitions=tasks,
+            spread=not stages.is_small,
+            exchange=has_exchanges(plan),
+            computed=computed,
+        )
+        # Spark's blind appends do not conflict: what came in between is seen only now.
+        made = chain.after(base)
+        if made.made_by(wanted) != version:
+            chain.take_back(made)
+            raise EpochError(f"view {view.name}: {chain.said(made)} at the same time; nothing was lost, run again")
     failpoints.reached("after_state_commit")
     writer = Writer.SPARK if stored is None else Writer.DRIVER
     rows = _rows_by_table(files, version)
     return StateCommit(version, rows, stored, writer, context.late_rows, {**held_flows(context, plan), **counted})
+
+
+def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Table) -> None:
+    """Of a new view without rows, compute what no row asks for and Spark computes all the same: it may raise."""
+    if pc.any(pc.equal(stored[TABLE_ID], view.tables[-1].table_id)).as_py():
+        return
+    for value in computed_by_spark(view.plan):
+        rows = context.changes.get(value)
+        if rows is not None:
+            rows.collect()
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:

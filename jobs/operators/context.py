@@ -61,6 +61,9 @@ class EpochContext:
         watermark had closed.
     strict : whether operators are checked at the cost of Spark jobs (:mod:`.jobs.operators.contracts`).
     may_have_expired : whether rows of the state may have expired (``state.ttl``), so that retractions find nothing.
+    leaves_out_old_errors : whether the epoch is computed once more, for an error that only rows of before may have
+        (:mod:`.jobs.operators.old_rows`).
+    asked_for_by_joins : then, the values that nothing but joins asks for.
     closed : the aggregates of which groups are closed, whose state may have been dropped (``source.watermark``).
     """
 
@@ -80,6 +83,8 @@ class EpochContext:
     late_rows: int = 0
     strict: bool = False
     may_have_expired: bool = False
+    leaves_out_old_errors: bool = False
+    asked_for_by_joins: frozenset[PlanNode] = frozenset()
     closed: Mapping[Aggregate, Closed] = field(default_factory=dict)
 
     @property

@@ -6,14 +6,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.planner.nodes import Expand
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-def change(_ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:
     """The projections of every changed row, all of them under its weight."""
-    return None if child is None else child.select(F.expr(projected(node)), WEIGHT)
+    return None if child is None else computable(ctx, node, child).select(F.expr(projected(node)), WEIGHT)
 
 
 def projected(node: Expand) -> str:

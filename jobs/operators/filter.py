@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.planner.nodes import Filter
 from relstate_dagster.state_lib.constants import WEIGHT
 
@@ -15,5 +16,5 @@ def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFram
     if child is None:
         return None
     if not ctx.fused_columns.columns:
-        return child.where(node.condition)
+        return computable(ctx, node, child).where(node.condition)
     return child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.fused_columns.kept)

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators import aggregate_rows, aggregate_value, arrange
 from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -70,9 +71,10 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
                 kept = arrange.keep(ctx, node, read, lambda c: rows_now(c, node.child, wanted_by, ()))
             return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
         case Filter():
-            return rows_now(ctx, node.child, wanted_by, wanted).where(node.condition)
+            rows = rows_now(ctx, node.child, wanted_by, wanted)
+            return computable(ctx, node, rows).where(node.condition)
         case Project():
-            rows = rows_now(ctx, node.child, wanted_by, _below(node, wanted))
+            rows = computable(ctx, node, rows_now(ctx, node.child, wanted_by, _below(node, wanted)))
             return rows.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)
         case UnionAll():
             return reduce(DataFrame.union, (rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
@@ -147,6 +149,9 @@ def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+    if ctx.leaves_out_old_errors and node.residual is not None:
+        pairs = _joined_now(ctx, replace(node, residual=None), wanted_by, wanted)
+        return computable(ctx, node, pairs).where(node.residual)
     of_left = [w for w in wanted if w.ours in node.left.column_names]
     of_right = [w for w in wanted if w.ours in node.right.column_names]
     from_left = len(of_left) >= len(of_right)

@@ -20,21 +20,60 @@ Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the othe
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before
+from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before, rows_now
+from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
-from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.nodes import Join
 from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
     """The pairs that the two change sets make with the other side and with each other."""
-    left_side, right_side = sides_of(ctx, node)
+    sides = sides_of(ctx, node)
+    if ctx.leaves_out_old_errors:
+        _check_values_asked_for(ctx, (sides[0], left), (sides[1], right))
+    if not ctx.leaves_out_old_errors or node.residual is None:
+        return _pairs(ctx, node, sides, left, right)
+    pairs = _pairs(ctx, replace(node, residual=None), sides, left, right)
+    return None if pairs is None else computable(ctx, node, pairs).where(node.residual)
+
+
+def _check_values_asked_for(ctx: EpochContext, *sides: tuple[Side, DataFrame | None]) -> None:
+    """Look for rows that ask for a value which cannot be computed (:mod:`.jobs.operators.old_rows`).
+
+    Raises
+    ------
+    AskedForError : a side has no value, for an error of its expression, and the other has rows.
+    """
+    changed = next((change for _, change in sides if change is not None), None)
+    for value, other in (sides, sides[::-1]):
+        if changed is None or value[0].node not in ctx.asked_for_by_joins:
+            continue
+        if [_has_rows_now(ctx, *side, changed) for side in (value, other)] == [False, True]:
+            raise AskedForError
+
+
+def _has_rows_now(ctx: EpochContext, side: Side, change: DataFrame | None, changed: DataFrame) -> bool:
+    if side.table is None:
+        rows = rows_now(ctx, side.node, changed, ())
+    else:
+        columns = [*columns_of(side.node.column_names), WEIGHT]
+        rows = replace(side, wanted=()).met_by(ctx, changed).withColumnRenamed(side.weight, WEIGHT).select(columns)
+        rows = rows if change is None else rows.union(change.select(columns))
+    return not consolidate(rows, side.node.schema).isEmpty()
+
+
+def _pairs(
+    ctx: EpochContext, node: Join, sides: tuple[Side, Side], left: DataFrame | None, right: DataFrame | None
+) -> DataFrame | None:
+    left_side, right_side = sides
     columns = columns_of(node.column_names)
     product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT}"
     whole = _matched_whole(ctx, node, (left, left_side), (right, right_side))

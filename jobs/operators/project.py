@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.planner.nodes import Project
 from relstate_dagster.state_lib.collected import consolidated
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -20,6 +21,7 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFra
     """Every expression computed on every changed row; the weight passes through, and what the row carries."""
     if child is None:
         return None
+    child = computable(ctx, node, child)
     projected = child.selectExpr(
         *(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT, *ctx.fused_columns.columns
     )

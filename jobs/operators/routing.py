@@ -29,6 +29,7 @@ from relstate_dagster.jobs.operators import (
     window,
 )
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
 from relstate_dagster.jobs.operators.one_pass import carrier_of
 from relstate_dagster.jobs.planner import nodes
 from relstate_dagster.jobs.planner.nodes import Join, PlanNode
@@ -68,8 +69,12 @@ def operator_of(node: PlanNode) -> Operator:
 def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
     uses = _use_counts(root)
-    # What the view gets is changed on its way there where some of it may have expired: nothing can ride along.
-    ctx.fused_columns.carrier = None if ctx.may_have_expired else carrier_of(root, uses)
+    # What the view gets is changed on its way there where some of it may have expired, or cannot be computed any more: nothing
+    # can ride along.
+    changes_on_its_way = ctx.may_have_expired or ctx.leaves_out_old_errors
+    ctx.fused_columns.carrier = None if changes_on_its_way else carrier_of(root, uses)
+    if ctx.leaves_out_old_errors:
+        ctx.asked_for_by_joins = asked_for_by_joins(root)
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))

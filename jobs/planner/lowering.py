@@ -41,7 +41,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Values,
     Window,
 )
-from relstate_dagster.jobs.planner.one_row import at_most_one_row, has_one_row
+from relstate_dagster.jobs.planner.one_row import SUBQUERY, at_most_one_row, has_one_row
 from relstate_dagster.jobs.planner.recursion import rows_of_recursion
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
@@ -247,7 +247,7 @@ class Lowering:
         """A scalar subquery as a relation of at most one row, and its only column, named as none of another node's."""
         inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
         value = inner.names[expression_id(subquery.plan().output().apply(0))]
-        name = NameSpace(taken.column_names).unique("_subquery")
+        name = NameSpace(taken.column_names).unique(SUBQUERY)
         return at_most_one_row(inner.node, value, name), name
 
     def _equal_to_subqueries(self, child: Lowered, parts: list[Any]) -> tuple[Lowered, list[Any]]:

@@ -7,6 +7,8 @@ from typing import Final
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
 from relstate_dagster.state_lib.sql_text import quoted
 
+#: What the columns of scalar subqueries are called, and a number.
+SUBQUERY: Final = "_subquery"
 #: The condition and message with which Spark ends a query whose scalar subquery has more than one row.
 _TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression.'"
 
@@ -35,3 +37,8 @@ def has_one_row(node: PlanNode) -> bool:
     while isinstance(node, Project):
         node = node.child
     return isinstance(node, Aggregate) and not node.group
+
+
+def is_of_subquery(node: PlanNode) -> bool:
+    """Whether a relation has the value of a scalar subquery."""
+    return isinstance(node, Project) and len(node.schema) == 1 and node.schema[0].name.startswith(SUBQUERY)
