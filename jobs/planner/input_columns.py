@@ -41,12 +41,12 @@ class InputColumns:
             return self._child_column(self._child.node.field_named(self.names[expression_id(expression)]))
         return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
 
-    def computed(self, sql: str, data_type: str) -> str:
-        """The column that some SQL text over the child is read from."""
+    def computed(self, sql: str, data_type: str, wanted: str = "_value") -> str:
+        """The column that some SQL text over the child is read from; a new one, called as wanted if that is free."""
         for field in self._child.node.schema:
             if sql == quoted(field.name):
                 return self._child_column(field)
-        return self._add(sql, data_type, True, "_value")
+        return self._add(sql, data_type, True, wanted)
 
     def _child_column(self, field: Field) -> str:
         return self._columns.setdefault(quoted(field.name), NamedExpr(quoted(field.name), field)).output.name

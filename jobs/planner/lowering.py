@@ -17,6 +17,7 @@ from relstate_dagster.jobs.planner.expressions import (
     scalar_subqueries,
 )
 from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
+from relstate_dagster.jobs.planner.group_columns import GroupColumns
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
@@ -357,25 +358,20 @@ class Lowering:
         merged = None if session is None else merged_sessions(self._write, child, grouping, session)
         child = child if merged is None else merged.rows
         inputs = InputColumns(self._write, child)
-        names: dict[int, str] = {}
-        group = []
+        groups = GroupColumns(self._write, inputs)
         for expression in grouping:
             if merged is not None and expression is session:
-                group.append(inputs.computed(quoted(merged.start), merged.data_type))
-                continue
-            value = expression.child() if class_name(expression) == "Alias" else expression
-            wanted = str(expression.name()) if class_name(value) == "AttributeReference" else "_group"
-            column = inputs.column(value, wanted)
-            names[expression_id(expression)] = column
-            if column not in group:
-                group.append(column)
+                groups.columns.append(inputs.computed(quoted(merged.start), merged.data_type))
+            else:
+                groups.add(expression)
+        names = groups.names
         computed = AggregateCalls(self._catalyst, self._write, inputs)
         for call in calls:
             names[expression_id(call.resultAttribute())] = computed.column(call)
         if merged is not None:
             names[expression_id(session)] = computed.session(merged, session)
-        node: PlanNode = Aggregate(inputs.node(), tuple(group), tuple(computed.calls))
-        for above in (computed.means, computed.results):
+        node: PlanNode = Aggregate(inputs.node(), tuple(groups.columns), tuple(computed.calls))
+        for above in (groups.maps, computed.means, computed.results):
             if above:
                 node = with_columns(node, above)
         return self._named(self._with_subqueries(Lowered(node, names), results), results, need_key)

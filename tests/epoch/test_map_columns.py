@@ -26,6 +26,16 @@ _VIEWS = {
     "an aggregate of rows": "SELECT g, sort_array(collect_list(m['a'])) AS l, first(m['b'] IS NULL) AS f FROM bag "
     "WHERE m['b'] IS NULL GROUP BY g",
     "first rows": "SELECT g, m FROM bag WHERE m IS NOT NULL ORDER BY g DESC, m['a'] LIMIT 2",
+    "groups by a map": "SELECT m, count(*) AS n, sum(g) AS s FROM bag GROUP BY m",
+    "groups by a map and more": "SELECT map_keys(m) AS ks, g, max(g) AS x FROM bag GROUP BY m, g HAVING count(*) > 1",
+    "groups by what holds maps": "SELECT a, s, count(*) AS n FROM nested GROUP BY a, s",
+    "groups by a map that is made": "SELECT map_filter(m, (k, v) -> v > 1) AS f, map('k', m) AS mm, count(*) AS n FROM bag "
+    "GROUP BY map_filter(m, (k, v) -> v > 1), map('k', m)",
+    "a union of maps": "SELECT m FROM bag UNION ALL SELECT m FROM only_maps",
+    "groups of a union": "SELECT m, count(*) AS n FROM (SELECT m FROM bag UNION ALL SELECT m FROM only_maps) GROUP BY m",
+    "a join by the entries": "SELECT a.g, b.g AS h FROM bag a JOIN bag b ON map_entries(map_filter(a.m, (k, v) -> v > 1)) "
+    "= map_entries(map_filter(b.m, (k, v) -> v > 1))",
+    "a join of groups": "SELECT x.m, x.n, t.k FROM (SELECT m, g, count(*) AS n FROM bag GROUP BY m, g) x JOIN t ON t.g = x.g",
 }
 
 _CHANGES = (
