@@ -6,7 +6,6 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.planner.map_keys import with_sorted_maps
 from relstate_dagster.state_lib.row_encoding import contains_map, parts_of
-from relstate_dagster.state_lib.sql_text import quoted
 
 
 def comparable(value: str, data_type: T.DataType) -> str:
@@ -19,8 +18,3 @@ def comparable(value: str, data_type: T.DataType) -> str:
     if isinstance(data_type, T.StringType) and data_type.collation != "UTF8_BINARY":
         return f"({value}) COLLATE UTF8_BINARY"
     return with_sorted_maps(value, data_type) if contains_map(data_type) else value
-
-
-def comparable_columns(schema: T.StructType) -> list[str]:
-    """The columns of a frame as :func:`comparable`, in their order."""
-    return [comparable(quoted(field.name), field.dataType) for field in schema.fields]

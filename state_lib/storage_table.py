@@ -52,10 +52,6 @@ class StorageTable:
         self._state = state
         self._row_count = row_count
 
-    def at_version(self, version: int) -> StorageTable:
-        """The same table, all epochs of another version."""
-        return StorageTable(self.desc, self.slots, self._state, self._row_count, version=version)
-
     @property
     def column_names(self) -> list[str]:
         """All columns of a row."""

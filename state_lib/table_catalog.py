@@ -98,8 +98,3 @@ def desc_from_dict(plain: Mapping[str, Any]) -> StateTableDesc:
 def descs_to_json(descs: Sequence[StateTableDesc]) -> str:
     """Several state tables as one line of JSON."""
     return json.dumps([desc_to_dict(desc) for desc in descs], sort_keys=True, separators=(",", ":"))
-
-
-def descs_from_json(text: str) -> tuple[StateTableDesc, ...]:
-    """The inverse of :func:`descs_to_json`."""
-    return tuple(desc_from_dict(plain) for plain in json.loads(text))
