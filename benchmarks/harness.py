@@ -29,10 +29,15 @@ class Mismatch(Exception):
     """A view does not equal its query."""
 
 
-def start_spark(memory: str) -> SparkSession:
-    """One Spark for everything that is measured, on all cores of this machine."""
-    # What one piece of work ran must still be known when it is counted; single tasks need not.
+def start_spark(memory: str, *, counts_stages: bool = True) -> SparkSession:
+    """One Spark for everything that is measured, on all cores of this machine.
+
+    Parameters
+    ----------
+    counts_stages : whether stages and tasks are counted. What one piece of work ran must then still be known when it ends.
+    """
     conf = {"spark.ui.retainedJobs": "5000", "spark.ui.retainedStages": "5000", "spark.ui.retainedTasks": "1000"}
+    conf = conf if counts_stages else {}
     return create_session(SparkSettings(driver_memory=memory, app_name="relstate-benchmarks", conf=conf))
 
 

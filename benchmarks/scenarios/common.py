@@ -30,6 +30,7 @@ class Run:
     full_every : the query is run in full after the first measured epoch and every so many from there.
     keep : leave series and warehouses where they are.
     indexes : columns of tables that have an index by them.
+    counts_stages : whether Spark remembers what is counted, which takes some of its memory.
     """
 
     data: Path
@@ -42,6 +43,7 @@ class Run:
     keep: bool = False
     fail_fast: bool = False
     indexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    counts_stages: bool = True
     console: Console = field(default_factory=Console)
     _spark: SparkSession | None = None
     _probe: Probe | None = None
@@ -51,7 +53,7 @@ class Run:
     def spark(self) -> SparkSession:
         """The one Spark."""
         if self._spark is None:
-            self._spark = start_spark(self.memory)
+            self._spark = start_spark(self.memory, counts_stages=self.counts_stages)
         return self._spark
 
     @property

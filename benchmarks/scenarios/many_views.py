@@ -77,6 +77,7 @@ FROM market WHERE volume >= {n}""",
 
 def run(run_: Run, views: int, epochs: int, trades: int) -> None:
     """Measure it once."""
+    run_.counts_stages = False
     named = {"scenario": "many-views", "sf": _SF, "query": f"{views} views", "stream": "mixed", "size": str(trades)}
     run_.record(named, lambda: measure(run_, views, epochs, trades), line)
 

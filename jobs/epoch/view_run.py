@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -71,23 +72,47 @@ class ViewRuns:
         self._spark = spark
         self._warehouse = warehouse
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
+        #: Sessions of views that are brought to epochs: all of them, and those that no view has at the moment.
+        self._lent: list[SparkSession] = []
+        self._idle: dict[tuple[object, ...], list[SparkSession]] = {}
+        self._lock = threading.Lock()
         self._at_work: dict[str, StartedJobs] = {}
 
     def session(self, view: ViewEntry, workload: Workload) -> SparkSession:
-        """A session with the settings of a view's plan, kept: starting one costs as much as a small job.
-
-        Each thread has its own: while a view is published, its session carries that commit's transaction id.
-        """
+        """A session with the settings of a view's plan, kept for this thread: starting one costs as much as a small job."""
         place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
         if place not in self._sessions:
-            self._sessions[place] = session_for(
-                self._spark, view.settings, workload, self._warehouse.functions, is_local=self._warehouse.is_local
-            )
+            self._sessions[place] = self._new_session(view, workload)
         return self._sessions[place]
 
+    @contextmanager
+    def lent_session(self, view: ViewEntry, workload: Workload) -> Iterator[SparkSession]:
+        """A session with the settings of a view's plan that is used for nothing else meanwhile.
+
+        While a view is published, its session carries that commit's transaction id. Sessions are kept, no more than views are
+        computed at the same time: each holds on to what it has computed last.
+        """
+        idle = self._idle.setdefault((tuple(sorted(view.settings.items())), workload), [])
+        with self._lock:
+            session = idle.pop() if idle else None
+        if session is None:
+            session = self._new_session(view, workload)
+            with self._lock:
+                self._lent.append(session)
+        try:
+            yield session
+        finally:
+            with self._lock:
+                idle.append(session)
+
+    def _new_session(self, view: ViewEntry, workload: Workload) -> SparkSession:
+        functions, is_local = self._warehouse.functions, self._warehouse.is_local
+        return session_for(self._spark, view.settings, workload, functions, is_local=is_local)
+
     def sessions(self) -> list[SparkSession]:
-        """Those that are kept."""
-        return list(self._sessions.values())
+        """All that work is done in."""
+        with self._lock:
+            return [*self._sessions.values(), *self._lent]
 
     def progress(self, name: str) -> str:
         """For people: how far a view is that is being brought to an epoch."""
@@ -147,11 +172,11 @@ class ViewRuns:
         state_version = None if known is None else known.newest
         sizes = inputs.sizes.of_view(files, state_version, seen, is_committed=made is not None)
         stages = stages_of(view, sizes, most_tasks=int(most_partitions), driver_writes=written_by_driver(view))
-        session = inputs.spark = self.session(view, stages.workload)
-        if stages.shuffle_tasks is not None:
-            session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
-        seconds["plan"] = time.perf_counter() - started
-        with tagged_jobs(self._spark) as tag:
+        with self.lent_session(view, stages.workload) as session, tagged_jobs(self._spark) as tag:
+            inputs.spark = session
+            if stages.shuffle_tasks is not None:
+                session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
+            seconds["plan"] = time.perf_counter() - started
             jobs = self._at_work[view.name] = StartedJobs(self._spark, tag)
             started = time.perf_counter()
             commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)

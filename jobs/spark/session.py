@@ -191,7 +191,9 @@ def _compiled_pieces(driver_memory: str) -> int:
     By default it keeps 100, which one view of some joins fills: run epoch after epoch, its oldest piece would always have been
     dropped just before it is needed, and all be compiled again.
     """
-    number, unit = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", driver_memory.lower()).groups()  # type: ignore[union-attr]
+    size = re.fullmatch(r"(\d+)([kmgt]?)b?", driver_memory.strip().lower())
+    # What else is written there Spark refuses.
+    number, unit = size.groups() if size else ("0", "m")
     mebibytes = int(number) * {"k": 2**-10, "": 1, "m": 1, "g": 2**10, "t": 2**20}[unit]
     return int(min(2_000, max(200, mebibytes / 3)))
 
