@@ -13,23 +13,23 @@ from relstate_dagster.jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapsho
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport
 from relstate_dagster.jobs.idle import idle_reports
 from relstate_dagster.jobs.little_work import is_little_work
-from relstate_dagster.jobs.outlook import Does, Outlook, outlook
-from relstate_dagster.jobs.patience import Patience
+from relstate_dagster.jobs.outlook import Action, Outlook, outlook
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.state_rows import state_rows
 from relstate_dagster.jobs.sync import sync_project
 from relstate_dagster.jobs.view_diff import RowChange, ViewDiff, view_diff
 from relstate_dagster.jobs.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.jobs.why.changes import SourceCommit
 from relstate_dagster.jobs.why.report import Input, SourceChange, Why, why
 
 __all__ = [
+    "Action",
     "Answers",
     "CatalogState",
     "CheckReport",
     "CompactReport",
-    "Does",
     "EpochRunner",
     "Input",
     "KeyReport",

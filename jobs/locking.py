@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from relstate_dagster.jobs.patience import Patience, Waiting
+from relstate_dagster.jobs.waiting import Patience, Waiting
 
 try:
     import fcntl

@@ -24,7 +24,7 @@ from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
 from relstate_dagster.state_lib.units import bytes_shown
 
 
-class Does(enum.Enum):
+class Action(enum.Enum):
     """What a run does with a view.
 
     ``BUILD``: it is new. ``REBUILD``: it is planned again and all of it computed. ``RECOMPUTE``: ``auto`` takes all of it for
@@ -54,7 +54,7 @@ class Outlook:
     """
 
     view: str
-    does: Does
+    does: Action
     why: str = ""
     reads: str = ""
     seconds: float | None = None
@@ -91,7 +91,7 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int, views: C
             # A view that it reads holds no more than comes from what that one reads.
             read = [source_bytes(name) for name in upstream[view.name] if name not in declared]
             total = None if None in read else sum(size or 0 for size in read)
-            found.append(Outlook(view.name, Does.BUILD, "it is new", ", ".join(upstream[view.name]), bytes=total))
+            found.append(Outlook(view.name, Action.BUILD, "it is new", ", ".join(upstream[view.name]), bytes=total))
         elif why is not None:
             rebuilt[view.name] = f"reads {view.name}, which is rebuilt"
             # An edited query may read other tables than the stored plan does.
@@ -99,12 +99,12 @@ def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int, views: C
             found.append(_rebuild(following, replace(known.restarted(), reads=there), why))
         else:
             found.append(_follow(following, state, known, moves & set(named)))
-        if found[-1].does is not Does.NOTHING:
+        if found[-1].does is not Action.NOTHING:
             moves.add(view.name)
     if views is not None:
         return found
     left = [name for name in state.views if name not in declared]
-    return [*found, *(Outlook(name, Does.LEAVE, "no file declares it; drop it with relstate run --prune") for name in left)]
+    return [*found, *(Outlook(name, Action.LEAVE, "no file declares it; drop it with relstate run --prune") for name in left)]
 
 
 def _with_upstream(project: Project, views: Collection[str]) -> list[ViewDeclaration]:
@@ -162,9 +162,9 @@ def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:
     try:
         stages = following.stages(view)
     except (RelstateError, OSError) as error:
-        return Outlook(view.name, Does.FAIL, str(error))
+        return Outlook(view.name, Action.FAIL, str(error))
     total_bytes = stages.sizes.changed_bytes
-    return Outlook(view.name, Does.REBUILD, why, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
+    return Outlook(view.name, Action.REBUILD, why, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
 
 
 def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: set[str]) -> Outlook:
@@ -172,15 +172,15 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
     try:
         stages = following.stages(view)
     except (RelstateError, OSError) as error:
-        return Outlook(view.name, Does.FAIL, str(error))
+        return Outlook(view.name, Action.FAIL, str(error))
     sizes = stages.sizes
     if view.last_epoch is None:
         why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
-        return Outlook(view.name, Does.BUILD, why, _reads(stages), bytes=sizes.changed_bytes)
+        return Outlook(view.name, Action.BUILD, why, _reads(stages), bytes=sizes.changed_bytes)
     files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
     is_planned_before = view.plan_version != PLAN_VERSION
     if is_nothing(view, stages) and not below and not files and not is_planned_before:
-        return Outlook(view.name, Does.NOTHING)
+        return Outlook(view.name, Action.NOTHING)
     why = f"reads {', '.join([*sorted(below), *files])}" if below or files else ""
     if is_planned_before:
         why = "another version of relstate has planned it: it is planned again, and rebuilt if that gives another plan"
@@ -188,13 +188,13 @@ def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: s
         total_bytes = following.inputs(view).total_bytes()
         chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)
         if chosen is not None:
-            return Outlook(view.name, Does.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
+            return Outlook(view.name, Action.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
     read: int | None = sizes.changed_bytes
     if files:
         read = None
     elif view.strategy == "full":
         read = following.inputs(view).total_bytes()
-    return Outlook(view.name, Does.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes), read)
+    return Outlook(view.name, Action.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes), read)
 
 
 def _reads(stages: Stages) -> str:

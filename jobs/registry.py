@@ -22,8 +22,8 @@ from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.epoch.sessions import forget_table
 from relstate_dagster.jobs.kept_sources import check_kept
-from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of, inlined, layout_of, mentions, with_table_ids
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
@@ -72,14 +72,14 @@ class Registry:
 
         def unclaimed(newest: CatalogState) -> CatalogState:
             check_kept(base, newest, self._warehouse.root)
-            for claim in claims.living(newest, known) if known else ():
+            for claim in claims.alive_claims(newest, known) if known else ():
                 raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
             return newest
 
         if not known:
             return self._warehouse.catalog.commit(base, state, unclaimed)
         with Claims(self._warehouse, "", "declaring", self._patience) as claims:
-            claims.free(known)
+            claims.acquire_views(known)
             return self._warehouse.catalog.commit(base, state, unclaimed)
 
     def add_source(self, entry: SourceEntry) -> CatalogState:

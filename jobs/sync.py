@@ -13,12 +13,12 @@ from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
-from relstate_dagster.jobs.epoch.explained import reason_of
+from relstate_dagster.jobs.epoch.error_messages import reason_of
 from relstate_dagster.jobs.own_folders import check_new_table
-from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address

@@ -21,10 +21,10 @@ from relstate_dagster.jobs.planner.current_time import reads_current_time
 from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.jobs.planner.first_row import with_changelog_checks
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
-from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables

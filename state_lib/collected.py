@@ -54,20 +54,20 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = 
     return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)
 
 
-def consolidated(rows: pa.Table, *, whatever_it_costs: bool = False) -> pa.Table:
+def consolidated(rows: pa.Table, *, must_sum: bool = False) -> pa.Table:
     """Weighted rows with equal ones summed and zeros dropped.
 
     So ends an update of columns that nobody reads, and a row that is taken back and given again. Left as they are: rows
     with a column of no scalar type; and, unless it has to be, so many rows that summing them costs more than what cancels,
     and rows of one sign, of which none does.
     """
-    if WEIGHT not in rows.column_names or (rows.num_rows > sizing().driver_summed_rows and not whatever_it_costs):
+    if WEIGHT not in rows.column_names or (rows.num_rows > sizing().driver_summed_rows and not must_sum):
         return rows
     names = [name for name in rows.column_names if name != WEIGHT]
     if not names or any(pa.types.is_nested(rows.schema.field(name).type) for name in names):
         return rows
     weights = pc.min_max(rows[WEIGHT]).as_py()
-    if weights["min"] is None or not (whatever_it_costs or weights["min"] < 0 < weights["max"]):
+    if weights["min"] is None or not (must_sum or weights["min"] < 0 < weights["max"]):
         return rows
     summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")])
     summed = summed.rename_columns([*names, WEIGHT]).select(rows.column_names)

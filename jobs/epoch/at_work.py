@@ -11,7 +11,7 @@ _FIRST_SECONDS: Final = 15.0
 _MOST_SECONDS: Final = 120.0
 
 
-def first_ended(
+def wait_any(
     running: Mapping[Future[Any], str], progress: Callable[[str], str], tell: Callable[[str], None]
 ) -> set[Future[Any]]:
     """Wait until at least one has ended; where none is at work, for nothing.

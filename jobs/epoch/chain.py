@@ -81,7 +81,7 @@ class ForeignCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class CommitsSince:
     """What came after a known commit.
 
     Parameters
@@ -150,7 +150,7 @@ class Chain:
         """What to do where the table is of no use any more."""
         return f"rebuild it with relstate run --full-refresh {self._name}"
 
-    def since(self, recorded: Recorded) -> Since:
+    def since(self, recorded: Recorded) -> CommitsSince:
         """What came after the commit that the catalog has recorded.
 
         Raises
@@ -173,11 +173,11 @@ class Chain:
         if recorded.version is not None and self._log.is_empty(recorded.version):
             raise self._damaged(f"is damaged: version {recorded.version} in its log is empty")
 
-    def after(self, version: int) -> Since:
+    def after(self, version: int) -> CommitsSince:
         """What came after a version of the table."""
         return self._between(version, self._newest())
 
-    def _between(self, version: int, newest: int) -> Since:
+    def _between(self, version: int, newest: int) -> CommitsSince:
         """What came after a version, up to another one.
 
         A RESTORE to a known version undoes what came between, whoever made it.
@@ -196,7 +196,7 @@ class Chain:
                 foreign = foreign or ForeignCommit(number, str(commit_info(actions).get("operation", "a commit")))
             elif not epochs and foreign is None:
                 known = number
-        return Since(known, newest, tuple(epochs), foreign)
+        return CommitsSince(known, newest, tuple(epochs), foreign)
 
     def expect(self, known: int) -> Callable[[DeltaTable], None]:
         """A check that a commit is about to be made on a known version; EpochError where somebody was faster."""
@@ -204,25 +204,25 @@ class Chain:
         def check(table: DeltaTable) -> None:
             since = self._between(known, table.version())
             if not since.is_clean:
-                raise EpochError(f"view {self._name}: {self.said(since)} at the same time; nothing was lost, run again")
+                raise EpochError(f"view {self._name}: {self.describe(since)} at the same time; nothing was lost, run again")
 
         return check
 
-    def said(self, since: Since) -> str:
+    def describe(self, since: CommitsSince) -> str:
         """What came after a known commit, as part of a message."""
         return f"its {self._what} at {self._table.path} is not as the catalog knows it: {since}"
 
-    def changed_by_others(self, since: Since, recorded: Recorded) -> str:
+    def changed_by_others(self, since: CommitsSince, recorded: Recorded) -> str:
         """What somebody else did to the table, and the ways out, as part of a message."""
         if not self._is_restorable:
-            return f"{self.said(since)}; {self.rebuild}"
+            return f"{self.describe(since)}; {self.rebuild}"
         return (
-            f"{self.said(since)}; the rows of a view follow from its query. Let runs put it back (TBLPROPERTIES "
+            f"{self.describe(since)}; the rows of a view follow from its query. Let runs put it back (TBLPROPERTIES "
             f"('{PUBLISH_ON_CHANGE}' = 'restore')), or do so with the tool that changed it (RESTORE TABLE "
             f"delta.`{self._table.path}` TO VERSION AS OF {recorded.version}), or {self.rebuild}"
         )
 
-    def take_back(self, since: Since) -> Since:
+    def restore(self, since: CommitsSince) -> CommitsSince:
         """Undo all that came after the known commits, by a commit that restores them.
 
         Raises
@@ -234,7 +234,7 @@ class Chain:
             self._table.latest().restore(since.known)
         except DeltaError as error:
             raise StateError(
-                f"view {self._name}: {self.said(since)}, and version {since.known} cannot be restored "
+                f"view {self._name}: {self.describe(since)}, and version {since.known} cannot be restored "
                 f"({first_line(error)}); {self.rebuild}"
             ) from error
         return self.after(since.known)

@@ -21,7 +21,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.check_planner import table_of
 from relstate_dagster.jobs.declare.checks import Check, checks_of
-from relstate_dagster.jobs.epoch.explained import ends_the_run, explained
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run, explained
 from relstate_dagster.jobs.epoch.reports import CheckReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, SHOWN_ROWS, Cells, ShownRows, as_texts

@@ -25,10 +25,10 @@ from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.protocol import LOST, Claimed, ClaimLost, in_the_way, released
+from relstate_dagster.jobs.epoch.protocol import LOST, Claimed, ClaimLost, conflicting_claims, released
 from relstate_dagster.jobs.instants import utc_now
 from relstate_dagster.jobs.locking import HolderLocks
-from relstate_dagster.jobs.patience import Patience, Waiting
+from relstate_dagster.jobs.waiting import Patience, Waiting
 from relstate_dagster.jobs.warehouse import Warehouse
 
 _log = logging.getLogger(__name__)
@@ -113,18 +113,18 @@ class Claims:
         EpochError : they are held for longer than there is time to wait.
         """
         while True:
-            self.free(views)
-            state = self.taken(views)
+            self.acquire_views(views)
+            state = self.claimed(views)
             if state is not None:
                 return state
 
-    def taken(self, views: Collection[str]) -> CatalogState | None:
+    def claimed(self, views: Collection[str]) -> CatalogState | None:
         """Claim views that are only to be left alone; ``None`` where another run has one of them."""
         own = self.claim(views)
 
         def step(state: CatalogState) -> CatalogState:
             # What a dead run has left unfinished stays for the run that settles it.
-            living = self.living(state, views)
+            living = self.alive_claims(state, views)
             if living:
                 raise Claimed(f"{living[0]} the same; nothing was written")
             return self._without_dead(state, views).with_claim(own)
@@ -136,14 +136,14 @@ class Claims:
 
     def give_back(self) -> CatalogState:
         """Release what :meth:`taken` has claimed."""
-        return self.noted(self._catalog.update(lambda state: released(state, self.id)))
+        return self.record(self._catalog.update(lambda state: released(state, self.id)))
 
-    def noted(self, state: CatalogState) -> CatalogState:
+    def record(self, state: CatalogState) -> CatalogState:
         """Take notice of a state that this run has written: whether there is anything left to give back."""
         self._may_hold = self.id in state.claims
         return state
 
-    def free(self, views: Collection[str], state: CatalogState | None = None) -> CatalogState:
+    def acquire_views(self, views: Collection[str], state: CatalogState | None = None) -> CatalogState:
         """A state in which no living run holds any of some views. What dead ones hold is in it still.
 
         Parameters
@@ -157,7 +157,7 @@ class Claims:
         waiting = Waiting(self._patience)
         while True:
             state = state or self._catalog.read()
-            living = self.living(state, views)
+            living = self.alive_claims(state, views)
             if not living:
                 return state
             state = None
@@ -178,9 +178,9 @@ class Claims:
 
         self._catalog.update(step)
 
-    def living(self, state: CatalogState, views: Collection[str]) -> list[Claim]:
+    def alive_claims(self, state: CatalogState, views: Collection[str]) -> list[Claim]:
         """The claims of other living processes on any of some views."""
-        return [claim for claim in in_the_way(state, self.id, views) if not self.is_dead(claim)]
+        return [claim for claim in conflicting_claims(state, self.id, views) if not self.is_dead(claim)]
 
     def check(self) -> None:
         """Look whether the claim is still this run's, where its lease was not renewed in time.
@@ -201,7 +201,7 @@ class Claims:
 
     def _without_dead(self, state: CatalogState, views: Collection[str]) -> CatalogState:
         """The state without dead claims that were for no epoch: there is nothing to settle of them."""
-        for claim in in_the_way(state, self.id, views):
+        for claim in conflicting_claims(state, self.id, views):
             if claim.epoch is None and self.is_dead(claim):
                 state = released(state, claim.id)
         return state

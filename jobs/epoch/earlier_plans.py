@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.one_run import OneRun
-from relstate_dagster.jobs.epoch.protocol import in_the_way
+from relstate_dagster.jobs.epoch.protocol import conflicting_claims
+from relstate_dagster.jobs.epoch.run_context import RunContext
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.view_planner import ViewPlanner, declaration_of
 from relstate_dagster.state_lib.errors import RelstateError
 
 
-def planned_by_this_version(run: OneRun, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, list[str]]:
+def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, list[str]]:
     """Plan views again that were planned by another version.
 
     Returns
@@ -45,14 +45,14 @@ def planned_by_this_version(run: OneRun, state: CatalogState, names: Sequence[st
         for name, view in same.items():
             now = newest.views.get(name)
             # What another run has in hand it writes as it knows it: the next run looks again.
-            if now is not None and now.planned == view.planned and not in_the_way(newest, run.claims.id, [name]):
+            if now is not None and now.planned == view.planned and not conflicting_claims(newest, run.claims.id, [name]):
                 newest = newest.with_view(replace(now, plan_version=PLAN_VERSION))
         return newest
 
     return run.warehouse.catalog.update(noted), others
 
 
-def _is_planned_the_same(run: OneRun, state: CatalogState, view: ViewEntry) -> bool:
+def _is_planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> bool:
     run.interrupted()
     run.tell(f"{view.name}: looking whether this version plans it as before")
     planner = ViewPlanner(run.runs.session(view, Workload.FULL), run.warehouse)

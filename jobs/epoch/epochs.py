@@ -16,34 +16,34 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
+from relstate_dagster.jobs.epoch.failed_views import FailedViews
 from relstate_dagster.jobs.epoch.ingest import ingest_all
-from relstate_dagster.jobs.epoch.left_behind import LeftBehind
-from relstate_dagster.jobs.epoch.may_change import outside_upstream, stale, versions_seen
-from relstate_dagster.jobs.epoch.one_run import OneRun, identities
+from relstate_dagster.jobs.epoch.may_change import outside_upstream, versions_seen, views_with_new_input
+from relstate_dagster.jobs.epoch.parallel_views import run_views_in_parallel
 from relstate_dagster.jobs.epoch.protocol import (
     UNNUMBERED,
     Claimed,
-    Reached,
+    ViewProgress,
     begun,
+    blocked_by,
+    clear_errors,
     completed,
+    conflicting_claims,
     epochs_numbered,
-    in_the_way,
     left_behind,
-    solved,
     taken_over,
     to_rebuild,
-    waiting,
     with_dependents,
 )
 from relstate_dagster.jobs.epoch.refresh_choice import choose_refresh
 from relstate_dagster.jobs.epoch.reports import ViewReport, unchanged
+from relstate_dagster.jobs.epoch.run_context import RunContext, identities
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SharedReads
 from relstate_dagster.jobs.epoch.until_version import check_reachable, reachable_epochs
-from relstate_dagster.jobs.epoch.view_run import Done
-from relstate_dagster.jobs.epoch.views_at_work import computed_side_by_side
+from relstate_dagster.jobs.epoch.view_run import Advanced
 from relstate_dagster.jobs.instants import read_clock
-from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -55,12 +55,12 @@ _ATTEMPTS: Final = 20
 class Epochs:
     """The epochs of one run."""
 
-    def __init__(self, run: OneRun) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
         self._claims = run.claims
         self._catalog = run.warehouse.catalog
 
-    def _settle(self, dead: Claim, but: Collection[str]) -> Iterator[ViewReport]:
+    def _finish_dead_run(self, dead: Claim, but: Collection[str]) -> Iterator[ViewReport]:
         """Publish what views have committed of an epoch whose run died. What they had not, the next epoch computes."""
         own = self._claims.claim(dead.views, dead.epoch)
         try:
@@ -69,29 +69,29 @@ class Epochs:
             return  # another run settles it
         epoch = dead.epoch
         assert epoch is not None
-        working, left = state.working, LeftBehind()
-        versions, reached = versions_seen(working, epoch), dict[str, Reached]()
+        working, left = state.working, FailedViews()
+        versions, reached = versions_seen(working, epoch), dict[str, ViewProgress]()
         for name in [n for n in topological(working) if n in epoch.views and n not in but]:
             view = working.views[name]
             if epoch.epoch in view.epochs:
                 continue
             inputs = self._run.inputs(working, view, epoch, versions)
             try:
-                done = self._run.runs.bring(
+                done = self._run.runs.advance_view(
                     working, view, epoch, inputs, state.versions_at(name), {}, self._claims.check, only_committed=True
                 )
             except Exception as error:
                 # It takes part in the next epoch, which says what becomes of it.
-                self._run.stop_for(error)
+                self._run.raise_if_fatal(error)
                 left.failed(view, error, epoch.epoch, identities(epoch.pins, view))
                 continue
             if done is not None:
                 reached[name], versions[name] = done.reached, done.reached.versions
                 if epoch.slice is None:
                     yield done.report
-        self._claims.noted(self._catalog.update(lambda newest: completed(newest, own.id, reached, left.problems)))
+        self._claims.record(self._catalog.update(lambda newest: completed(newest, own.id, reached, left.problems)))
 
-    def free(
+    def acquire_views(
         self, names: Collection[str], but: Collection[str] = (), state: CatalogState | None = None
     ) -> Generator[ViewReport, None, CatalogState]:
         """A state in which nobody holds some views; what dead runs have left of them is settled.
@@ -99,23 +99,23 @@ class Epochs:
         ``state`` is one that was read just now; the newest without one.
         """
         while True:
-            state = self._claims.free(names, state)
-            dead = in_the_way(state, self._claims.id, names)
+            state = self._claims.acquire_views(names, state)
+            dead = conflicting_claims(state, self._claims.id, names)
             if not dead:
                 return state
             state = None
             self._claims.without_dead(names)
             for claim in dead:
                 if claim.epoch is not None:
-                    yield from self._settle(claim, but)
+                    yield from self._finish_dead_run(claim, but)
 
-    def new(self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str] = ()) -> Iterator[ViewReport]:
+    def start_epoch(self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str] = ()) -> Iterator[ViewReport]:
         """Bring views, upstream first, to a new epoch: those that are not selected without views which they read."""
         for attempt in range(_ATTEMPTS):
             rebuilt = with_dependents(state, full_refresh)
-            base = yield from self.free({*names, *rebuilt}, rebuilt, None if attempt else state)
+            base = yield from self.acquire_views({*names, *rebuilt}, rebuilt, None if attempt else state)
             check_there(base, names)
-            state, epoch, reports = self._looked_at(to_rebuild(base, full_refresh), names)
+            state, epoch, reports = self._pin_sources(to_rebuild(base, full_refresh), names)
             try:
                 if epoch.views:
                     state, epoch = self.begin(base, state, epoch)
@@ -126,7 +126,7 @@ class Epochs:
                 # Another run, or somebody who declares views, was faster: what was looked at is looked at again.
                 if attempt == _ATTEMPTS - 1:
                     raise
-                self._run.left = LeftBehind()
+                self._run.left = FailedViews()
                 continue
             failpoints.reached("after_begin")
             yield from reports
@@ -136,7 +136,7 @@ class Epochs:
 
     def _with_problems(self, well: Sequence[str], state: CatalogState) -> CatalogState:
         """The state with the reasons for which views were left behind, and without those of views that are well."""
-        return left_behind(solved(state, well), self._run.left.problems)
+        return left_behind(clear_errors(state, well), self._run.left.problems)
 
     def begin(self, base: CatalogState, state: CatalogState, epoch: EpochEntry) -> tuple[CatalogState, EpochEntry]:
         """Begin an epoch on top of whatever others have written since its views were looked at.
@@ -161,7 +161,7 @@ class Epochs:
         assert numbered is not None
         return state, numbered
 
-    def _looked_at(self, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, EpochEntry, list[ViewReport]]:
+    def _pin_sources(self, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, EpochEntry, list[ViewReport]]:
         """What an epoch of some views is to do.
 
         Returns
@@ -182,12 +182,12 @@ class Epochs:
         ingested, unread = ingest_all(self._run.spark, folders, sources, self._run.tell)
         self._run.ingested |= ingested
         readable = {name: source for name, source in sources.items() if name not in unread}
-        pins, unpinned = look_at(readable, working.last_pins, self._run.until)
+        pins, unpinned = resolve_pins(readable, working.last_pins, self._run.until)
         unpinned |= unread
         epoch = EpochEntry(UNNUMBERED, pins, (), self._claims.run_id, instant=read_clock(self._run.clock))
         able = self._able(working, epoch, with_upstream, unpinned, reports)
         epoch = replace(epoch, views=tuple(able))
-        may_change = stale(working, epoch)
+        may_change = views_with_new_input(working, epoch)
         if not may_change:
             reports += [unchanged(state, state.views[view]) for view in able]
             return state, replace(epoch, views=()), reports
@@ -204,7 +204,7 @@ class Epochs:
                 session = self._run.runs.session(view, Workload.FULL)
                 state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
             except Exception as error:
-                self._run.stop_for(error)
+                self._run.raise_if_fatal(error)
                 reports.append(self._run.failed(view, error))
         return state
 
@@ -227,23 +227,23 @@ class Epochs:
                         raise unpinned[source]
                 self._run.check_inputs(state, view, epoch)
             except Exception as error:
-                self._run.stop_for(error)
+                self._run.raise_if_fatal(error)
                 reports.append(self._run.failed(view, error, None, epoch.pins))
-        for name, upstream in waiting(state, names, self._run.left.problems).items():
+        for name, upstream in blocked_by(state, names, self._run.left.problems).items():
             reports.append(self._run.left.waits(state.views[name], upstream))
         return [name for name in names if name not in self._run.left]
 
-    def follow(self, name: str) -> Iterator[ViewReport]:
+    def resume_view(self, name: str) -> Iterator[ViewReport]:
         """Bring a view to the newest epoch that all views which it reads have reached."""
         for attempt in range(_ATTEMPTS):
-            state = yield from self.free([name])
+            state = yield from self.acquire_views([name])
             check_there(state, [name])
             working = state.working
             view = working.views[name]
             reachable = reachable_epochs(working, view, self._run.until)
             if not reachable and view.last_epoch is None:
                 # The views it reads have reached no epoch together: the first epoch of this one is their next.
-                yield from self.new(state, with_upstream_views(working, name))
+                yield from self.start_epoch(state, with_upstream_views(working, name))
                 return
             if not reachable:
                 yield unchanged(state, view)
@@ -254,7 +254,7 @@ class Epochs:
                 epoch = replace(target, pins=pins, views=(name,), run_id=self._claims.run_id)
                 self._run.check_inputs(working, view, epoch)
             except Exception as error:
-                self._run.stop_for(error)
+                self._run.raise_if_fatal(error)
                 yield self._run.failed(view, error, target.epoch, target.pins)
                 self._catalog.update(partial(self._with_problems, []))
                 return
@@ -287,18 +287,18 @@ class Epochs:
 
     def finish(self, state: CatalogState, epoch: EpochEntry) -> Iterator[ViewReport]:
         """Bring every view of an epoch to it that can be, and complete the epoch."""
-        working, reached = state.working, dict[str, Reached]()
+        working, reached = state.working, dict[str, ViewProgress]()
         views = [working.views[n] for n in epoch.views if epoch.epoch not in working.views[n].epochs]
         self._run.reads.shared = SharedReads.of(working, epoch, views)
-        for ended in computed_side_by_side(self._run, state, epoch, views):
-            if isinstance(ended, Done):
+        for ended in run_views_in_parallel(self._run, state, epoch, views):
+            if isinstance(ended, Advanced):
                 reached[ended.report.view] = ended.reached
                 yield ended.report
             else:
                 yield ended
         self._run.reads.shared = SharedReads()
         failpoints.reached("before_complete")
-        self._claims.noted(
+        self._claims.record(
             self._catalog.update(lambda newest: completed(newest, self._claims.id, reached, self._run.left.problems))
         )
 

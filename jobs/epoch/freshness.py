@@ -9,7 +9,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
-from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
@@ -34,7 +34,7 @@ def views_behind(
     state, wanted = state or warehouse.read(), set(names)
     found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
     read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
-    pins, _ = look_at({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins, until_version)
+    pins, _ = resolve_pins({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins, until_version)
     newest = {name: pin.identity for name, pin in pins.items()}
     unread = new_files(state, read - set(until_version))
     newest |= {name: f"{newest.get(name, name)} and {files}" for name, files in unread.items()}

@@ -54,7 +54,7 @@ def refresh_indexes(
             pin, contents = pins[entry.name], index.contents
             if contents is not None and contents.serves(pin, columns) and contents.pin.is_same(pin):
                 continue
-            if claims.taken([f"the index of {entry.name} by {column}"]) is not None:
+            if claims.claimed([f"the index of {entry.name} by {column}"]) is not None:
                 _refresh(spark, warehouse, entry, index, pin, columns, reads)
                 claims.give_back()
 

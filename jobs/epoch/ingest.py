@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import SourceEntry
-from relstate_dagster.jobs.epoch.explained import ends_the_run, reason_of
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of

@@ -41,7 +41,7 @@ def versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersi
     return found
 
 
-def stale(state: CatalogState, epoch: EpochEntry) -> list[str]:
+def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
     """The views of an epoch that may change in it. A view over views that change takes part as well."""
     found = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
     for view in epoch.views:

@@ -15,7 +15,7 @@ from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.epoch.stages import Stages, stages_of
 from relstate_dagster.jobs.epoch.view_table import driver_writes, written_by_driver
 from relstate_dagster.jobs.planner.nodes import depends_on_time
-from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.table import OpenedTable
@@ -37,7 +37,7 @@ class NextEpoch:
         self._most_tasks = most_tasks
         self._reads = SourceReads()
         sources = {name: self._reads.source(warehouse, state.sources[name]) for name in names if name in state.sources}
-        self._pins, self._problems = look_at(sources, state.last_pins)
+        self._pins, self._problems = resolve_pins(sources, state.last_pins)
         #: Which files of folders that are sources it would read first.
         self.new_files = new_files(state, sources)
 
@@ -68,7 +68,7 @@ class NextEpoch:
             return stages
         table = OpenedTable(self._warehouse.view_path(view.name))
         size, opened = table.total_bytes(seen.view_version), table.at(seen.view_version)
-        return stages.into(size, driver_writes=driver_writes(view, opened))
+        return stages.for_target(size, driver_writes=driver_writes(view, opened))
 
 
 def is_nothing(view: ViewEntry, stages: Stages) -> bool:

@@ -38,8 +38,8 @@ UNNUMBERED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """A view that has come to an epoch: its entry, vnode counts and costs included, and what it has come to."""
+class ViewProgress:
+    """A view's new catalog entry and table versions after an epoch."""
 
     view: ViewEntry
     versions: ViewVersions
@@ -87,7 +87,7 @@ class ClaimLost(EpochError):
     """A run was taken for dead, and another one has settled its epoch."""
 
 
-def in_the_way(state: CatalogState, own: str, views: Collection[str]) -> list[Claim]:
+def conflicting_claims(state: CatalogState, own: str, views: Collection[str]) -> list[Claim]:
     """The claims of other holders on any of some views, and those of holders that wait for one and came before."""
     wanted, mine = set(views), state.claims.get(own)
     others = [claim for claim in state.claims.values() if claim.id != own and not wanted.isdisjoint(claim.views)]
@@ -112,7 +112,7 @@ def claimed(state: CatalogState, claim: Claim) -> CatalogState:
 
 def check_unclaimed(state: CatalogState, own: str, views: Collection[str]) -> None:
     """Raise Claimed where another holder, living or dead, has one of some views."""
-    for other in in_the_way(state, own, views):
+    for other in conflicting_claims(state, own, views):
         raise Claimed(f"{other} {', '.join(sorted({*other.views} & {*views}))}, was faster; nothing was written")
 
 
@@ -162,7 +162,7 @@ def begun(state: CatalogState, claim: Claim) -> CatalogState:
 
 
 def completed(
-    state: CatalogState, holder: str, reached: Mapping[str, Reached], problems: Mapping[str, Problem]
+    state: CatalogState, holder: str, reached: Mapping[str, ViewProgress], problems: Mapping[str, Problem]
 ) -> CatalogState:
     """An epoch is complete: some views have reached it, the others are left behind; none is claimed any more.
 
@@ -203,7 +203,7 @@ def left_behind(state: CatalogState, problems: Mapping[str, Problem]) -> Catalog
     return state
 
 
-def solved(state: CatalogState, names: Iterable[str]) -> CatalogState:
+def clear_errors(state: CatalogState, names: Iterable[str]) -> CatalogState:
     """Views can be computed again, and have nothing to compute."""
     for name in names:
         if name in state.views and state.views[name].problem is not None:
@@ -211,7 +211,7 @@ def solved(state: CatalogState, names: Iterable[str]) -> CatalogState:
     return state
 
 
-def waiting(state: CatalogState, names: Sequence[str], left: Iterable[str]) -> dict[str, str]:
+def blocked_by(state: CatalogState, names: Sequence[str], left: Iterable[str]) -> dict[str, str]:
     """Of some views, upstream first, those over views that are left behind; each with the one that it waits for."""
     behind, found = set(left), dict[str, str]()
     for name in names:

@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence
-from relstate_dagster.jobs.epoch.explained import ends_the_run
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run
 from relstate_dagster.jobs.epoch.published import IS_THERE, OP, Published, append_changes, merge_changes
 from relstate_dagster.jobs.epoch.replaced_keys import few_keys, few_keys_of, key_condition
 from relstate_dagster.jobs.epoch.sessions import forget_table, suit_published_table, transaction
-from relstate_dagster.jobs.epoch.stages import Way, Writer
+from relstate_dagster.jobs.epoch.stages import WriteMode, Writer
 from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from relstate_dagster.jobs.epoch.view_table import (
     commented,
@@ -107,7 +107,7 @@ def target_of(
         return Target(table, chain, wanted, since.known, done=done)
     if since.foreign is not None and not view.restores_published:
         raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
-    return Target(table, chain, wanted, chain.take_back(since).known)
+    return Target(table, chain, wanted, chain.restore(since).known)
 
 
 def _of_new_generation(
@@ -190,23 +190,23 @@ def publish(
             rows = collected(_changes(store, view, target.wanted.epoch, commit.version))
     if rows is not None:
         there = rows.filter(rows[IS_THERE])[VIEW_KEY]
-        way = Way.APPEND if only_inserts or not len(there) else Way.MERGE
-        if way is Way.APPEND or writer is Writer.DRIVER:
+        way = WriteMode.APPEND if only_inserts or not len(there) else WriteMode.MERGE
+        if way is WriteMode.APPEND or writer is Writer.DRIVER:
             _check_partitions(rows, view)
             return _publish_by_driver(target, rows, view, way)
     changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
     if only_inserts:
-        return _publish_by_spark(session, target, changes, view, Way.OVERWRITE if target.replaces else Way.APPEND)
+        return _publish_by_spark(session, target, changes, view, WriteMode.OVERWRITE if target.replaces else WriteMode.APPEND)
     suit_published_table(session, tasks)
     keys = few_keys(changes.where(F.col(IS_THERE)).select(VIEW_KEY)) if rows is None else few_keys_of(there)
     if keys is None:
-        return _publish_by_spark(session, target, changes, view, Way.MERGE)
-    return _publish_by_spark(session, target, changes, view, Way.REPLACE if keys else Way.APPEND, keys)
+        return _publish_by_spark(session, target, changes, view, WriteMode.MERGE)
+    return _publish_by_spark(session, target, changes, view, WriteMode.REPLACE if keys else WriteMode.APPEND, keys)
 
 
-def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, way: Way) -> Published:
+def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, way: WriteMode) -> Published:
     table, app = target.table, app_id(view)
-    apply = append_changes if way is Way.APPEND else merge_changes
+    apply = append_changes if way is WriteMode.APPEND else merge_changes
     number = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     return apply(table, rows, app, number, target.wanted.to_json(), target.chain.expect(target.known))
 
@@ -240,22 +240,22 @@ def _checked_partitions(changes: DataFrame, view: ViewEntry) -> DataFrame:
 
 
 def _publish_by_spark(
-    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, way: Way, keys: Sequence[bytes] = ()
+    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, way: WriteMode, keys: Sequence[bytes] = ()
 ) -> Published:
     """Apply changes of any size; ``keys`` are those of rows that go, where the way is to replace by key."""
     table, app, metadata = target.table, app_id(view), target.wanted.to_json()
     txn_version = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     target.chain.expect(target.known)(table.latest())
-    if way is Way.MERGE:
+    if way is WriteMode.MERGE:
         _merge(session, table.path, changes, view, app, txn_version, metadata)
     else:
         rows = commented(changes.where(F.col(OP) > 0).drop(OP, IS_THERE), view)
-        mode = "append" if way is Way.APPEND else "overwrite"
+        mode = "append" if way is WriteMode.APPEND else "overwrite"
         writer = rows.write.format("delta").mode(mode).option("userMetadata", metadata)
-        if way is Way.OVERWRITE:
+        if way is WriteMode.OVERWRITE:
             # A new generation replaces the rows of the old one, and may have other columns.
             writer = writer.option("overwriteSchema", "true").partitionBy(*view.layout.partitioned_by)
-        elif way is Way.REPLACE:
+        elif way is WriteMode.REPLACE:
             writer = writer.option("replaceWhere", key_condition(keys))
         writer.option("txnAppId", app).option("txnVersion", txn_version).save(table.path)
     # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
@@ -263,8 +263,8 @@ def _publish_by_spark(
     version = made.made_by(target.wanted)
     if version is None:
         if not made.is_clean:
-            target.chain.take_back(made)
-        problem = f"epoch {target.wanted.epoch} was not published, {target.chain.said(made)}"
+            target.chain.restore(made)
+        problem = f"epoch {target.wanted.epoch} was not published, {target.chain.describe(made)}"
         raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
     actions = DeltaLog(table.path).commit(version)
     inserted, deleted = rows_changed(actions)

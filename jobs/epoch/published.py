@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows, changed_rows
-from relstate_dagster.jobs.epoch.stages import Way, Writer
+from relstate_dagster.jobs.epoch.stages import WriteMode, Writer
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
@@ -34,7 +34,7 @@ class Published:
     rows_deleted: int
     writer: Writer | None = None
     changed: ShownRows = NO_ROWS
-    way: Way | None = None
+    way: WriteMode | None = None
     copied: int = 0
 
     def advice_lines(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def append_changes(
         write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(table, changes, app_id, txn_version, write, check, Way.APPEND)
+    return _committed(table, changes, app_id, txn_version, write, check, WriteMode.APPEND)
 
 
 def merge_changes(
@@ -82,11 +82,11 @@ def merge_changes(
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(table, changes, app_id, txn_version, write, check, Way.MERGE)
+    return _committed(table, changes, app_id, txn_version, write, check, WriteMode.MERGE)
 
 
 def _committed(
-    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check, way: Way
+    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check, way: WriteMode
 ) -> Published:
     made = commit_once(table, app_id, txn_version, write, check)
     if made is None:

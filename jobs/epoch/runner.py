@@ -12,29 +12,29 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
+from relstate_dagster.jobs.epoch.cancellation import CancelJobs, cancellable
 from relstate_dagster.jobs.epoch.checks import check_view
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.compaction import CompactReport, compact_view
 from relstate_dagster.jobs.epoch.earlier_plans import planned_by_this_version
 from relstate_dagster.jobs.epoch.epochs import Epochs, check_there
-from relstate_dagster.jobs.epoch.explained import ended_spark_is_said, ends_the_run, explained
+from relstate_dagster.jobs.epoch.error_messages import ended_spark_is_said, ends_the_run, explained
 from relstate_dagster.jobs.epoch.indexes import refresh_indexes
 from relstate_dagster.jobs.epoch.ingest import Ingested
 from relstate_dagster.jobs.epoch.may_change import outside_upstream, sources_of_new
-from relstate_dagster.jobs.epoch.one_run import OneRun
 from relstate_dagster.jobs.epoch.protocol import to_rebuild, with_dependents
 from relstate_dagster.jobs.epoch.published_keys import KeyReport, check_keys
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
+from relstate_dagster.jobs.epoch.run_context import RunContext
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.slice_run import SliceRun
-from relstate_dagster.jobs.epoch.stopping import CancelJobs, cancellable
 from relstate_dagster.jobs.epoch.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.epoch.vacuum import VacuumReport, vacuum
 from relstate_dagster.jobs.epoch.verify import recompute_seconds, verify_view
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.instants import Clock, utc_now
 from relstate_dagster.jobs.locking import maintenance_lock
-from relstate_dagster.jobs.patience import Patience
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -125,7 +125,7 @@ class EpochRunner:
             state = self._warehouse.read()
             names = self._selected(state, views)
             names = self._selected(state, [*names, *sources_of_new(state.working, names)])
-            run = OneRun(
+            run = RunContext(
                 self._spark,
                 self._warehouse,
                 self._runs,
@@ -143,12 +143,12 @@ class EpochRunner:
             check_reachable(to_rebuild(state, full_refresh).working, names, run.until, run.source)
             epochs = Epochs(run)
             state, full_refresh = yield from SliceRun(run, epochs).build(state, names, full_refresh)
-            for report in epochs.new(state, names, full_refresh):
+            for report in epochs.start_epoch(state, names, full_refresh):
                 yield _with_malformed(report, state, run.ingested)
             # Views selected without all of their upstream views follow to an epoch that those have all reached.
             for name in names:
                 if outside_upstream(state.working, name, names) and name not in run.left:
-                    yield from epochs.follow(name)
+                    yield from epochs.resume_view(name)
             if any(source.indexes for source in state.sources.values()):
                 refresh_indexes(self._spark, self._warehouse, self._warehouse.read(), run.reads, claims, run.until)
         run.left.raise_if_any()

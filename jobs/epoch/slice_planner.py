@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.one_run import OneRun
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
+from relstate_dagster.jobs.epoch.run_context import RunContext
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.slices import is_large, may_go_on, next_slice
 from relstate_dagster.jobs.epoch.view_epoch import state_chain
 from relstate_dagster.jobs.instants import read_clock
-from relstate_dagster.jobs.sources.delta_source import look_at
+from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.state_lib.errors import RelstateError, SourceError, StateError, first_line
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -24,7 +24,7 @@ class SlicesLost(Exception):
 class SlicePlanner:
     """Plans the slices of views for one run."""
 
-    def __init__(self, run: OneRun) -> None:
+    def __init__(self, run: RunContext) -> None:
         self._run = run
 
     def is_next(self, state: CatalogState, view: ViewEntry) -> bool:
@@ -54,7 +54,7 @@ class SlicePlanner:
         if view.last_epoch is not None or any(read not in state.sources for read in view.reads):
             return None
         sources = {read: self._run.source(state.sources[read]) for read in view.reads}
-        pins, unpinned = look_at(sources, state.working.last_pins, self._run.until)
+        pins, unpinned = resolve_pins(sources, state.working.last_pins, self._run.until)
         if unpinned:
             return None
         epoch = EpochEntry(UNNUMBERED, pins, (name,), self._run.claims.run_id, instant=read_clock(self._run.clock))

@@ -10,9 +10,9 @@ from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import EpochEntry
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.epoch.epochs import Epochs
-from relstate_dagster.jobs.epoch.one_run import OneRun
 from relstate_dagster.jobs.epoch.protocol import check_unclaimed, to_rebuild, with_dependents
 from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.run_context import RunContext
 from relstate_dagster.jobs.epoch.slice_planner import SlicePlanner, SlicesLost
 
 
@@ -24,7 +24,7 @@ class SliceRun:
     epochs : of the run.
     """
 
-    def __init__(self, run: OneRun, epochs: Epochs) -> None:
+    def __init__(self, run: RunContext, epochs: Epochs) -> None:
         self._run = run
         self._epochs = epochs
         self._catalog = run.warehouse.catalog
@@ -49,7 +49,7 @@ class SliceRun:
                 known = state.working.views.get(name)
                 if known is None or not self._slices.is_next(state, known):
                     break
-                state = yield from self._epochs.free([name])
+                state = yield from self._epochs.acquire_views([name])
                 try:
                     following = self._next_slice(state, name)
                     if following is None:
@@ -71,7 +71,7 @@ class SliceRun:
         """Mark views to be rebuilt, once nobody has them: an epoch that another run completes takes the mark away."""
         while True:
             rebuilt = with_dependents(state, full_refresh)
-            state = yield from self._epochs.free({*names, *rebuilt}, rebuilt)
+            state = yield from self._epochs.acquire_views({*names, *rebuilt}, rebuilt)
             with suppress(ConcurrentCatalogChange):
                 return self._catalog.update(partial(self._marked, rebuilt, full_refresh))
 
@@ -104,6 +104,6 @@ class SliceRun:
         except SlicesLost:
             raise
         except Exception as error:
-            self._run.stop_for(error)
+            self._run.raise_if_fatal(error)
             return None
         return found

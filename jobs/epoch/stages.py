@@ -24,7 +24,7 @@ class Writer(enum.Enum):
     SPARK = "Spark"
 
 
-class Way(enum.Enum):
+class WriteMode(enum.Enum):
     """How a change set is applied: what only inserts is appended, and nothing of the table is read for it.
 
     ``REPLACE`` is for few keys in a large table: rows of these keys are deleted and others appended, in one commit. ``MERGE``
@@ -137,14 +137,14 @@ class Stages:
     commit: Writer | None
     publish: Writer | None
     published_bytes: int | None = None
-    way: Way | None = None
+    way: WriteMode | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether little enough changed for the driver to hold it."""
         return self.sizes.changed_memory_bytes <= sizing().driver_change_bytes
 
-    def into(self, published_bytes: int, *, driver_writes: bool = True) -> Stages:
+    def for_target(self, published_bytes: int, *, driver_writes: bool = True) -> Stages:
         """The same, for a published table of some size, to which the driver can write or not."""
         too_large = not self.sizes.only_inserts and published_bytes > sizing().driver_publish_bytes
         by_spark = too_large or not driver_writes
@@ -160,7 +160,7 @@ class Stages:
         """The same, with who committed the state; ``None``: an earlier try."""
         return replace(self, commit=writer or self.commit)
 
-    def published(self, by: Writer | None, way: Way | None) -> Stages:
+    def published(self, by: Writer | None, way: WriteMode | None) -> Stages:
         """The same, with who published, and how; ``None``: an earlier try."""
         return replace(self, publish=by or self.publish, way=way or self.way)
 
@@ -175,10 +175,10 @@ class Stages:
         }[self.workload]
         tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
         either = f"the driver up to {limit.driver_commit_rows:,} rows, else Spark"
-        planned = Way.OVERWRITE if sizes.replaces else Way.APPEND if sizes.only_inserts else Way.MERGE
+        planned = WriteMode.OVERWRITE if sizes.replaces else WriteMode.APPEND if sizes.only_inserts else WriteMode.MERGE
         into = f" into {bytes_shown(self.published_bytes)}" if self.published_bytes else ""
         publish = f"publish: {(self.way or planned).value}{into}, by {self.publish.value if self.publish else either}"
-        if self.way is None and planned is Way.MERGE:
+        if self.way is None and planned is WriteMode.MERGE:
             publish += "; append where no row goes"
         if sizes.is_committed:
             return "commit state: done by an earlier try", publish

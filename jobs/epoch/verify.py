@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, is_of_a_value
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run, explained, is_of_a_value
 from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.key_sample import sample_of

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence, Since, is_compaction
-from relstate_dagster.jobs.epoch.explained import explained, is_of_a_value
+from relstate_dagster.jobs.epoch.chain import Chain, CommitsSince, EpochCommit, Fence, is_compaction
+from relstate_dagster.jobs.epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.stages import Stages, Writer
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
@@ -112,7 +112,7 @@ def compute_and_commit(
     stages: Stages,
     files: StateFiles,
     before: ViewVersions | None,
-    known: Since | None,
+    known: CommitsSince | None,
     wanted: EpochCommit,
     most_partitions: str | None = None,
     *,
@@ -158,7 +158,7 @@ def _computed_and_committed(
     stages: Stages,
     files: StateFiles,
     before: ViewVersions | None,
-    known: Since | None,
+    known: CommitsSince | None,
     wanted: EpochCommit,
     most_partitions: str | None,
     *,
@@ -232,8 +232,8 @@ def _computed_and_committed(
         # Spark's blind appends do not conflict: what came in between is seen only now.
         made = chain.after(base)
         if made.made_by(wanted) != version:
-            chain.take_back(made)
-            raise EpochError(f"view {view.name}: {chain.said(made)} at the same time; nothing was lost, run again")
+            chain.restore(made)
+            raise EpochError(f"view {view.name}: {chain.describe(made)} at the same time; nothing was lost, run again")
     failpoints.reached("after_state_commit")
     writer = Writer.SPARK if stored is None else Writer.DRIVER
     rows = _rows_by_table(files, version)

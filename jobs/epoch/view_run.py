@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.chain import EpochCommit, Fence, Since
+from relstate_dagster.jobs.epoch.chain import CommitsSince, EpochCommit, Fence
 from relstate_dagster.jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
-from relstate_dagster.jobs.epoch.protocol import Reached
+from relstate_dagster.jobs.epoch.protocol import ViewProgress
 from relstate_dagster.jobs.epoch.publish import publish, target_of
 from relstate_dagster.jobs.epoch.published import Published
 from relstate_dagster.jobs.epoch.refresh_choice import costs_after
@@ -53,11 +53,11 @@ from relstate_dagster.state_lib.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A view that has come to an epoch."""
+class Advanced:
+    """A view's report and progress after an epoch."""
 
     report: ViewReport
-    reached: Reached
+    reached: ViewProgress
 
 
 class ViewRuns:
@@ -130,7 +130,7 @@ class ViewRuns:
         """What a view reads in an epoch."""
         return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=reads)
 
-    def bring(
+    def advance_view(
         self,
         state: CatalogState,
         view: ViewEntry,
@@ -142,7 +142,7 @@ class ViewRuns:
         *,
         only_committed: bool = False,
         strict: bool = False,
-    ) -> Done | None:
+    ) -> Advanced | None:
         """Bring a view to an epoch.
 
         Parameters
@@ -186,9 +186,9 @@ class ViewRuns:
             if epoch.slice is None:
                 done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence, int(most_partitions))
             seconds["publish"] = time.perf_counter() - started
-            # What it took another run to compute, or not to, says nothing.
-            is_told = made is None and commit is not None and epoch.slice is None and view.built_until is None
-            costs = costs_after(view, state, sizes, seconds) if is_told else view.costs
+            # Another run's timing is not comparable.
+            is_comparable = made is None and commit is not None and epoch.slice is None and view.built_until is None
+            costs = costs_after(view, state, sizes, seconds) if is_comparable else view.costs
             started = time.perf_counter()
             after = StateAfterEpoch(view.tables, {})
             if commit is not None:
@@ -234,7 +234,7 @@ class ViewRuns:
             entry = replace(entry, built_until=replace(epoch, versions={view.name: versions}), problem=None)
         else:
             entry = replace(entry.reached(epoch.epoch, epoch.instant), watermarks=watermarks_after(inputs))
-        return Done(report, Reached(entry, versions))
+        return Advanced(report, ViewProgress(entry, versions))
 
     def _publish(
         self,
@@ -257,7 +257,7 @@ class ViewRuns:
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
         target = target_of(session, table, view, wanted, seen, fence, first=first)
         size = target.table.total_bytes()
-        stages = stages.into(size, driver_writes=driver_writes(view, target.table.opened()))
+        stages = stages.for_target(size, driver_writes=driver_writes(view, target.table.opened()))
         store = StateStore(session, files, view.tables)
         writer = stages.publishes(mv_rows(view, commit))
         done = publish(session, target, store, view, commit, writer, tasks_of(memory_bytes(size), most_tasks))
@@ -288,7 +288,7 @@ def _rows(
 
 def _state_so_far(
     files: StateFiles, view: ViewEntry, before: ViewVersions | None, wanted: EpochCommit, fence: Fence
-) -> tuple[Since | None, StateCommit | None]:
+) -> tuple[CommitsSince | None, StateCommit | None]:
     """The state that the epoch builds on (``None``: there is none yet), and the commit that an earlier try has made.
 
     Raises
@@ -305,7 +305,7 @@ def _state_so_far(
         return since, found_commit(files, made)
     if since.foreign is not None:
         raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
-    return (since if since.is_clean else chain.take_back(since)), None
+    return (since if since.is_clean else chain.restore(since)), None
 
 
 def _versions(before: ViewVersions | None, commit: StateCommit | None, done: Published | None, digest: str) -> ViewVersions:

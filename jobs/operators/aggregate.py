@@ -30,7 +30,7 @@ from relstate_dagster.jobs.operators import (
     aggregate_newest,
     aggregate_value,
 )
-from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, lives, tables_by_role
+from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.consolidated import has_comparable_results
@@ -103,13 +103,13 @@ def _fold(
             aggregate_distinct.fold(ctx, node, call, position, delta, tables, frames)
     if tables.input is not None and affected is not None:
         aggregate_input.fold(ctx, node, delta, tables, affected, frames)
-    together = frames.together(in_one_task=whole and ctx.frames.in_one_task)
+    together = frames.together(single_partition=whole and ctx.frames.single_partition)
     return together.where(f"_d{GROUP_ROWS} IS NOT NULL") if whole else together
 
 
 def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add whether the old and the new row of a group differ."""
-    lived, lives_on = lives(node, "old"), lives(node, "new")
+    lived, lives_on = group_exists(node, "old"), group_exists(node, "new")
     same = [lived, lives_on]
     if has_comparable_results(node):
         old, new = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
@@ -127,11 +127,11 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
     """
     names = [quoted(call.output.name) for call in node.calls]
     fused_columns = fused_columns or {}
-    lives_on = lives(node, "new")
+    lives_on = group_exists(node, "new")
 
     def version(name: str, weight: int, carries: str) -> str:
         values = [f"{_result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
-        values.append(f"IF({_CHANGED} AND {lives(node, name)}, {weight}L, 0L) AS {WEIGHT}")
+        values.append(f"IF({_CHANGED} AND {group_exists(node, name)}, {weight}L, 0L) AS {WEIGHT}")
         values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in fused_columns.items()]
         return f"struct({', '.join(values)})"
 

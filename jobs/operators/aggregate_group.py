@@ -89,7 +89,7 @@ class GroupFrames:
         self.frames.append(frame)
         self.measures.update(measures)
 
-    def together(self, *, in_one_task: bool = False) -> DataFrame:
+    def together(self, *, single_partition: bool = False) -> DataFrame:
         """One row a group with all measures. In one task, that reads all frames, nothing is shuffled.
 
         A single frame is the grouped change of a backfill, which meets nothing.
@@ -97,7 +97,7 @@ class GroupFrames:
         if len(self.frames) == 1:
             return self.frames[0]
         stacked = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), self.frames)
-        if in_one_task:
+        if single_partition:
             stacked = stacked.coalesce(1)
         aggregates = [F.expr(f"{sql} AS {name}") for name, sql in self.measures.items()]
         return stacked.groupBy(*columns_of(self.group)).agg(*aggregates)
@@ -124,7 +124,7 @@ def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
     return Tables(strategies, by_call, counts, group_rows, remaining.pop(0) if remaining else None)
 
 
-def lives(node: Aggregate, version: str) -> str:
+def group_exists(node: Aggregate, version: str) -> str:
     """Whether a group has rows in a version (``old`` or ``new``), as SQL; the one group of a global aggregate always has."""
     return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"
 

@@ -24,7 +24,7 @@ _PLACES: Final = "_d_places"
 _GREATEST: Final = "_d_greatest_digest"
 _LEAST: Final = "_d_least_digest"
 _LATE: Final = "_late_rows"
-#: How the error of a row without a key begins; what to do about it depends on the table (:mod:`.jobs.epoch.explained`).
+#: How the error of a row without a key begins; what to do about it depends on the table (:mod:`.jobs.epoch.error_messages`).
 NULL_KEY: Final = "a changelog has a row with a NULL in its key: "
 _REMEDY: Final = (
     "; insert a newer row of this key, which replaces both: one with a greater 'source.order', or where there is no such "

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators import aggregate_value
-from relstate_dagster.jobs.operators.aggregate_group import lives, tables_by_role
+from relstate_dagster.jobs.operators.aggregate_group import group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.consolidated import has_comparable_results
@@ -45,7 +45,7 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     totals = aggregate_value.totals_of(node, tables, "old")
     old = old.selectExpr("*", *totals) if totals else old
     results = [f"{aggregate_value.result(tables, c, n, 'old')} AS {quoted(c.output.name)}" for n, c in enumerate(node.calls)]
-    before = old.where(lives(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
+    before = old.where(group_exists(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
     change = ctx.changes.get(node)
     if change is None:
         return before

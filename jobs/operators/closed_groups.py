@@ -103,7 +103,7 @@ def _without_state(ctx: EpochContext, node: Aggregate, late: DataFrame) -> DataF
 def _of_groups(
     ctx: EpochContext, rows: DataFrame, groups: DataFrame, group: Sequence[str], how: str = "left_semi"
 ) -> DataFrame:
-    wanted = ctx.frames.small(groups, groups).alias("other")
+    wanted = ctx.frames.broadcastable(groups, groups).alias("other")
     return rows.alias("one").join(wanted, same_group(group, "one", "other"), how)
 
 

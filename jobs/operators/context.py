@@ -96,7 +96,7 @@ class EpochContext:
         """Whether each reader of a node's rows reads them again: all rows of sources are more than should be held."""
         return self.is_backfill and not self.frames.held and is_only_read(node)
 
-    def at_once(self, *calls: Callable[[], T]) -> list[T]:
+    def in_parallel(self, *calls: Callable[[], T]) -> list[T]:
         """The results of calls that do not need each other. They run at the same time where sharing is computing."""
         if not self.frames.held:
             return [call() for call in calls]

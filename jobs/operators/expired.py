@@ -35,7 +35,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 _KEEPERS = (nodes.Window, nodes.TopN, nodes.Temporal, nodes.Materialize)
 
 
-def agreeing(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:
+def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:
     """The inputs of an operator, each in agreement with what the node's state tables have of it."""
     if isinstance(node, Join):
         return [

@@ -113,7 +113,7 @@ class Frames:
             shared = _checkpointed(df, summed)
             self._of(shared).is_large = True
             return shared
-        return self.of_rows(consolidated(rows, whatever_it_costs=summed), whole.schema)
+        return self.of_rows(consolidated(rows, must_sum=summed), whole.schema)
 
     def of_rows(self, rows: pa.Table, schema: StructType) -> DataFrame:
         """A shared frame of rows that the driver has."""
@@ -185,13 +185,13 @@ class Frames:
         """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""
         return None if self._of(df).is_large else self.lookup_hint
 
-    def small(self, df: DataFrame, derived: DataFrame) -> DataFrame:
+    def broadcastable(self, df: DataFrame, derived: DataFrame) -> DataFrame:
         """What was derived from a shared frame, row by row, as the build side of a lookup."""
         hint = self.hint(df)
         return derived.hint(hint) if hint else derived
 
     @property
-    def in_one_task(self) -> bool:
+    def single_partition(self) -> bool:
         """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
         return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
 

@@ -171,7 +171,7 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Seq
 def _matched_keys(ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], found: DataFrame) -> DataFrame:
     found = ctx.frames.share(found)
     partners = rows_now(ctx, side, found, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
-    return match(node, partners, ctx.frames.small(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    return match(node, partners, ctx.frames.broadcastable(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
 
 
 def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
@@ -182,7 +182,7 @@ def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted:
     for n, w in enumerate(wanted):
         ours, theirs = F.col(quoted(w.ours)), F.col(f"{_WANTED}{n}")
         condition = condition & (ours.eqNullSafe(theirs) if w.null_safe else ours == theirs)
-    return rows.join(ctx.frames.small(wanted_by, keys), condition, "left_semi")
+    return rows.join(ctx.frames.broadcastable(wanted_by, keys), condition, "left_semi")
 
 
 def match_whole(

@@ -65,7 +65,7 @@ def _has_rows_now(ctx: EpochContext, side: Side, change: DataFrame | None, chang
         rows = rows_now(ctx, side.node, changed, ())
     else:
         columns = [*columns_of(side.node.column_names), WEIGHT]
-        rows = replace(side, wanted=()).met_by(ctx, changed).withColumnRenamed(side.weight, WEIGHT).select(columns)
+        rows = replace(side, wanted=()).matching_rows(ctx, changed).withColumnRenamed(side.weight, WEIGHT).select(columns)
         rows = rows if change is None else rows.union(change.select(columns))
     return not consolidate(rows, side.node.schema).isEmpty()
 
@@ -79,10 +79,12 @@ def _pairs(
     whole = _matched_whole(ctx, node, (left, left_side), (right, right_side))
     if whole is not None:
         return whole.selectExpr(*columns, f"{product} AS {WEIGHT}")
-    left, right = ctx.at_once(partial(_received, ctx, left_side, left), partial(_received, ctx, right_side, right))
+    left, right = ctx.in_parallel(partial(_received, ctx, left_side, left), partial(_received, ctx, right_side, right))
 
     def met(changed: DataFrame, side: Side, other: Side) -> DataFrame:
-        pairs = match(node, other.met_by(ctx, changed), ctx.frames.small(changed, weighted(changed, side.weight)))
+        pairs = match(
+            node, other.matching_rows(ctx, changed), ctx.frames.broadcastable(changed, weighted(changed, side.weight))
+        )
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
     alone = _has_all(ctx, left, right, left_side, right_side)
@@ -91,7 +93,7 @@ def _pairs(
     parts: list[DataFrame] = []
     if not ctx.is_backfill:
         changes = ((left, left_side, right_side), (right, right_side, left_side))
-        parts += ctx.at_once(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
+        parts += ctx.in_parallel(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
     times = 1 if ctx.is_backfill else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
         pairs = match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT))

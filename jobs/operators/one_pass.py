@@ -43,7 +43,7 @@ class FusedColumns:
         return name
 
 
-def carrier_of(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | None:
+def fusion_root(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | None:
     """The aggregate whose rows go to the view one by one and nowhere else; ``None`` where there is none."""
     if not isinstance(root, Materialize) or not (is_consolidated(root.child) or has_pairs(root.child)):
         return None

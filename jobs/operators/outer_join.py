@@ -71,9 +71,9 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         _Side(left_side, _LEFT_IS_NEW, node.left_has_associations, left),
         _Side(right_side, _RIGHT_IS_NEW, node.right_has_associations, right),
     )
-    ctx.at_once(*(partial(_receive, ctx, side) for side in sides))
+    ctx.in_parallel(*(partial(_receive, ctx, side) for side in sides))
     if not ctx.is_backfill:
-        ctx.at_once(partial(_read_touched, ctx, *sides), partial(_read_touched, ctx, *reversed(sides)))
+        ctx.in_parallel(partial(_read_touched, ctx, *sides), partial(_read_touched, ctx, *reversed(sides)))
     # A backfill counts without them.
     pairs = _pairs(ctx, node, *sides) if node.keeps_right_columns or not ctx.is_backfill else None
     outputs = []
@@ -149,10 +149,10 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
         if side.delta is None or ctx.is_backfill or (other.touched is not None and ctx.frames.is_empty(other.touched)):
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
-        stored = other.touched if other.touched is not None else other.side.met_by(ctx, side.delta)
+        stored = other.touched if other.touched is not None else other.side.matching_rows(ctx, side.delta)
         stored = stored.select(*columns_of(other.columns), other.weight)
         flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
-        found.append((match(node, stored, ctx.frames.small(side.delta, weighted(side.delta, side.weight))), flags))
+        found.append((match(node, stored, ctx.frames.broadcastable(side.delta, weighted(side.delta, side.weight))), flags))
     apart = ctx.is_backfill or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
         flags = [F.lit(True).alias(_LEFT_IS_NEW), F.lit(True).alias(_RIGHT_IS_NEW)]
@@ -205,7 +205,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
 
 
 def _contradiction(ctx: EpochContext, side: _Side) -> Column:
-    """What is said where a record is there, or is matched, less than no times, with the record's key."""
+    """Error message for a record with a negative count, with the record's key."""
     desc = side.side.state.desc
     key = [part.column for part in desc.schema.storage_key if part.column in side.columns]
     values = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("NULL")) for name in key]

@@ -52,7 +52,7 @@ class Side:
             return consolidate(change_set, self.node.schema) if summed else change_set
         return ctx.frames.share(change_set, self.looks_up_by, summed=summed)
 
-    def met_by(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
+    def matching_rows(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.
 
         Returns

@@ -30,7 +30,7 @@ from relstate_dagster.jobs.operators import (
 )
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
-from relstate_dagster.jobs.operators.one_pass import carrier_of
+from relstate_dagster.jobs.operators.one_pass import fusion_root
 from relstate_dagster.jobs.planner import nodes
 from relstate_dagster.jobs.planner.nodes import Join, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
@@ -72,7 +72,7 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
     # What the view gets is changed on its way there where some of it may have expired, or cannot be computed any more: nothing
     # can ride along.
     changes_on_its_way = ctx.may_have_expired or ctx.leaves_out_old_errors
-    ctx.fused_columns.carrier = None if changes_on_its_way else carrier_of(root, uses)
+    ctx.fused_columns.carrier = None if changes_on_its_way else fusion_root(root, uses)
     if ctx.leaves_out_old_errors:
         ctx.asked_for_by_joins = asked_for_by_joins(root)
 
@@ -80,9 +80,9 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))
 
     def compute(node: PlanNode) -> DataFrame | None:
-        inputs = ctx.at_once(*(partial(change_of, child) for child in node.children))
+        inputs = ctx.in_parallel(*(partial(change_of, child) for child in node.children))
         if ctx.may_have_expired:
-            inputs = expired.agreeing(ctx, node, inputs)
+            inputs = expired.reconcile_expired(ctx, node, inputs)
         elif ctx.strict and not ctx.is_backfill:
             expired.check_agrees(ctx, node, inputs)
         is_closed = isinstance(node, nodes.Aggregate) and node in ctx.closed

@@ -31,7 +31,7 @@ def _flagged(node: TemporalProject, changed: DataFrame, now: str) -> DataFrame:
 
 
 def _crossed(node: TemporalProject, rows: DataFrame, before: str, now: str) -> DataFrame:
-    """Of stored rows those of which a flag has another value than it had: as they were, and as they are."""
+    """Stored rows whose flag changed, as old and new rows."""
     have = " OR ".join(f"NOT (({bound.sql_at(before)}) <=> ({bound.sql_at(now)}))" for bound in node.bounds)
     as_it_was = ", ".join([*node.flags_at(before), f"-{STATE_WEIGHT} AS {WEIGHT}"])
     as_it_is = ", ".join([*node.flags_at(now), f"{STATE_WEIGHT} AS {WEIGHT}"])

@@ -55,7 +55,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         return None
     wanted = node.limit + node.offset
     whole, first, *_ = ctx.tables[node]
-    changed, before = ctx.at_once(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
+    changed, before = ctx.in_parallel(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
     if changed is None:
         return None
     if before is None:

@@ -36,7 +36,7 @@ from relstate_dagster.jobs.declare import (
 )
 from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
-from relstate_dagster.jobs.epoch.explained import ends_the_run, explained, reason_of
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run, explained, reason_of
 from relstate_dagster.jobs.epoch.ingest import ingest
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport

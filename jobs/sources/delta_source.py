@@ -320,10 +320,10 @@ class DeltaSource:
             return self._read_files(spark, pin, files[first:until], made, numbered=files)
         return self.files(pin.whole).some(first, until).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    def way_of_reading(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
+    def read_strategy(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
         """How :meth:`changes` reads them, in words."""
         if found.rest is not None:
-            later = self.way_of_reading(found.rest.later, until, made)
+            later = self.read_strategy(found.rest.later, until, made)
             rest = f"{len(found.appended) - len(found.rest.later.appended)} file(s) that were not read before"
             return rest if found.rest.until is not None or later == "nothing changed" else f"{rest}; {later}"
         if not found.appended and found.only_appends:
@@ -419,7 +419,7 @@ class DeltaSource:
         return rows.select(*columns, weight)
 
 
-def look_at(
+def resolve_pins(
     sources: Mapping[str, DeltaSource], last: Mapping[str, Pin], until_version: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[dict[str, Pin], dict[str, Exception]]:
     """Look once at sources, all at the same time, without Spark.

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.view_tests import Change, Row, Step, ViewTest
-from relstate_dagster.jobs.epoch.explained import ends_the_run, reason_of
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows
 from relstate_dagster.jobs.epoch.verify import compared_bags, published_rows

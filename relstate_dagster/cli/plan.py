@@ -51,11 +51,11 @@ def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> 
     ------
     typer.Exit : no.
     """
-    from relstate_dagster.jobs.api import Does  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Action  # noqa: PLC0415 - imports PySpark
 
     if not (sys.stdin.isatty() and console.is_terminal):
         return
-    rebuilt = [o for o in planned(home, project) if o.does is Does.REBUILD and o.view in views]
+    rebuilt = [o for o in planned(home, project) if o.does is Action.REBUILD and o.view in views]
     if not rebuilt:
         return
     console.print(_table(rebuilt, console.width))

@@ -85,7 +85,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of the server's log, that of one which has ended as well."""
-    from relstate_dagster.server.place import Place  # noqa: PLC0415 - as above
+    from relstate_dagster.server.server_file import Place  # noqa: PLC0415 - as above
 
     path = Place(location(None, warehouse).warehouse).log_path
     if not path.is_file():

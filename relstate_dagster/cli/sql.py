@@ -80,7 +80,7 @@ def _at_server(
     from relstate_dagster.jobs.api import ViewReport  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.server.channel import ServerGone  # noqa: PLC0415 - where there is a server only
     from relstate_dagster.server.client import Refused  # noqa: PLC0415
-    from relstate_dagster.server.plain import from_plain  # noqa: PLC0415
+    from relstate_dagster.server.json_values import from_plain  # noqa: PLC0415
     from relstate_dagster.server.script import ServerScript  # noqa: PLC0415
 
     asked = ServerScript(server, server_settings(where).agreed(), script, path)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from relstate_dagster.cli.app import LOG_LEVEL, console
 from relstate_dagster.jobs.declare import Project, load_project
-from relstate_dagster.jobs.patience import seconds_to_wait
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.spark.logs import LEVELS, LogSettings
+from relstate_dagster.jobs.waiting import seconds_to_wait
 from relstate_dagster.settings import Location
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.server.channel import ServerGone
 from relstate_dagster.server.client import Refused, ServerAt
-from relstate_dagster.server.plain import from_plain, to_plain
+from relstate_dagster.server.json_values import from_plain, to_plain
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from relstate_dagster.server.channel import Message, ServerGone, connect
-from relstate_dagster.server.place import Place, Registered
+from relstate_dagster.server.server_file import Place, Registered
 from relstate_dagster.server.settings import ServerSettings
 from relstate_dagster.state_lib import errors
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError

@@ -22,12 +22,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.jobs.patience import seconds_to_wait
 from relstate_dagster.jobs.spark import create_session
 from relstate_dagster.jobs.spark.jvm import is_working
+from relstate_dagster.jobs.waiting import seconds_to_wait
 from relstate_dagster.server.channel import Channel, Message, ServerGone, accepted, address_text, listener
 from relstate_dagster.server.memory import JavaMemory, process_bytes
-from relstate_dagster.server.place import Place, Registered
+from relstate_dagster.server.server_file import Place, Registered
 from relstate_dagster.server.settings import ServerSettings, difference
 from relstate_dagster.server.warm_up import WarmUp
 from relstate_dagster.server.work import ANSWERS, DROP_VIEWS, METHODS, SQL, Cancelled, Job, Works

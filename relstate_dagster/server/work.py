@@ -25,11 +25,11 @@ from relstate_dagster.jobs.api import (
 )
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
-from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.script import ScriptSession
 from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.server.functions import WatchedFunctions
-from relstate_dagster.server.plain import from_plain, to_plain
+from relstate_dagster.server.json_values import from_plain, to_plain
 
 #: The methods of a runner that may be asked for, with what each gives.
 METHODS: Final[dict[str, type]] = {

@@ -25,8 +25,8 @@ from relstate_dagster.jobs.declare.view_tests import load_view_tests
 from relstate_dagster.jobs.epoch.freshness import views_behind
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.patience import Patience
 from relstate_dagster.jobs.view_tests import ViewTestRunner
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script

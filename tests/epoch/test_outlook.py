@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.outlook import Does
+from relstate_dagster.jobs.outlook import Action
 from tests.epoch.home import FILES, Home
 
-_WHOLE = {"others": Does.NOTHING, "sums": Does.NOTHING, "over": Does.NOTHING}
+_WHOLE = {"others": Action.NOTHING, "sums": Action.NOTHING, "over": Action.NOTHING}
 
 _KEYED = FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")
 
@@ -33,7 +33,7 @@ def _looked_at(home: Home) -> dict[str, Outlook]:
     return {one.view: one for one in found}
 
 
-def _does(home: Home) -> dict[str, Does]:
+def _does(home: Home) -> dict[str, Action]:
     return {name: one.does for name, one in _looked_at(home).items()}
 
 
@@ -45,18 +45,18 @@ def _edited(home: Home) -> None:
     ("happens", "does"),
     [
         (lambda _: None, {}),
-        (lambda home: home.sql("INSERT INTO t VALUES (3, 3)"), {"sums": Does.FOLLOW, "over": Does.FOLLOW}),
-        (_edited, {"sums": Does.REBUILD, "over": Does.REBUILD}),
-        (lambda home: home.write("plain", FILES["plain"] + " WHERE k > 1"), {"sums": Does.REBUILD, "over": Does.REBUILD}),
-        (lambda home: home.write("new", "CREATE MATERIALIZED VIEW new AS SELECT s FROM over"), {"new": Does.BUILD}),
+        (lambda home: home.sql("INSERT INTO t VALUES (3, 3)"), {"sums": Action.FOLLOW, "over": Action.FOLLOW}),
+        (_edited, {"sums": Action.REBUILD, "over": Action.REBUILD}),
+        (lambda home: home.write("plain", FILES["plain"] + " WHERE k > 1"), {"sums": Action.REBUILD, "over": Action.REBUILD}),
+        (lambda home: home.write("new", "CREATE MATERIALIZED VIEW new AS SELECT s FROM over"), {"new": Action.BUILD}),
         (
             lambda home: home.write("sources", FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
-            {"others": Does.REBUILD},
+            {"others": Action.REBUILD},
         ),
     ],
     ids=["nothing", "change", "edit", "plain view", "new view", "key"],
 )
-def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object], does: dict[str, Does]) -> None:
+def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object], does: dict[str, Action]) -> None:
     happens(home)
     assert _does(home) == {**_WHOLE, **does}
     before = home.warehouse.read()
@@ -64,17 +64,17 @@ def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object
     reports = {report.view: report for report in EpochRunner(home.spark, home.warehouse).run()}
     after = home.warehouse.read()
     for name, done in {**_WHOLE, **does}.items():
-        assert reports[name].skipped == (done is Does.NOTHING)
+        assert reports[name].skipped == (done is Action.NOTHING)
         known = before.views.get(name)
-        assert (known is not None and known.generation != after.views[name].generation) == (done is Does.REBUILD)
-    assert set(_does(home).values()) == {Does.NOTHING}
+        assert (known is not None and known.generation != after.views[name].generation) == (done is Action.REBUILD)
+    assert set(_does(home).values()) == {Action.NOTHING}
 
 
 def test_a_view_that_another_version_has_planned_is_looked_at(home: Home) -> None:
     """Only Spark knows whether it is to be rebuilt; once it has looked, there is nothing to say any more."""
     home.warehouse.catalog.update(lambda state: state.with_view(replace(state.views["sums"], plan_version=0)))
     found = _looked_at(home)["sums"]
-    assert found.does is Does.FOLLOW
+    assert found.does is Action.FOLLOW
     assert "another version of relstate has planned it" in found.why
     list(EpochRunner(home.spark, home.warehouse).run())
     assert _does(home) == _WHOLE
@@ -88,7 +88,7 @@ def test_only_what_is_asked_for_and_below_it_is_looked_at(home: Home, views: lis
     home.sql("INSERT INTO t VALUES (3, 3); INSERT INTO other VALUES (1)")
     found = outlook(home.warehouse, load_project(home.project), most_tasks=2, views=views)
     assert sorted(one.view for one in found) == sorted(looked_at)
-    assert {one.does for one in found} <= {Does.FOLLOW}
+    assert {one.does for one in found} <= {Action.FOLLOW}
 
 
 def test_reasons_and_sizes(home: Home) -> None:
@@ -98,11 +98,11 @@ def test_reasons_and_sizes(home: Home) -> None:
     assert (found["sums"].why, found["over"].why) == ("it was edited", "reads sums, which is rebuilt")
     assert found["sums"].reads.startswith("t ")
     assert found["sums"].seconds is not None, "its first epoch was measured"
-    assert found["late"].does is Does.BUILD
+    assert found["late"].does is Action.BUILD
     home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT count(*) AS s FROM other")
     assert _looked_at(home)["sums"].reads.startswith("other "), "of the new query"
     assert (found["others"].does, found["others"].why) == (
-        Does.LEAVE,
+        Action.LEAVE,
         "no file declares it; drop it with relstate run --prune",
     )
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_said(home: Home) -> None:
     home.sql("INSERT INTO t VALUES (3, 3)")
     source = Path(home.warehouse.source_path("t"))
     source.rename(source.parent / "elsewhere")
-    assert _looked_at(home)["sums"].does is Does.FAIL
+    assert _looked_at(home)["sums"].does is Action.FAIL
 
 
 def test_the_command_line(home: Home) -> None:

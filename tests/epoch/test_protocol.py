@@ -17,15 +17,15 @@ from relstate_dagster.jobs.epoch.protocol import (
     UNNUMBERED,
     Claimed,
     ClaimLost,
-    Reached,
+    ViewProgress,
     begun,
+    blocked_by,
+    clear_errors,
     completed,
-    in_the_way,
+    conflicting_claims,
     left_behind,
-    solved,
     taken_over,
     to_rebuild,
-    waiting,
 )
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -51,8 +51,8 @@ def _state(*epochs: int) -> CatalogState:
     return state
 
 
-def _reached(state: CatalogState, name: str, epoch: int) -> Reached:
-    return Reached(state.working.views[name].reached(epoch), ViewVersions(epoch, epoch, f"d{epoch}", f"d{epoch}"))
+def _reached(state: CatalogState, name: str, epoch: int) -> ViewProgress:
+    return ViewProgress(state.working.views[name].reached(epoch), ViewVersions(epoch, epoch, f"d{epoch}", f"d{epoch}"))
 
 
 def _claim(views: Iterable[str], holder: str = "x", epoch: int = UNNUMBERED, **of_epoch: Any) -> Claim:
@@ -72,7 +72,7 @@ def test_whatever_fails_the_others_reach_the_epoch_and_nobody_mixes_two(failing:
     state = _state(1)
     running = _begun(state)
     assert running.claims["x"].epoch.epoch == 2
-    behind = {*failing, *waiting(running, _ORDER, failing)}
+    behind = {*failing, *blocked_by(running, _ORDER, failing)}
     done = {name: _reached(running, name, 2) for name in _ORDER if name not in behind}
     after = completed(running, "x", done, {name: Problem("bad row", 2) for name in behind})
     assert not after.claims
@@ -194,14 +194,14 @@ def test_of_two_runs_that_take_each_other_for_dead_each_epoch_counts_once(order:
     places = dict.fromkeys("xy", 0)
     seen: dict[str, int] = {}
     history = {name: [1] for name in ("a", "b")}
-    done: dict[str, dict[str, Reached]] = {"x": {}, "y": {}}
+    done: dict[str, dict[str, ViewProgress]] = {"x": {}, "y": {}}
     lost: set[str] = set()
     for holder in order:
         step, places[holder] = _STEPS[places[holder]], places[holder] + 1
         if holder in lost:
             continue
         if step == "begin":
-            for dead in in_the_way(state, holder, ["a", "b"]):
+            for dead in conflicting_claims(state, holder, ["a", "b"]):
                 state = taken_over(state, dead, _claim(dead.views, holder))
                 # What it had committed is in the tables, and is published.
                 settled = {n: r for n, r in done[dead.id].items() if dead.epoch.epoch in r.view.epochs}
@@ -231,8 +231,8 @@ def test_of_two_runs_that_take_each_other_for_dead_each_epoch_counts_once(order:
 
 def test_a_problem_that_is_solved_is_forgotten() -> None:
     state = left_behind(_state(1), {"a": Problem("bad")})
-    assert solved(state, ["b"]) == state
-    assert solved(state, ["a", "b"]).views["a"].problem is None
+    assert clear_errors(state, ["b"]) == state
+    assert clear_errors(state, ["a", "b"]).views["a"].problem is None
 
 
 def test_a_first_build_has_nobody_beside_it() -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.failpoints import VARIABLE
-from relstate_dagster.jobs.patience import Patience
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script

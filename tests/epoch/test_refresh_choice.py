@@ -14,7 +14,7 @@ from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.outlook import Does, outlook
+from relstate_dagster.jobs.outlook import Action, outlook
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import run_in_process
 
@@ -69,8 +69,8 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
     }
     reason = str(first["leaf"].reason)
     assert {name: one.does for name, one in looked_at.items()} == {
-        "leaf": Does.RECOMPUTE,
-        **dict.fromkeys(("stays", "expires", "below", "above"), Does.FOLLOW),
+        "leaf": Action.RECOMPUTE,
+        **dict.fromkeys(("stays", "expires", "below", "above"), Action.FOLLOW),
     }
     assert looked_at["leaf"].why == reason, "said before the run as after it"
     assert reason.startswith("recomputed because past epochs say that")

@@ -17,7 +17,7 @@ from relstate_dagster.jobs.api import EpochRunner, Registry, Warehouse, snapshot
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.declare import ViewDeclaration
 from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.patience import Patience
+from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import in_process

@@ -216,20 +216,20 @@ def test_a_full_refresh_is_not_lost_to_a_run_that_begins_meanwhile(home: Home, m
     home.run()
     old = home.commits("sums")
     home.script.run(_CHANGES)
-    free, ended = Epochs.free, []
+    free, ended = Epochs.acquire_views, []
 
     def freed(epochs: Epochs, *arguments: Any) -> Any:
         """What is free at first is claimed by the other run as soon as that was seen; it ends a moment later."""
         state = yield from free(epochs, *arguments)
         if not ended:
             ended.append(threading.Timer(1.0, lambda: list(other)))
-            monkeypatch.setattr(Epochs, "free", free)
+            monkeypatch.setattr(Epochs, "acquire_views", free)
             next(other)
             ended[0].start()
         return state
 
     other = EpochRunner(home.spark, home.warehouse).run()
-    monkeypatch.setattr(Epochs, "free", freed)
+    monkeypatch.setattr(Epochs, "acquire_views", freed)
     home.run(full_refresh=["sums"])
     ended[0].join()
     assert home.commits("sums")[0] != old[0]

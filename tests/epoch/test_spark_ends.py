@@ -83,7 +83,7 @@ def test_a_statement_for_which_there_is_no_memory_says_so(tmp_path: Path, monkey
 
 
 _STOPPED = """
-from relstate_dagster.jobs.epoch.explained import ends_the_run
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run
 from relstate_dagster.jobs.spark import SparkSettings, create_session
 
 spark = create_session(SparkSettings(master="local[1]", driver_memory="1g"))

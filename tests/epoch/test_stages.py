@@ -77,12 +77,12 @@ def test_a_backfill_is_held_only_if_it_is_small() -> None:
 
 def test_large_tables_are_merged_into_by_spark() -> None:
     limit = _LIMITS.driver_publish_bytes
-    assert _stages().into(limit).publish is Writer.DRIVER
-    assert _stages().into(limit + 1).publish is Writer.SPARK
-    assert _stages(only_inserts=True).into(limit + 1).publish is Writer.DRIVER
-    assert _stages(replaces=True).into(1).publish is Writer.SPARK
-    assert _stages(driver_writes=False).into(1).publish is Writer.SPARK
-    assert _stages().into(1, driver_writes=False).publish is Writer.SPARK
+    assert _stages().for_target(limit).publish is Writer.DRIVER
+    assert _stages().for_target(limit + 1).publish is Writer.SPARK
+    assert _stages(only_inserts=True).for_target(limit + 1).publish is Writer.DRIVER
+    assert _stages(replaces=True).for_target(1).publish is Writer.SPARK
+    assert _stages(driver_writes=False).for_target(1).publish is Writer.SPARK
+    assert _stages().for_target(1, driver_writes=False).publish is Writer.SPARK
 
 
 def test_what_an_earlier_try_has_committed_is_only_published() -> None:

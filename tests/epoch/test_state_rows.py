@@ -161,13 +161,13 @@ def test_a_row_of_64_vnodes_is_looked_up_in_one(
     opened: list[list[tuple[int, int]]] = []
     files_with = StateStore.files_with
 
-    def noted(self: StateStore, *given: Any) -> tuple[DataFile, ...]:
+    def record(self: StateStore, *given: Any) -> tuple[DataFile, ...]:
         found = files_with(self, *given)
         opened.append([partition_of(file) for file in found])
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(StateStore, "files_with", noted)
+        patched.setattr(StateStore, "files_with", record)
         script.run("UPDATE t SET v = v + 1 WHERE g = 'g100'; REFRESH")
     tables = {t.table_id for t in warehouse.read().views["tops"].tables[:-1]}
     assert {table_id for lookup in opened for table_id, _ in lookup} >= {desc.table_id}

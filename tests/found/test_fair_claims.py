@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.patience import Patience
+from relstate_dagster.jobs.waiting import Patience
 from tests.epoch.scripts import Script
 
 _WAIT = Patience(60)

@@ -29,9 +29,9 @@ from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
-from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Field, walk
 from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, rewrite_tables

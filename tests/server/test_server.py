@@ -28,9 +28,9 @@ from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.server import client
 from relstate_dagster.server.channel import ServerGone, connect
-from relstate_dagster.server.place import Place, Registered
 from relstate_dagster.server.process import Server
 from relstate_dagster.server.runner import ServerRunner
+from relstate_dagster.server.server_file import Place, Registered
 from relstate_dagster.server.settings import ServerSettings
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
 from tests.processes import heeds_interrupts, until

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from relstate_dagster.cli import app, start
 from relstate_dagster.server import client, warm_up
-from relstate_dagster.server.place import Place
+from relstate_dagster.server.server_file import Place
 from relstate_dagster.server.warm_up import WarmUp
 from tests.processes import until
 

@@ -92,7 +92,7 @@ def test_the_few_rows_that_are_left_of_many_are_all_there(spark: SparkSession) -
     rows = pa.table(
         {"k": pa.array(keys + again, pa.int64()), "_weight": pa.array([1] * len(keys) + [-1] * len(again), pa.int64())}
     )
-    left = consolidated(rows, whatever_it_costs=True)
+    left = consolidated(rows, must_sum=True)
     assert sorted(row["k"] for row in frame_of(spark, left).collect()) == [0, 50_000, 100_000]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from relstate_dagster.state_lib.merge import merge_runs
 from relstate_dagster.state_lib.row_encoding import decode_row, encoded_parts
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
-from relstate_dagster.state_lib.table_catalog import descs_from_json
+from relstate_dagster.state_lib.table_catalog import desc_from_dict
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule
 from tests.sizes import Resized
 
@@ -184,7 +185,7 @@ def test_a_lookup_skips_files_that_cannot_hold_its_values(store: StateStore, res
 
 def test_the_delta_table_explains_itself(spark: SparkSession, store: StateStore) -> None:
     (row,) = spark.sql(f"SHOW TBLPROPERTIES delta.`{store.path}` ('{TABLES_PROPERTY}')").collect()
-    assert descs_from_json(row["value"]) == (LEFT, TOTALS)
+    assert tuple(map(desc_from_dict, json.loads(row["value"]))) == (LEFT, TOTALS)
 
 
 def test_an_append_is_repeated_without_effect_and_other_data_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.meaning import meaning_of
 from relstate_dagster.jobs.planner.nodes import Materialize, walk
+from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT

@@ -1,4 +1,4 @@
-"""The views that a run could not bring to its epoch: why, and what the run says of it at its end."""
+"""Views that failed in this run, with their errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import Problem, ViewEntry
-from relstate_dagster.jobs.epoch.explained import explained
+from relstate_dagster.jobs.epoch.error_messages import explained
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import EpochError, RelstateError
 
@@ -16,7 +16,7 @@ _FAULTS: Final = (AssertionError, AttributeError, LookupError, NameError, TypeEr
 
 
 @dataclass(slots=True)
-class LeftBehind:
+class FailedViews:
     """Views left behind by one run, in the order in which that was found.
 
     Parameters

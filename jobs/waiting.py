@@ -1,4 +1,4 @@
-"""How one who needs what other runs have waits for them: for how long, whom it tells, and what ends it."""
+"""Waiting for views that another run has claimed, or for a lock that another process holds."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relstate_dagster.jobs.epoch.explained import explained, reason_of
+from relstate_dagster.jobs.epoch.error_messages import explained, reason_of
 from relstate_dagster.jobs.spark.logs import LogSettings
 from relstate_dagster.state_lib.errors import EnvironmentProblem, first_line
 

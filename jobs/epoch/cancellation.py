@@ -1,4 +1,4 @@
-"""What a run does that is stopped from outside (Ctrl-C, Terminate in Dagster): nothing that it has begun goes on behind it."""
+"""Cancellation of a run (Ctrl-C, Terminate in Dagster): no Spark job of it goes on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSE_SECONDS: Final = 0.2
 def cancellable(
     spark: SparkSession, sessions: Callable[[], Collection[SparkSession]], steps: Callable[[CancelJobs], Generator[T]]
 ) -> Iterator[T]:
-    """Give what a generator gives that is told how to cancel the jobs which it and the threads that it starts begin.
+    """Iterate a generator and cancel its Spark jobs when the caller stops.
 
     Parameters
     ----------

@@ -13,16 +13,16 @@ from pyspark.util import inheritable_thread_target
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.at_work import first_ended
-from relstate_dagster.jobs.epoch.explained import lost_an_executor, reason_of
+from relstate_dagster.jobs.epoch.at_work import wait_any
+from relstate_dagster.jobs.epoch.cancellation import stop
+from relstate_dagster.jobs.epoch.error_messages import lost_an_executor, reason_of
 from relstate_dagster.jobs.epoch.may_change import versions_seen
-from relstate_dagster.jobs.epoch.one_run import OneRun
-from relstate_dagster.jobs.epoch.protocol import waiting
+from relstate_dagster.jobs.epoch.protocol import blocked_by
 from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.epoch.run_context import RunContext
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.slices import progress
-from relstate_dagster.jobs.epoch.stopping import stop
-from relstate_dagster.jobs.epoch.view_run import Done
+from relstate_dagster.jobs.epoch.view_run import Advanced
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 _TRIES: Final = 3
 
 
-def computed_side_by_side(
-    run: OneRun, state: CatalogState, epoch: EpochEntry, views: Sequence[ViewEntry]
-) -> Iterator[Done | ViewReport]:
+def run_views_in_parallel(
+    run: RunContext, state: CatalogState, epoch: EpochEntry, views: Sequence[ViewEntry]
+) -> Iterator[Advanced | ViewReport]:
     """Bring views to an epoch, each as soon as those that it reads are done, several at a time.
 
     Most of a small epoch is planning, so that views gain by it that Spark computes one after the other.
@@ -43,38 +43,38 @@ def computed_side_by_side(
 
     Yields
     ------
-    A :class:`Done` for each view that was computed, and a report for each that is left behind.
+    A :class:`Advanced` for each view that was computed, and a report for each that is left behind.
     """
     working, left = state.working, run.left
     versions = versions_seen(working, epoch)
     pending = {view.name: view for view in views}
     tries = Counter[str]()
-    running: dict[Future[Done | None], str] = {}
+    running: dict[Future[Advanced | None], str] = {}
     fence = run.claims.check
     moved: dict[str, tuple[int, int]] = {}
     with ThreadPoolExecutor(max_workers=run.parallel_views) as pool, _stopped(run, running):
         while running or pending:
-            for name, upstream_behind in waiting(working, list(pending), left.problems).items():
+            for name, upstream_behind in blocked_by(working, list(pending), left.problems).items():
                 yield left.waits(pending.pop(name), upstream_behind)
             unfinished = {*pending, *running.values()}
             for name, view in list(pending.items()):
                 if not unfinished & (set(view.reads) - {name}):
                     upstream = {n: moved[n] for n in view.reads if n in moved}
                     # Its jobs are of the job group, and in the pool, that the caller has set.
-                    bring = inheritable_thread_target(run.spark)(run.runs.bring)
+                    advance = inheritable_thread_target(run.spark)(run.runs.advance_view)
                     # What is shared may have been on an executor that died.
                     reads = SourceReads() if tries[name] else run.reads
                     inputs = run.runs.inputs(working, view, epoch, reads, dict(versions))
                     seen = state.versions_at(name)
                     run.tell(f"{name}: {_doing(view, epoch)}")
-                    future = pool.submit(bring, working, view, epoch, inputs, seen, upstream, fence, strict=run.strict)
+                    future = pool.submit(advance, working, view, epoch, inputs, seen, upstream, fence, strict=run.strict)
                     running[future] = name
                     del pending[name]
-            for future in first_ended(running, run.runs.progress, run.tell):
+            for future in wait_any(running, run.runs.progress, run.tell):
                 name = running.pop(future)
                 error = future.exception()
                 if isinstance(error, Exception):
-                    run.stop_for(error, sorted({name, *running.values()}))
+                    run.raise_if_fatal(error, sorted({name, *running.values()}))
                     view = working.views[name]
                     tries[name] += 1
                     if lost_an_executor(error) and tries[name] < _TRIES:
@@ -91,7 +91,7 @@ def computed_side_by_side(
 
 
 @contextmanager
-def _stopped(run: OneRun, running: Collection[Future[Done | None]]) -> Iterator[None]:
+def _stopped(run: RunContext, running: Collection[Future[Advanced | None]]) -> Iterator[None]:
     """What was begun ends at once where the run is stopped from outside."""
     try:
         yield

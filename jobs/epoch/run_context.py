@@ -1,4 +1,4 @@
-"""What one run knows, is asked for and may do: shared by the steps that it takes."""
+"""Settings and shared state of one run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
+from relstate_dagster.jobs.epoch.cancellation import CancelJobs
 from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.epoch.explained import ends_the_run
+from relstate_dagster.jobs.epoch.error_messages import ends_the_run
+from relstate_dagster.jobs.epoch.failed_views import FailedViews
 from relstate_dagster.jobs.epoch.health import check_functions, check_tables
 from relstate_dagster.jobs.epoch.ingest import Ingested
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.key_check import CheckedKey, check_primary_keys
-from relstate_dagster.jobs.epoch.left_behind import LeftBehind
 from relstate_dagster.jobs.epoch.protocol import ClaimLost
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
-from relstate_dagster.jobs.epoch.stopping import CancelJobs
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.instants import Clock
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
@@ -30,7 +30,7 @@ from relstate_dagster.state_lib.errors import RelstateError
 
 
 @dataclass(slots=True)
-class OneRun:
+class RunContext:
     """One run of some views.
 
     Parameters
@@ -64,7 +64,7 @@ class OneRun:
     until: Mapping[str, int] = field(default_factory=dict)
     strict: bool = False
     reads: SourceReads = field(default_factory=SourceReads)
-    left: LeftBehind = field(default_factory=LeftBehind)
+    left: FailedViews = field(default_factory=FailedViews)
     ingested: dict[str, Ingested] = field(default_factory=dict)
     checked_keys: set[CheckedKey] = field(default_factory=set)
     unplannable: dict[str, RelstateError] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class OneRun:
         """Leave a view behind that could not be computed, with the versions of its sources at this try."""
         return self.left.failed(view, error, epoch, identities(pins or {}, view))
 
-    def stop_for(self, error: Exception, at_work: Collection[str] = ()) -> None:
+    def raise_if_fatal(self, error: Exception, at_work: Collection[str] = ()) -> None:
         """Raise what no view is to blame for: the run ends, and the next one settles the epoch.
 
         Parameters

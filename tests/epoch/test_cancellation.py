@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.epoch.cancellation import stop
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.stopping import stop
 from relstate_dagster.jobs.spark.job_tag import new_tag, tagged_steps
 from tests.epoch.scripts import Script
 
