@@ -35,7 +35,7 @@ dev: .venv/.demo
 
 test: lint .venv/.prepared
 # Each process has one Spark session for all of its tests, of up to 3 GB.
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --durations=60 $(PYTEST_ARGS)
 
 test-azure: .venv/.dev
 	$(BIN)/python -m pytest -m azure

@@ -124,7 +124,7 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
     yield from _check(runner, checks, assets, reached, sample)
 
 
-def _tells(op: str, record: logging.LogRecord) -> bool:
+def _should_log(op: str, record: logging.LogRecord) -> bool:
     """Whether a line of the log tells something: Dagster takes checks that a run leaves out for ones that were forgotten."""
     return f"'{op}' did not yield or return expected outputs" not in record.getMessage()
 
@@ -253,7 +253,7 @@ def build_views_asset(
     def materialized_views(context: AssetExecutionContext, config: ViewsConfig) -> Iterator[Event]:
         del config  # what runs the views asks the context for it
         warehouse: WarehouseAccess = getattr(context.resources, resource_key)
-        context.log.addFilter(partial(_tells, str(context.op_execution_context.node_handle)))
+        context.log.addFilter(partial(_should_log, str(context.op_execution_context.node_handle)))
         yield from execute(context, warehouse, assets)
 
     return materialized_views
@@ -273,7 +273,7 @@ def _run(
     behind have none; their error is raised once all others are done. ``reached`` gets what checks go by.
     """
     pending = set(context.selected_asset_keys)
-    told = _told(context, pending)
+    told = _last_materialized(context, pending)
     observations = SourceObservations(context, assets)
     for report in reports:
         if report.problem is not None:
@@ -308,7 +308,9 @@ def _run(
             context.log_event(AssetMaterialization(asset_key=spec.key, metadata=metadata))
 
 
-def _told(context: AssetExecutionContext, keys: Collection[AssetKey]) -> dict[AssetKey, tuple[str | None, str | None]]:
+def _last_materialized(
+    context: AssetExecutionContext, keys: Collection[AssetKey]
+) -> dict[AssetKey, tuple[str | None, str | None]]:
     """Return the versions of data and code with which assets were last materialized, as far as Dagster knows."""
     found: dict[AssetKey, tuple[str | None, str | None]] = {}
     for record in context.instance.get_asset_records(list(keys)):

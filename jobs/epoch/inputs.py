@@ -75,7 +75,7 @@ class EpochInputs:
     def _source_changes(self, name: str) -> DataFrame | None:
         source, until, since = self.sources.source(name), self.sources.pin(name), self.since
         columns = scanned_columns(self.view)[name]
-        made = self.sources.made(name)
+        made = self.sources.generated_columns(name)
         if since is None:
             return self.sources.as_read(name, source.all_rows(self.spark, until, made))
         before = self.sources.pin_of(since, name)

@@ -108,14 +108,14 @@ class PinnedSources:
         """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
         source, pin, planned = self.source(name), self.pin(name), self._planned(name)
         if self.catalog.sources[name].is_changelog:
-            rows = self.as_planned(name, source.all_rows(session, pin, self.made(name)).drop(WEIGHT))
+            rows = self.as_planned(name, source.all_rows(session, pin, self.generated_columns(name)).drop(WEIGHT))
         else:
             rows = source.snapshot(session, pin)
         there = rows.columns
         wanted = [column for column in there if planned is None or column in planned]
         return rows if wanted == there else rows.select(*map(quoted, wanted))
 
-    def made(self, name: str) -> frozenset[str]:
+    def generated_columns(self, name: str) -> frozenset[str]:
         """The columns that the view reads of a source and that the source makes."""
         if self._planned(name) is None and self.catalog.sources[name].is_changelog:
             return frozenset({COMMIT_VERSION})
@@ -131,7 +131,7 @@ class PinnedSources:
 
     def _with_planned(self, name: str, rows: DataFrame, *, keeps_unread: bool) -> DataFrame:
         planned, read = self._planned(name) or {}, self._columns_read(name)
-        unread = set() if read is None else planned.keys() - (read - MADE_BY_SOURCES) - self.made(name) - {ROW_ID}
+        unread = set() if read is None else planned.keys() - (read - MADE_BY_SOURCES) - self.generated_columns(name) - {ROW_ID}
         dropped, nulled = planned.keys() - {ROW_ID, *rows.columns}, set() if keeps_unread else unread
         if not dropped and not nulled:
             return rows

@@ -68,7 +68,7 @@ class InputSizes:
                 continue
             changed = found[name]
             rows = (changed.rows_inserted, changed.rows_deleted)
-            way = self.sources.source(name).read_strategy(changed, self.sources.pin(name), self.sources.made(name))
+            way = self.sources.source(name).read_strategy(changed, self.sources.pin(name), self.sources.generated_columns(name))
             if view.strategy == "full":
                 way = f"{way}; the query reads all rows"
             reads.append(Read(name, way, changed.changed_bytes, rows, sum(rows), self._width(name)))

@@ -73,7 +73,9 @@ def _may_be_sliced(sources: PinnedSources) -> bool:
     # These compute again what they have computed, whole partitions or all of it, when rows come in.
     if not view.reads or any(isinstance(node, FullQuery | Window) for node in walk(view.plan)):
         return False
-    return all(COMMIT_VERSION not in sources.made(name) and not catalog.sources[name].is_changelog for name in view.reads)
+    return all(
+        COMMIT_VERSION not in sources.generated_columns(name) and not catalog.sources[name].is_changelog for name in view.reads
+    )
 
 
 def may_go_on(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:

@@ -59,7 +59,7 @@ class SourceLookups:
         if lookup_keys is not None and isinstance(place, SourceIndex):
             return self.pinned.as_planned(name, self._indexed(spark, name, place, lookup_keys))
         own = self.files(name)
-        made = self.pinned.made(name) - {ROW_ID}
+        made = self.pinned.generated_columns(name) - {ROW_ID}
         if made or not own.are_rows:
             rows = self.pinned.source(name).all_rows(spark, self.pinned.pin(name), made)
             return self.pinned.as_planned(name, rows)

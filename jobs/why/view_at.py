@@ -111,7 +111,7 @@ class ViewAt:
     def source_rows(self, source: str) -> DataFrame:
         """All rows of a source that it read, with the columns that the source makes for it."""
         sources = self.inputs.sources
-        return sources.source(source).all_rows(self.session, self.pin(source), sources.made(source)).drop(WEIGHT)
+        return sources.source(source).all_rows(self.session, self.pin(source), sources.generated_columns(source)).drop(WEIGHT)
 
     def table_columns(self, source: str) -> list[str]:
         """The columns of a source's table, as of what it read."""
