@@ -1,4 +1,4 @@
-"""Texts of 10 MB: bounds of them in a table's log are cut, so that Spark can read the log."""
+"""Long texts: bounds of them in a table's log are cut, so that Spark can read the log."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_views_over_long_texts_can_be_read_and_rebuilt(spark: SparkSession, tmp_
     script = Script(spark, tmp_path / "warehouse")
     script.run(
         "CREATE TABLE t (k INT, s STRING, PRIMARY KEY (k));"
-        "INSERT INTO t SELECT id, repeat(chr(97 + id), 10000000) FROM range(3)"
+        "INSERT INTO t SELECT id, repeat(chr(97 + id), 1000000) FROM range(3)"
     )
     script.run(
         "CREATE MATERIALIZED VIEW texts AS SELECT k, s FROM t; CREATE MATERIALIZED VIEW longest AS SELECT max(s) AS s FROM t"
     )
-    script.run("UPDATE t SET s = concat('z', s) WHERE k = 1; INSERT INTO t VALUES (7, repeat('y', 11000000)); REFRESH")
+    script.run("UPDATE t SET s = concat('z', s) WHERE k = 1; INSERT INTO t VALUES (7, repeat('y', 1100000)); REFRESH")
     script.verify()
-    assert script.rows("SELECT k, length(s) FROM texts") == [(0, 10_000_000), (1, 10_000_001), (2, 10_000_000), (7, 11_000_000)]
+    assert script.rows("SELECT k, length(s) FROM texts") == [(0, 1_000_000), (1, 1_000_001), (2, 1_000_000), (7, 1_100_000)]
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["texts", "longest"]))
     script.verify()
     state = script.warehouse.read()
