@@ -23,8 +23,7 @@ def _longest_line(table: Path) -> int:
 def test_views_over_long_texts_can_be_read_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
     script.run(
-        "CREATE TABLE t (k INT, s STRING, PRIMARY KEY (k));"
-        "INSERT INTO t SELECT id, repeat(chr(97 + id), 1000000) FROM range(3)"
+        "CREATE TABLE t (k INT, s STRING, PRIMARY KEY (k));INSERT INTO t SELECT id, repeat(chr(97 + id), 1000000) FROM range(3)"
     )
     script.run(
         "CREATE MATERIALIZED VIEW texts AS SELECT k, s FROM t; CREATE MATERIALIZED VIEW longest AS SELECT max(s) AS s FROM t"
