@@ -8,6 +8,7 @@ from dagster import AssetExecutionContext, Config
 from pydantic import Field
 
 from relstate_dagster.assets.specs import ProjectAssets
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.state_lib.errors import DeclarationError
 
 #: Stands for every view that a run has.
@@ -46,7 +47,7 @@ class ViewsConfig(Config):
         if not names and (self.full_refresh or self.until_version):
             raise DeclarationError("full_refresh and until_version are for runs that materialize: this one only makes checks.")
         wanted = [*names, *self.full_refresh] if ALL_VIEWS in self.full_refresh else self.full_refresh
-        found = [name for name in dict.fromkeys(wanted) if name != ALL_VIEWS]
+        found = list(dict.fromkeys(as_declared(name, assets.views) for name in wanted if name != ALL_VIEWS))
         unknown = [name for name in found if name not in assets.views]
         if unknown:
             raise DeclarationError(

@@ -273,7 +273,7 @@ def _run(
     behind have none; their error is raised once all others are done. ``reached`` gets what checks go by.
     """
     pending = set(context.selected_asset_keys)
-    told = _last_materialized(context, pending)
+    last_versions = _last_materialized(context, pending)
     observations = SourceObservations(context, assets)
     for report in reports:
         if report.problem is not None:
@@ -295,9 +295,9 @@ def _run(
         observations.log(report)
         is_due = spec.key in pending
         pending.discard(spec.key)
-        is_told = told.get(spec.key) == (str(report.view_version), spec.code_version)
+        is_known = last_versions.get(spec.key) == (str(report.view_version), spec.code_version)
         # A warehouse that was made again counts its versions from the start.
-        if is_due and is_told and not report.rows_inserted and not report.rows_deleted:
+        if is_due and is_known and not report.rows_inserted and not report.rows_deleted:
             reached.unchanged.add(spec.key)
             yield _nothing_new(context, spec.key)
             continue

@@ -24,7 +24,7 @@ _ROW_ID_FIELD = Field(ROW_ID, "bigint", False)
 
 
 def with_columns_named(entry: SourceEntry, facts: TableFacts) -> SourceEntry:
-    """A source whose key and indexes are called as the columns of its table are, which are found in any case."""
+    """A source whose key and indexes use the column names of its table."""
     names = [field.name for field in struct_of(facts.schema_json).fields]
     return replace(
         entry,

@@ -8,7 +8,7 @@ from relstate_dagster.state_lib.lake.address import is_inside
 
 
 def check_kept(base: CatalogState, state: CatalogState, root: str) -> None:
-    """Check that no folder that is to be deleted holds the rows of a declared source.
+    """Check that no folder to be deleted holds a declared source.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The folders that a warehouse keeps for itself: nobody but its runs writes there, except to the tables of sources."""
+"""The folders of a warehouse that only its runs write to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWN_FOLDERS: Final = (*OF_RUNS, "sources")
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder; what neither Spark nor Delta takes for a path does not."""
+    """Whether a path lies in a folder; false if it is no valid path."""
     try:
         return is_inside(path, folder)
     except AddressError:
@@ -21,7 +21,7 @@ def lies_in(path: str, folder: str) -> bool:
 
 
 def check_new_table(root: str, path: str) -> None:
-    """Check that a table that is to be made at a location is in no folder that the warehouse keeps for itself.
+    """Check that a new table's location is outside the warehouse's own folders.
 
     Parameters
     ----------

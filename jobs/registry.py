@@ -296,7 +296,7 @@ class Registry:
 
 
 def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
-    """A view that is to be rebuilt by a declaration which has no plan: the next run plans it, or leaves it behind."""
+    """A catalog entry without a plan, which the next run plans or leaves behind."""
     return replace(
         entry.restarted(),
         query=view.sql,

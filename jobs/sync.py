@@ -145,7 +145,7 @@ def create_source_table(spark: SparkSession, path: str, source: SourceDeclaratio
 
 
 def _listed(columns: Sequence[str], declared: Sequence[str]) -> str:
-    """Columns as they are declared: Delta, unlike Spark, looks at their case."""
+    """Columns in their declared case, which Delta requires."""
     return ", ".join(quoted(as_declared(column, declared)) for column in columns)
 
 

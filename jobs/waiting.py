@@ -1,4 +1,4 @@
-"""Waiting for views that another run has claimed, or for a lock that another process holds."""
+"""Waiting for views or locks that another run or process holds."""
 
 from __future__ import annotations
 

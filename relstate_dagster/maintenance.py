@@ -21,6 +21,7 @@ from pydantic import Field
 
 from relstate_dagster.assets.views import WAREHOUSE_KEY
 from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.errors import DeclarationError
@@ -62,12 +63,13 @@ def maintenance_job(
     def compact_and_vacuum(context: OpExecutionContext, config: MaintenanceConfig) -> Output[None]:
         warehouse: WarehouseResource = getattr(context.resources, resource_key)
         known = warehouse.opened().read().views
-        unknown = [name for name in config.views if name not in known]
+        named = dict.fromkeys(as_declared(name, known) for name in config.views)
+        unknown = [name for name in named if name not in known]
         if unknown:
             raise DeclarationError(
                 f"views: the warehouse has no view {', '.join(unknown)}; there are {', '.join(sorted(known)) or 'none'}."
             )
-        views = list(dict.fromkeys(config.views)) or None
+        views = list(named) or None
         runner = warehouse.runner(project, context.log.info)
         metadata = {}
         if config.compact:

@@ -51,7 +51,7 @@ def merge_runs(
 
 
 def sum_equal(rows: DataFrame, schema: StateTableSchema, names: Sequence[str], totals: Mapping[str, Column]) -> DataFrame:
-    """Group what a table takes for equal: rows as of :func:`.row_sums.sum_rows`, values of aggregates as Spark's GROUP BY does.
+    """Group equal rows, or equal values, by the table's kind.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def sum_rows(rows: DataFrame, columns: Sequence[Typed], totals: Mapping[str, Col
 
 
 def zero_signs(columns: Sequence[Typed]) -> str | None:
-    """SQL text of a text that tells apart rows which Spark finds equal: by the signs of their zeros. Empty if none is below 0.
+    """SQL for the signs of zeros in a row; empty if none is negative.
 
     ``None`` where columns of these types are equal only if they are the same.
     """
@@ -83,7 +83,7 @@ def zero_signs(columns: Sequence[Typed]) -> str | None:
 
 
 def same_value(one: str, other: str, data_type: str) -> str:
-    """SQL text of whether two values, as SQL text, are the same: as ``<=>`` says, and with zeros of the same sign."""
+    """SQL for ``<=>`` that also compares the signs of zeros."""
     parsed = parse_type(data_type)
     if not _has_floats(parsed):
         return f"({one}) <=> ({other})"
@@ -111,7 +111,7 @@ def _has_negative_zero(value: str, data_type: T.DataType, depth: int = 0) -> str
 
 
 def _variant_text(value: str, data_type: T.DataType) -> str:
-    """SQL text of a text that is the same for equal values with VARIANT in them; NULL for NULL."""
+    """SQL for a text that identifies a value with VARIANT in it."""
     if isinstance(data_type, T.VariantType):
         return f"concat(schema_of_variant({value}), ' ', to_json({value}))"
     return f"to_json(named_struct('value', {value}), map('ignoreNullFields', 'false'))"

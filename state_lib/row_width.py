@@ -1,4 +1,4 @@
-"""How wide rows are in memory, by the types of their columns: how large they are as compressed files says little of it."""
+"""Estimated size of rows in memory, by the types of their columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowWidth:
 
     @classmethod
     def of(cls, types: Iterable[T.DataType]) -> RowWidth:
-        """The width of rows with columns of some types; a column is counted for rows of which none is read."""
+        """The width of rows with columns of some types; at least one column."""
         found = list(types)
         return cls(max(1, len(found)), max(1, sum(map(value_bytes, found))))
 
@@ -39,12 +39,15 @@ class RowWidth:
 
 
 def memory_bytes(file_bytes: int) -> int:
-    """About how many bytes the rows of some files take in memory, where nothing else is known of them."""
+    """Estimated memory of the rows in some files."""
     return round(file_bytes / _COMPRESSED_SHARE)
 
 
 def value_bytes(data_type: T.DataType) -> int:
-    """Bytes that a value takes in memory, about. Arrays and maps are taken to have one entry."""
+    """Estimated bytes of a value in memory.
+
+    Arrays and maps are taken to have one entry.
+    """
     if isinstance(data_type, T.StructType):
         return max(1, sum(value_bytes(f.dataType) for f in data_type.fields))
     if isinstance(data_type, T.ArrayType):

@@ -119,7 +119,7 @@ class Sizing:
         "(half of such an epoch), so expressions are interpreted.",
     )
     interpreted_lookup_rows: int = _int(
-        200_000, "The same where changes are looked up in up to this many rows, each of which is looked at."
+        200_000, "Code is also interpreted only if changes are looked up in at most this many rows: all of them are scanned."
     )
     brief_run_bytes: int = _int(
         128 * _MIB,

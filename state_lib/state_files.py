@@ -45,10 +45,6 @@ class StateFiles:
             return found
         return tuple(f for f in found if lookup_keys.may_be_in(f.lower, f.upper, slot))
 
-    def total_bytes(self, version: int | None = None) -> int:
-        """Bytes of all files of a version."""
-        return sum(f.bytes for f in self.at(version))
-
 
 def partition_of(file: DataFile) -> tuple[int, int]:
     """The table id and vnode whose rows a file of a state table holds."""

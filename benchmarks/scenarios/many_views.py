@@ -1,4 +1,4 @@
-"""Many wide views over small sources, in one process with the default heap: what does a finished view leave behind?
+"""The heap that many wide views leave behind in one process.
 
 The views have what hurts: wide rows without a key, decimals and doubles, windows, joins of joins, views over views. A
 constant of its own makes each view another query.
@@ -105,7 +105,7 @@ def rows(first: int, count: int) -> str:
 
 
 def changes(first: int, count: int) -> str:
-    """Statements that insert some trades with what belongs to them, delete and update some of the older ones."""
+    """Statements that insert trades, and delete and update some older ones."""
     return (
         rows(first, count)
         + f"DELETE FROM trades WHERE pmod(hash(trade_id, {first}), 500) = 0;"

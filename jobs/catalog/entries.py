@@ -47,7 +47,7 @@ class SourceEntry:
 
 
 def is_same_source(one: SourceEntry | None, other: SourceEntry) -> bool:
-    """Whether two declarations of a source say the same; the case of columns makes no difference."""
+    """Whether two declarations of a source are equal but for the case of columns."""
 
     def lower(columns: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(column.lower() for column in columns)

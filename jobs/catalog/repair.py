@@ -22,7 +22,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair did: the version that it went back to, of how many, and where the damaged catalog lies now."""
+    """The catalog version that a repair restored, and the path of the damaged catalog."""
 
     version: int
     newest: int
@@ -31,7 +31,7 @@ class Repaired:
 
 
 def repair(root: str, now: datetime) -> Repaired | None:
-    """Put back the last version of a warehouse's catalog that can be read; ``None`` where the newest one can.
+    """Restore the last readable catalog version; ``None`` if the newest one is readable.
 
     The damaged catalog is kept beside it. No run may be at work meanwhile.
 
@@ -66,7 +66,7 @@ def _versions(path: str) -> list[int]:
 
 
 def _read(root: str, version: int) -> CatalogState | None:
-    """The state of a version, with its plans; ``None`` where something of it cannot be read."""
+    """The state and plans of a version; ``None`` if one is unreadable."""
     try:
         state = CatalogStore(root).at(version)
         for view in (*state.views.values(), *state.rebuilds.values()):

@@ -134,7 +134,7 @@ class CatalogStore:
         )
 
     def at(self, version: int) -> CatalogState:
-        """The state as of a version of the table, read as if there were no later ones.
+        """The catalog state at a version of its table.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class CatalogStore:
         log = DeltaLog(self.path)
         for version in range(written_as + 1, newest + 1):
             try:
-                problem = "was written by somebody else" if any(files_of(log.commit(version))) else None
+                problem = "is not a run's commit" if any(files_of(log.commit(version))) else None
             except SourceError:
                 problem = "holds nothing"
             if problem is not None:

@@ -100,7 +100,7 @@ class PlainView:
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """One column of a declared source: its name, the text of its type, and whether it is ``NOT NULL``.
+    """Name, type text and nullability of a declared source column.
 
     ``clauses`` are ``DEFAULT`` and ``GENERATED``, as written: Spark and Delta keep them.
     """

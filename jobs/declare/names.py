@@ -18,7 +18,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def as_declared(name: str, known: Iterable[str]) -> str:
-    """Return a name as it was declared, found in any case; as it is where there is no such name."""
+    """Return the declared spelling of a name; the name itself if it is unknown."""
     known = known if isinstance(known, (Mapping, Set)) else tuple(known)
     if name in known:
         return name

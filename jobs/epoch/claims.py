@@ -135,7 +135,7 @@ class Claims:
             return None
 
     def give_back(self) -> CatalogState:
-        """Release what :meth:`taken` has claimed."""
+        """Release what :meth:`claimed` has claimed."""
         return self.record(self._catalog.update(lambda state: released(state, self.id)))
 
     def record(self, state: CatalogState) -> CatalogState:
@@ -165,9 +165,12 @@ class Claims:
             self._line_up(views)
 
     def _line_up(self, views: Collection[str]) -> None:
-        """Note that this run waits for some views, if it has not done so: those that come later wait for it."""
+        """Write a ticket for views that this run waits for, unless it has one.
+
+        Runs that come later wait for it.
+        """
         if not self._is_entered:
-            return  # nobody could tell whether it still waits
+            return  # its lock would not show whether it still waits
         own = self.claim(views)
 
         def step(state: CatalogState) -> CatalogState:

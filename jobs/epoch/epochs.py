@@ -201,8 +201,8 @@ class Epochs:
             if view.last_epoch is not None:
                 continue
             try:
-                session = self._run.runs.session(view, Workload.FULL)
-                state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
+                with self._run.runs.lent_session(view, Workload.FULL) as session:
+                    state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
             except Exception as error:
                 self._run.raise_if_fatal(error)
                 reports.append(self._run.failed(view, error))

@@ -136,9 +136,9 @@ def _without_null_keys(view: str) -> str:
     log = changelog_of(view)
     return (
         f"delete such rows (ALTER TABLE {log} SET TBLPROPERTIES ('delta.appendOnly' = 'false'), then DELETE FROM {log} WHERE … "
-        f"IS NULL, then relstate run --full-refresh {view}). Where the table has no 'source.order', rows are read as commits "
-        f"brought them, deleted ones too: make another table, insert what {view} shows (INSERT INTO … SELECT * FROM {view}) "
-        "and what came since, and drop this one"
+        f"IS NULL, then relstate run --full-refresh {view}). If the table has no 'source.order', and others of their files are "
+        f"left, the rebuild is refused: make another table, insert what {view} shows (INSERT INTO … SELECT * FROM {view}) and "
+        "what came since, and drop this one"
     )
 
 

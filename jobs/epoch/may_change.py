@@ -17,7 +17,7 @@ def outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) ->
 
 
 def sources_of_new(state: CatalogState, selected: Sequence[str]) -> list[str]:
-    """The views that are brought to the epoch in which some views are built: to their users they are tables.
+    """Upstream views that run in the epoch which builds a new view.
 
     They are views of the newest rows of changes. A new view over one of them and
     over others brings all of these along: they are at one epoch.

@@ -88,14 +88,14 @@ class ClaimLost(EpochError):
 
 
 def conflicting_claims(state: CatalogState, own: str, views: Collection[str]) -> list[Claim]:
-    """The claims of other holders on any of some views, and those of holders that wait for one and came before."""
+    """Claims that block a holder: active ones, and earlier waiting ones."""
     wanted, mine = set(views), state.claims.get(own)
     others = [claim for claim in state.claims.values() if claim.id != own and not wanted.isdisjoint(claim.views)]
     return [claim for claim in others if claim.ticket is None or _came_before(claim.ticket, mine)]
 
 
 def _came_before(ticket: int, mine: Claim | None) -> bool:
-    """Whether a holder that waits came before another one, which may have its views already, or wait for them, or neither."""
+    """Whether a waiting claim came before another claim."""
     return mine is None or (mine.ticket is not None and ticket < mine.ticket)
 
 

@@ -130,9 +130,9 @@ def _of_new_generation(
 
 
 def _opens(session: SparkSession, path: str) -> bool:
-    """Whether Spark can read the log of a table: where delta-rs can, Spark may still find a line too long."""
+    """Whether Spark can read the log of a table."""
     try:
-        session.read.format("delta").load(path).inputFiles()
+        session.sql(f"DESCRIBE DETAIL {table_reference(path)}").collect()
     except (PySparkException, Py4JJavaError) as error:
         if ends_the_run(error) is not None:
             raise
@@ -318,6 +318,10 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
         F.col(EPOCH_COLUMN).alias(EPOCH),
         F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT),
     )
+    zeros = None if plan.stream_key is not None else zero_signs([plan.field_named(name) for name in names])
+    if zeros is not None:
+        # The order of keys has one zero.
+        stored = stored.withColumn(VIEW_KEY, F.expr(f"concat({VIEW_KEY}, CAST({zeros} AS BINARY))"))
     # Of a view that is new everything is, be it of several slices.
     is_first = view.last_epoch is None
     now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
@@ -331,11 +335,6 @@ def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int)
         newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
         summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
         return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
-    zeros = zero_signs([plan.field_named(name) for name in names])
-    if zeros is not None:
-        # The order of keys has one zero.
-        stored = stored.withColumn(VIEW_KEY, F.expr(f"concat({VIEW_KEY}, CAST({zeros} AS BINARY))"))
-        now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
     changed = changed.where(F.col("_delta") != 0)
     if is_first:

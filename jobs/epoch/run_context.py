@@ -85,13 +85,14 @@ class RunContext:
             raise self.unplannable[view.name]
         check_tables(self.warehouse, state, view)
         if view.functions:
-            check_functions(view, self.runs.session(view, Workload.FULL), self.warehouse.functions)
+            with self.runs.lent_session(view, Workload.FULL) as session:
+                check_functions(view, session, self.warehouse.functions)
         inputs = self.inputs(state, view, epoch)
         found = inputs.sizes.check()
         keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
         if keyed:
-            session = self.runs.session(view, Workload.FULL)
-            check_primary_keys(session, state, inputs, keyed, found, self.checked_keys)
+            with self.runs.lent_session(view, Workload.FULL) as session:
+                check_primary_keys(session, state, inputs, keyed, found, self.checked_keys)
 
     def failed(
         self, view: ViewEntry, error: Exception, epoch: int | None = None, pins: Mapping[str, Pin] | None = None

@@ -177,15 +177,15 @@ class EpochRunner:
                     yield self._compact(state, name)
 
     def _compact(self, state: CatalogState, name: str) -> CompactReport:
-        session = self._runs.session(state.views[name], Workload.FULL)
-        try:
-            if state.views[name].expiry.until is None and not state.views[name].watermarks:
-                return compact_view(session, self._warehouse, state, state.views[name])
-            with self._claims(uuid.uuid4().hex, "expiring state of") as claims:
-                state = claims.take([name])
-                return compact_view(session, self._warehouse, state, state.views[name], is_claimed=True)
-        except Exception as error:
-            raise ends_the_run(error, [name]) or explained(name, None, error) from error
+        with self._runs.lent_session(state.views[name], Workload.FULL) as session:
+            try:
+                if state.views[name].expiry.until is None and not state.views[name].watermarks:
+                    return compact_view(session, self._warehouse, state, state.views[name])
+                with self._claims(uuid.uuid4().hex, "expiring state of") as claims:
+                    state = claims.take([name])
+                    return compact_view(session, self._warehouse, state, state.views[name], is_claimed=True)
+            except Exception as error:
+                raise ends_the_run(error, [name]) or explained(name, None, error) from error
 
     def vacuum(
         self, views: Sequence[str] | None = None, *, epochs: int | None = None, hours: int = RETAINED_HOURS

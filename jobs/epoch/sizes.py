@@ -12,7 +12,7 @@ from relstate_dagster.jobs.epoch.stages import Read, Sizes
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN
-from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
+from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type
 from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -78,12 +78,14 @@ class InputSizes:
         reads = []
         for name in self.sources.view.reads:
             if name in self.sources.catalog.views:
-                reads.append(self._read_of(name, "all rows of the view", self._view_files(name)))
+                reads.append(self._read_of(name, "all rows of the view", *_totals(self._view_files(name))))
             else:
-                pin = self.sources.pin(name)
-                files = self.sources.source(name).files(pin).files
-                way = "all rows" if pin.first_files is None else f"the first {len(files)} file(s)"
-                reads.append(self._read_of(name, way, files))
+                source, pin = self.sources.source(name), self.sources.pin(name)
+                if pin.first_files is None:
+                    reads.append(self._read_of(name, "all rows", *source.table.totals(pin.version)))
+                else:
+                    some = source.files(pin).files
+                    reads.append(self._read_of(name, f"the first {len(some)} file(s)", *_totals(some)))
         return tuple(reads)
 
     def _view_read(self, name: str) -> Read:
@@ -97,19 +99,18 @@ class InputSizes:
         if moved is not None:
             # Compaction puts old rows and new ones into one file: of its bytes the new rows have their share.
             share = sum(moved) / max(1, sum(f.rows for f in files))
-            read_bytes = round(min(1.0, share) * sum(f.bytes for f in files))
+            read_bytes = round(min(1.0, share) * byte_count(files))
             return Read(name, way, read_bytes, moved, sum(moved), self._width(name))
         new = [f for f in files if f.upper.get(EPOCH_COLUMN) is None or f.upper[EPOCH_COLUMN] > since]
-        return self._read_of(name, way, new)
+        return self._read_of(name, way, *_totals(new))
 
-    def _read_of(self, name: str, way: str, files: Sequence[DataFile]) -> Read:
-        """All rows of some files of a relation."""
-        read_bytes, width = sum(file.bytes for file in files), self._width(name)
-        rows = row_count(files)
+    def _read_of(self, name: str, way: str, read_bytes: int, rows: int | None) -> Read:
+        """All rows of some files of a relation; ``rows`` if the log has them."""
+        width = self._width(name)
         return Read(name, way, read_bytes, None, width.rows_in(read_bytes) if rows is None else rows, width)
 
     def _width(self, name: str) -> RowWidth:
-        """The columns that the view reads of a relation; all of them where the plan does not say."""
+        """Width of the columns that the view reads of a relation."""
         read = self.lookups.used_columns.get(name)
         if name in self.sources.catalog.views:
             upstream = self.sources.catalog.views[name].plan
@@ -156,19 +157,19 @@ class InputSizes:
         only_inserts = view.plan.append_only or (is_first and not replaces)
         if is_committed:
             state = files.at(state_version)
-            return Sizes(self.is_backfill, (), _bytes(state), 0, _rows(state), only_inserts, replaces, is_committed=True)
+            return Sizes(self.is_backfill, (), byte_count(state), 0, _rows_of(state), only_inserts, replaces, is_committed=True)
         if self.is_backfill:
             return Sizes(True, self.planned_reads(), only_inserts=only_inserts, replaces=replaces)
         state, in_place = files.at(state_version), self.lookups.in_place_files()
-        looked_up = _bytes(state), _bytes(in_place), _rows(state) + _rows(in_place)
+        looked_up = byte_count(state), byte_count(in_place), _rows_of(state) + _rows_of(in_place)
         return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces, is_slice=is_first)
 
 
-def _bytes(files: Sequence[DataFile]) -> int:
-    return sum(file.bytes for file in files)
+def _totals(files: Sequence[DataFile]) -> tuple[int, int | None]:
+    return byte_count(files), row_count(files)
 
 
-def _rows(files: Sequence[DataFile]) -> int:
-    """Rows of some files; where the log does not say, as many as such files have at most."""
-    rows = row_count(files)
-    return _bytes(files) if rows is None else rows
+def _rows_of(files: Sequence[DataFile]) -> int:
+    """Row count of files; estimated as one a byte if the log has none."""
+    read_bytes, rows = _totals(files)
+    return read_bytes if rows is None else rows

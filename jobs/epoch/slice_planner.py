@@ -62,8 +62,8 @@ class SlicePlanner:
             self._check_readable(state, view, epoch)
             if not may_go_on(state, view, epoch):
                 return None
-        session = self._run.runs.session(view, Workload.FULL)
-        state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
+        with self._run.runs.lent_session(view, Workload.FULL) as session:
+            state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
         found = next_slice(PinnedSources(self._run.warehouse, state.working, state.working.views[name], epoch, self._run.reads))
         return None if found is None else (state, found)
 

@@ -195,7 +195,7 @@ def _computed_and_committed(
     changes = compute_changes(context, plan)
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
-    # The first commit of a view is made in any case, and so is the one that publishes what its slices have come to.
+    # The first commit of a view is always made, and so is the one that publishes its slices.
     is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
     if changes is None and not mem_tables and not is_needed:
         return None
@@ -241,7 +241,10 @@ def _computed_and_committed(
 
 
 def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Table) -> None:
-    """Of a new view without rows, compute what no row asks for and Spark computes all the same: it may raise."""
+    """Compute the unread subqueries of an empty new view, which Spark computes too.
+
+    They may raise, as in Spark.
+    """
     if pc.any(pc.equal(stored[TABLE_ID], view.tables[-1].table_id)).as_py():
         return
     for value in computed_by_spark(view.plan):

@@ -71,48 +71,37 @@ class ViewRuns:
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark = spark
         self._warehouse = warehouse
-        self._sessions: dict[tuple[object, ...], SparkSession] = {}
-        #: Sessions of views that are brought to epochs: all of them, and those that no view has at the moment.
-        self._lent: list[SparkSession] = []
+        #: All sessions, and those that are not borrowed at the moment.
+        self._sessions: list[SparkSession] = []
         self._idle: dict[tuple[object, ...], list[SparkSession]] = {}
         self._lock = threading.Lock()
         self._at_work: dict[str, StartedJobs] = {}
 
-    def session(self, view: ViewEntry, workload: Workload) -> SparkSession:
-        """A session with the settings of a view's plan, kept for this thread: starting one costs as much as a small job."""
-        place = (threading.get_ident(), tuple(sorted(view.settings.items())), workload)
-        if place not in self._sessions:
-            self._sessions[place] = self._new_session(view, workload)
-        return self._sessions[place]
-
     @contextmanager
     def lent_session(self, view: ViewEntry, workload: Workload) -> Iterator[SparkSession]:
-        """A session with the settings of a view's plan that is used for nothing else meanwhile.
+        """Borrow a session with a view's settings for exclusive use.
 
-        While a view is published, its session carries that commit's transaction id. Sessions are kept, no more than views are
-        computed at the same time: each holds on to what it has computed last.
+        While a view is published, its session carries that commit's transaction id. Sessions are kept, since starting one costs
+        as much as a small job. There are no more than are used at the same time: each holds on to what it has computed last.
         """
         idle = self._idle.setdefault((tuple(sorted(view.settings.items())), workload), [])
         with self._lock:
             session = idle.pop() if idle else None
         if session is None:
-            session = self._new_session(view, workload)
+            functions, is_local = self._warehouse.functions, self._warehouse.is_local
+            session = session_for(self._spark, view.settings, workload, functions, is_local=is_local)
             with self._lock:
-                self._lent.append(session)
+                self._sessions.append(session)
         try:
             yield session
         finally:
             with self._lock:
                 idle.append(session)
 
-    def _new_session(self, view: ViewEntry, workload: Workload) -> SparkSession:
-        functions, is_local = self._warehouse.functions, self._warehouse.is_local
-        return session_for(self._spark, view.settings, workload, functions, is_local=is_local)
-
     def sessions(self) -> list[SparkSession]:
         """All that work is done in."""
         with self._lock:
-            return [*self._sessions.values(), *self._lent]
+            return list(self._sessions)
 
     def progress(self, name: str) -> str:
         """For people: how far a view is that is being brought to an epoch."""

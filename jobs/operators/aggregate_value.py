@@ -222,7 +222,7 @@ def result(tables: Tables, call: AggCall, position: int, version: str) -> str:
 
 
 def totals_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
-    """The sums of decimals in one version that results read many times, as SQL over the accumulators, each under its name."""
+    """Totals of decimal sums in one version, as named SQL over accumulators."""
     totals = []
     for position in tables.by_call:
         call = node.calls[position]

@@ -1,4 +1,4 @@
-"""Expressions over rows that are there no longer, or never were: an error of one of these is none of the query.
+"""Expressions that raise only for rows that no epoch has.
 
 Most operators are linear: they evaluate an expression on each row of a change set, whatever its weight. Two kinds of rows the
 query itself does not evaluate it on:
@@ -39,7 +39,9 @@ class AskedForError(Exception):
 
 
 def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: DataFrame) -> DataFrame:
-    """The rows that a node evaluates its expressions on; all of them, unless the epoch is computed once more for an error.
+    """The rows whose expressions a node evaluates.
+
+    Fewer than it is given only if the epoch is computed once more for an error.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from typing import Final
 MOST_DIGITS: Final = 38
 #: A sum of Spark's has ten digits more than what is summed.
 _ROOM: Final = 10
-#: So many digits after the point Spark keeps whatever an operation's result needs before it.
+#: Spark keeps this many digits after the point, however many an operation's result needs before it.
 _KEPT_SCALE: Final = 6
 #: The digits of a DOUBLE that are exact: Spark computes means of shorter results in floating point.
 _DOUBLE_DIGITS: Final = 15
@@ -36,7 +36,7 @@ def decimal_parts(data_type: str) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class DecimalSum:
-    """The sum of a decimal column: how it is kept, and its total and mean out of what is kept.
+    """State columns, total and mean of a decimal sum, as SQL text.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DecimalSum:
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether there is a type for the sum: not where all 38 digits of a value are after the point."""
+        """Whether a decimal type can hold the sum."""
         return self.scale <= self._kept_digits
 
     @property
@@ -72,7 +72,7 @@ class DecimalSum:
         return self.precision > self._low_digits
 
     def weighted(self, value: str, weight: str) -> str:
-        """A value, or its low part, times a weight; the sum of these is cast to the kept type."""
+        """A value's low part times a weight."""
         digits = self.precision
         if self.has_high_part:
             digits = max(self._low_digits, self.scale)
@@ -99,7 +99,7 @@ class DecimalSum:
         return f"{value} > -{unit} AND {value} < {unit}"
 
     def total(self, low: str, high: str | None) -> str:
-        """The sum in Spark's type of it, out of the columns of its parts: an overflow only where the sum itself has one."""
+        """The total in Spark's type; overflows only if the total does."""
         data_type = f"decimal({min(self.precision + _ROOM, MOST_DIGITS)},{self.scale})"
         if high is None:
             return f"CAST({low} AS {data_type})"
@@ -126,7 +126,7 @@ class DecimalSum:
         return self.precision + 4 > _DOUBLE_DIGITS
 
     def mean(self, total: str, count: str) -> str:
-        """The mean as Spark gives it, out of the total and a positive count: rounded once, half away from zero."""
+        """The mean, rounded once as Spark rounds it."""
         precision, scale = self._mean_parts
         data_type = f"decimal({precision},{scale})"
         if not self.mean_reads_total:
@@ -144,7 +144,7 @@ class DecimalSum:
         return f"IF({count} < {10**spare}L, {once}, {exact})"
 
     def _mean_by_steps(self, total: str, count: str) -> str:
-        """Long division of the total's digits: those in front of the last 20, these, and the four that a mean has more."""
+        """Long division of a total by a count, digit group by digit group."""
         precision, scale = self._mean_parts
         unit = _power(_LAST_DIGITS - self.scale)
         n = f"CAST({count} AS decimal({_COUNT_DIGITS},0))"
@@ -175,5 +175,5 @@ def _power(exponent: int) -> str:
 
 
 def _shifted(whole: str, digits: int, data_type: str) -> str:
-    """A whole number as that many digits after the point: by its text, since a division would round it."""
+    """A whole number shifted right by decimal digits, exactly."""
     return f"CAST(concat(CAST(CAST({whole} AS decimal({MOST_DIGITS},0)) AS STRING), 'E-{digits}') AS {data_type})"

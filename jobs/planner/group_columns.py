@@ -1,4 +1,4 @@
-"""The columns that an aggregate groups by: the expressions of GROUP BY, maps as their sorted entries."""
+"""Group columns of an aggregate; maps become sorted entries."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class InputColumns:
         return self._add(sql, type_ddl(expression.dataType()), bool(expression.nullable()), wanted)
 
     def computed(self, sql: str, data_type: str, wanted: str = "_value") -> str:
-        """The column that some SQL text over the child is read from; a new one, called as wanted if that is free."""
+        """The column of a computed SQL expression over the child."""
         for field in self._child.node.schema:
             if sql == quoted(field.name):
                 return self._child_column(field)

@@ -79,7 +79,7 @@ def _sum_can_be_kept(data_type: str) -> bool:
 
 
 def sum_type(argument_type: str) -> str:
-    """A type in which a running sum cannot overflow before its result does, whatever the order of changes.
+    """The type of a running sum that overflows no earlier than its result.
 
     Of long decimals it is that of the low part; the high one is a BIGINT.
     """
@@ -162,7 +162,7 @@ def _accumulators(call: AggCall, strategy: CallStrategy) -> list[StateColumn]:
 
 
 def sum_column(call: AggCall) -> str:
-    """The state column of a sum or mean that holds the sum, or its low part."""
+    """The state column of a sum, or of its low part."""
     return DIVIDEND if call.function == "avg" and decimal_sum(call.argument_types[0]) else SUM
 
 

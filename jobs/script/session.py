@@ -352,7 +352,7 @@ def _target(other: OtherStatement) -> str:
 
 
 def _only_appended(table: str) -> str:
-    """What is said where a statement updates or deletes rows of a table that is only appended to: Delta knows no name of it."""
+    """Error message for an UPDATE or DELETE of an append-only table."""
     return (
         f"{table} is only appended to ('delta.appendOnly' = 'true'); where it holds changes, insert a newer row of the key, "
         f"which replaces others or deletes it. To remove rows for good, ALTER TABLE {table} SET TBLPROPERTIES "

@@ -1,4 +1,4 @@
-"""The tables and folders that a statement writes to; those that the warehouse keeps for itself are refused.
+"""Checks which tables and folders a statement writes to.
 
 Spark's parser reads the statement and runs nothing. What it writes to is a name, a path in place of one, or a location.
 """
@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.own_folders import OF_RUNS, OWN_FOLDERS, lies_in, refused
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -51,7 +52,7 @@ _NAMES: Final = frozenset({"UnresolvedRelation", "UnresolvedTable", "UnresolvedT
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A name in its parts, or a location; a location may be any text of the statement, and no path at all."""
+    """A table name in parts, or a possible location."""
 
     parts: tuple[str, ...]
     is_name: bool = True
@@ -98,14 +99,16 @@ def _tables_in(folder: str, path: str) -> list[str]:
 
 
 def _path_of(state: CatalogState, written: _Written) -> str | None:
-    """The path that is written to; ``None`` of a name that is no source's, and of a text that cannot be a path."""
+    """The path that a statement writes to; ``None`` if unknown."""
     if not written.is_name:
         return written.parts[0] if "/" in written.parts[0] else None
     last = written.parts[-1]
     if len(written.parts) == 2 and "/" in last:
         return last
-    found = next((source.path for name, source in state.sources.items() if name.lower() == last.lower()), None)
-    return last if found is None and len(written.parts) > 1 else found
+    source = state.sources.get(as_declared(last, state.sources))
+    if source is not None:
+        return source.path
+    return last if len(written.parts) > 1 else None
 
 
 class _Walk:
@@ -184,7 +187,7 @@ class _Walk:
         return str(row[0])
 
     def _texts(self, value: Any, *, is_folder: bool = False) -> Iterator[_Written]:
-        """All texts in an argument of a statement, of which one may be a location."""
+        """All texts in an argument of a statement; one may be a location."""
         if isinstance(value, str) or self._trees.is_a(value, _URI):
             yield _Written((str(value),), is_name=False, is_folder=is_folder)
         elif isinstance(value, JavaObject) and class_name(value) == "TableIdentifier":

@@ -61,7 +61,9 @@ class CommitOrder:
         self._commits: list[tuple[list[Action], list[Action], str]] = []
 
     def files(self, version: int, live: Collection[str]) -> list[AppendedFile]:
-        """The files with all rows as of a version. Rows that were deleted with all of their file are not among them.
+        """The added files that hold the rows of a version, in commit order.
+
+        A file that was deleted whole is not among them.
 
         Parameters
         ----------
@@ -101,7 +103,7 @@ class CommitOrder:
         return found
 
     def _added(self, version: int) -> dict[str, _Added]:
-        """The files that commits up to a version have added or removed, in the order in which they first came."""
+        """Files that commits up to a version added or removed, in order."""
         found: dict[str, _Added] = {}
         for number, (adds, removes, rewrites) in enumerate(self._commits[: version + 1]):
             for add in adds:

@@ -17,7 +17,7 @@ from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
 from relstate_dagster.jobs.sources.file_layout import FileLayout
 from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 
@@ -77,7 +77,7 @@ class SnapshotFiles:
     @property
     def total_bytes(self) -> int:
         """Bytes of all files."""
-        return sum(file.bytes for file in self.files)
+        return byte_count(self.files)
 
     def files_with(self, lookup_keys: LookupKeys | None) -> tuple[DataFile, ...]:
         """The files that can have rows within some values."""

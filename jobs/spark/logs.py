@@ -23,7 +23,7 @@ _OF_PYSPARK: Final = ("py4j", "pyspark")
 
 
 class _LogFile(logging.FileHandler):
-    """A log file whose folder may be deleted, or its disk full, without an error where something is logged."""
+    """A log file that raises no error if it cannot be written."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, if that is possible."""

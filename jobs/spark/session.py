@@ -186,7 +186,7 @@ def _start(settings: SparkSettings) -> SparkSession:
 
 
 def _compiled_pieces(driver_memory: str) -> int:
-    """Pieces of generated code that Spark keeps: as many as take at most 3 % of the heap, 80 kB each for wide rows.
+    """Compiled code pieces that Spark caches, by the size of the heap.
 
     By default it keeps 100, which one view of some joins fills: run epoch after epoch, its oldest piece would always have been
     dropped just before it is needed, and all be compiled again.

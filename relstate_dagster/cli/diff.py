@@ -32,7 +32,7 @@ def diff(
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse, where.functions)
-    view = home.read().view(view).name  # an unknown name is told without waiting for Spark
+    view = home.read().view(view).name  # an unknown name fails before Spark starts
     as_json = form is Format.JSON
     found = answers_of(where, home, server).diff(view, since, until, limit=limit, as_json=as_json)
     for note in found.notes:

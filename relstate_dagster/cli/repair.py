@@ -7,7 +7,10 @@ from relstate_dagster.cli.app import WarehouseOption, app, console, location
 
 @app.command()
 def repair(warehouse: WarehouseOption = None) -> None:
-    """Go back to the last version of the catalog that can be read, while no run is at work. The next run catches up."""
+    """Restore the last readable version of a damaged catalog.
+
+    No run may be at work meanwhile. The next run brings the views up to date.
+    """
     from relstate_dagster.jobs.catalog.repair import repair as repaired  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.instants import utc_now  # noqa: PLC0415
 

@@ -32,7 +32,7 @@ from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from relstate_dagster.jobs.api import CatalogState, EpochRunner, ViewReport, Warehouse
+    from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse
     from relstate_dagster.jobs.declare import Project
     from relstate_dagster.server.runner import ServerRunner
     from relstate_dagster.settings import Location
@@ -72,6 +72,7 @@ def run(
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
     from relstate_dagster.jobs.api import Warehouse, idle_reports, is_little_work  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.declare.names import as_declared  # noqa: PLC0415
 
     where = location(project, warehouse)
     declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
@@ -81,8 +82,8 @@ def run(
     rebuilt, until_version = list(full_refresh or []), versions(until or [])
     if every or _ALL in rebuilt:
         rebuilt = [view.name for view in declared.views]
-    state = home.read()
-    names, rebuilt = ([_called(view, declared, state) for view in given] for given in (names, rebuilt))
+    known = [*(view.name for view in declared.views), *home.read().views]
+    names, rebuilt = ([as_declared(view, known) for view in given] for given in (names, rebuilt))
     idle = idle_reports(home, declared, names, full_refresh=rebuilt, until_version=until_version)
     if prune or (check and _has_checks(declared, names)):
         idle = None  # what is checked is looked at by Spark
@@ -112,11 +113,6 @@ def run(
         passes = not show_checks(made)
     if not (is_complete and passes):
         raise typer.Exit(1)
-
-
-def _called(view: str, project: Project, state: CatalogState) -> str:
-    """The name of a view as it is declared, found in any case."""
-    return next((other.name for other in project.views if other.name.lower() == view.lower()), state.called(view))
 
 
 class _Doing:

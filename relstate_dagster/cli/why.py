@@ -33,7 +33,7 @@ def why(
 
     where = location(None, warehouse)
     home = Warehouse(where.warehouse, where.functions)
-    view = home.read().view(view).name  # an unknown name is told without waiting for Spark
+    view = home.read().view(view).name  # an unknown name fails before Spark starts
     as_json = form is Format.JSON
     found = answers_of(where, home, server).why(view, key, epoch=epoch, limit=limit, as_json=as_json)
     if as_json:

@@ -175,7 +175,7 @@ def no_pattern(path: str) -> str:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it, however both are written; links on this machine's disks are followed."""
+    """Whether a path is a folder or lies in it; local links are followed."""
     inner, outer = Address.parse(path), Address.parse(folder)
     if inner.is_local and outer.is_local:
         real = os.path.realpath(inner.path)

@@ -79,7 +79,7 @@ def write_deltalake(table_or_path: DeltaTable | str, rows: pa.Table, **options: 
 
 
 def _uncuttable(rows: pa.Table) -> list[str]:
-    """Text columns whose greatest value may stay whole in the log: one that begins with the last characters there are.
+    """Text columns whose upper bound may be too long for the log.
 
     Spark cannot read a log with more than 20,000,000 characters of statistics in a line.
     """

@@ -158,6 +158,11 @@ def _fields(actions: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
     return dict(zip(names, column.flatten(), strict=True))
 
 
+def byte_count(files: Iterable[DataFile]) -> int:
+    """Bytes of some files together."""
+    return sum(file.bytes for file in files)
+
+
 def row_count(files: Iterable[DataFile]) -> int | None:
     """Rows of some files together; ``None`` where a writer left the statistics of one out."""
     counts = [file.rows for file in files]

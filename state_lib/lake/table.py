@@ -188,5 +188,11 @@ class OpenedTable:
 
     def total_bytes(self, version: int | None = None) -> int:
         """Bytes of the data files of a version; by default of the newest one at the last look."""
+        return self.totals(version)[0]
+
+    def totals(self, version: int | None = None) -> tuple[int, int | None]:
+        """Bytes of the data files of a version, and rows if logged."""
         table = self.opened() if version is None else self.at(version)
-        return sum(int(size) for size in table.get_add_actions(flatten=True).column("size_bytes").to_pylist())
+        actions = table.get_add_actions(flatten=True)
+        rows = actions.column("num_records").to_pylist()
+        return sum(actions.column("size_bytes").to_pylist()), None if None in rows else sum(rows)

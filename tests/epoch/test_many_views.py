@@ -1,7 +1,8 @@
-"""Many wide views in one process: what a finished view leaves behind in the driver's heap."""
+"""The heap that many wide views leave behind."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import live_heap
 from benchmarks.scenarios.many_views import SOURCES, changes, queries, rows
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from tests.epoch.scripts import Script
 
 _VIEWS, _TRADES = 60, 300
@@ -29,3 +31,23 @@ def test_the_heap_does_not_grow_with_the_views(spark: SparkSession, tmp_path: Pa
     # A view of each kind; all of them would take minutes.
     script.run(f"VERIFY {', '.join(name for name, _ in queries(5))}")
     script.session.close()
+
+
+def test_runs_go_on_with_the_same_sessions(spark: SparkSession, script: Script) -> None:
+    """Each session holds on to what it has computed last."""
+    script.run("CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1)")
+    for name in ("a", "b", "c"):
+        script.run(f"CREATE MATERIALIZED VIEW {name} AS SELECT '{name}' AS n, sum(v) AS s FROM t")
+    runs = ViewRuns(spark, script.warehouse)
+    counts, pools = list[int](), list[ThreadPoolExecutor]()
+    for n in range(4):
+        script.run(f"UPDATE t SET v = {n + 2}")
+        # As requests come to a server, in another thread each. The old threads stay: a new one would get their numbers.
+        pools.append(ThreadPoolExecutor(1))
+        pools[-1].submit(lambda: list(EpochRunner(spark, script.warehouse, runs=runs).run())).result()
+        counts.append(len(runs.sessions()))
+    for pool in pools:
+        pool.shutdown()
+    assert counts[0] <= 4, "for three views at a time, and the run's own steps"
+    assert counts == [counts[0]] * 4
+    script.verify()

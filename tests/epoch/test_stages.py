@@ -13,7 +13,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.epoch.next_epoch import next_stages
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.sessions import Workload
+from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.stages import Read, Sizes, Writer, stages_of
 from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.sizing import Sizing
@@ -128,6 +128,32 @@ def test_an_epoch_runs_as_explained(spark: SparkSession, script: Script) -> None
     assert reports["of_sums"].stages[0].startswith("read sums: its change log, ")
     assert reports["of_sums"].stages[0].endswith(", +3 −3 rows")
     script.verify()
+
+
+def test_sizes_are_rows_and_columns_and_not_compressed_bytes(spark: SparkSession, script: Script) -> None:
+    columns = ", ".join(f"'the same in all rows' AS c{n}" for n in range(20))
+    script.run(f"CREATE TABLE wide (k BIGINT, {', '.join(f'c{n} STRING' for n in range(20))})")
+    script.run(f"INSERT INTO wide SELECT id, {columns} FROM range(3000)")
+    assert sum(file.stat().st_size for file in Path(script.warehouse.source_path("wide")).glob("*.parquet")) < 100_000
+    script.run(
+        "CREATE MATERIALIZED VIEW all_columns AS SELECT * FROM wide; CREATE MATERIALIZED VIEW two AS SELECT k, c1 FROM wide"
+    )
+    script.run("CREATE MATERIALIZED VIEW over AS SELECT * FROM all_columns")
+    state = script.warehouse.read()
+    built = {name: next_stages(script.warehouse, state, state.views[name].restarted(), most_tasks=2) for name in state.views}
+    code = {name: next(line for line in lines if line.startswith("compute: ")) for name, lines in built.items()}
+    assert "code generated" in code["all_columns"]
+    assert "code generated" in code["over"], "of views that are read as well"
+    assert "expressions interpreted" in code["two"]
+
+
+@pytest.mark.parametrize("workload", Workload)
+def test_no_session_infers_constraints(spark: SparkSession, workload: Workload) -> None:
+    """Over wide projections of projections Spark made millions of expressions of them."""
+    session = session_for(spark, {}, workload)
+    wide = session.range(10).selectExpr(*(f"id + {n} AS c{n}" for n in range(20))).where("c1 > 3")
+    plan = wide.join(wide.select("c2"), "c2")._jdf.queryExecution().optimizedPlan().toString()
+    assert "isnotnull" not in plan
 
 
 def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:

@@ -1,4 +1,4 @@
-"""No DROP deletes the rows of a declared source: where a source reads what a view or another source has in the warehouse."""
+"""No DROP deletes the rows of a declared source."""
 
 from __future__ import annotations
 

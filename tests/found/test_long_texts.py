@@ -1,8 +1,10 @@
-"""Long texts: bounds of them in a table's log are cut, so that Spark can read the log."""
+"""Bounds of long texts in logs are cut, so that Spark can read them."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +20,24 @@ from tests.epoch.scripts import Script
 
 def _longest_line(table: Path) -> int:
     return max(len(line) for log in table.glob("_delta_log/*.json") for line in log.read_text(encoding="utf-8").splitlines())
+
+
+def test_texts_of_ten_megabytes_with_the_default_heap(tmp_path: Path) -> None:
+    statements = """
+        CREATE TABLE t (k INT, s STRING, PRIMARY KEY (k));
+        INSERT INTO t SELECT id, repeat(chr(97 + id), 10000000) FROM range(3);
+        CREATE MATERIALIZED VIEW texts AS SELECT k, s FROM t;
+        UPDATE t SET s = concat('z', s) WHERE k = 1;
+        INSERT INTO t VALUES (7, repeat('y', 11000000));
+        REFRESH; VERIFY;
+        SELECT k, length(s) FROM texts ORDER BY k"""
+    command = [Path(sys.executable).with_name("relstate"), "sql", "--server", "never", "--format", "json", "-e", statements]
+    done = subprocess.run([*command, "--warehouse", tmp_path / "wh"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+    assert rows == [[0, 10_000_000], [1, 10_000_001], [2, 10_000_000], [7, 11_000_000]]
+    state = tmp_path / "wh/_relstate/state/texts"
+    assert max(_longest_line(table) for table in [tmp_path / "wh/views/texts", *state.iterdir()]) < 100_000
 
 
 def test_views_over_long_texts_can_be_read_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A new view shows what came before it was created: over tables of changes and folders, and by a run of it alone."""
+"""A new view shows rows that came before it was created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script writes to sources only: no statement changes what else lies in the warehouse, however its path is written."""
+"""Statements of a script write to the tables of sources only."""
 
 from __future__ import annotations
 

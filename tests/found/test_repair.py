@@ -1,4 +1,4 @@
-"""A damaged catalog goes back to its last good version by `relstate repair`, and its views go on from there."""
+"""`relstate repair` restores the last good version of a damaged catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows deleted from a table of changes that has no ``source.order``: rebuilt views follow, or say why they cannot."""
+"""Rows deleted from a table of changes without ``source.order``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts of findings from outside use: each statement gives what the comment above says, and every view equals its query."""
+"""Scripts of findings from outside use, checked statement by statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view that cannot be planned after its upstream was edited is left behind, alone; so is one over it."""
+"""A view that cannot be planned after an edit is left behind, alone."""
 
 from __future__ import annotations
 

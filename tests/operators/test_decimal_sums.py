@@ -1,4 +1,4 @@
-"""Sums and means of decimals at the limits of their types: exact in any order, rounded as Spark rounds them."""
+"""Sums and means of decimals at the limits of their types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES = [
 
 
 def _value(random_: random.Random, precision: int, scale: int) -> Decimal:
-    """A value of a drawn number of digits, or one of the ends of its type."""
+    """A drawn value, or an end of its type."""
     digits = random_.choice([precision, random_.randint(1, precision)])
     units = 10**digits - 1 if random_.random() < 0.2 else random_.randint(0, 10**digits - 1)
     return Decimal(random_.choice([units, -units])).scaleb(-scale, _EXACT)
@@ -38,7 +38,7 @@ def _value(random_: random.Random, precision: int, scale: int) -> Decimal:
 
 @pytest.mark.parametrize("ansi", [True, False])
 def test_totals_and_means_of_drawn_parts(spark: SparkSession, ansi: bool) -> None:
-    """Out of parts that no rows have to be made for: counts of 17 digits, low parts above their unit, signs that differ."""
+    """Totals and means of extreme parts that no rows could make."""
     session = spark.newSession()
     for key, value in {
         "ansi.enabled": str(ansi).lower(),
@@ -127,7 +127,7 @@ def test_sums_means_and_quotients_of_drawn_types(spark: SparkSession, seed: int)
 
 
 def _drawn_row(random_: random.Random, k: int, g: int, types: list[tuple[int, int]]) -> Row:
-    """A row whose groups' sums and means fit into Spark's types, also where Spark adds all its values up in any order."""
+    """A row whose groups' sums fit into Spark's types in any order."""
     values: list[Decimal | None] = []
     for precision, scale in types:
         # A sum has ten digits more than its values, a mean four more after the point, and both 38 at most.
@@ -142,7 +142,7 @@ _SQUARED = [(4, 2), (9, 9), (14, 0), (14, 7), (14, 14), (15, 0), (28, 3), (38, 1
 
 
 def test_variances_of_drawn_values(spark: SparkSession) -> None:
-    """Against exact arithmetic, since Spark's own depend on the order of the rows; over groups that change."""
+    """Variances against exact arithmetic, over groups that change."""
     random_ = random.Random(seeds_of("variances")[0])
     columns = tuple(Field(f"x{n}", f"decimal({p},{s})") for n, (p, s) in enumerate(_SQUARED))
     relation = Relation("d", (Field("k", "int", False), *columns), ("k",))
@@ -163,7 +163,7 @@ def test_variances_of_drawn_values(spark: SparkSession) -> None:
 
 
 def test_a_long_decimal_is_averaged_as_spark_averages_it(spark: SparkSession) -> None:
-    """The sum 99 over 713 rows, of decimals of 28 digits, is 0.13884993 for each: 0.1388, by 0.138850 it would be 0.1389."""
+    """A mean that double rounding would get wrong."""
     relation = Relation("d", (Field("k", "int", False), Field("x", "int")), ("k",))
     with Lab(spark, "SELECT avg(CAST(x AS DECIMAL(28,0))) AS a FROM d", {"d": relation}) as lab:
         lab.step({"d": [((k, 99 if k == 0 else 0), 1) for k in range(713)]})
