@@ -9,7 +9,7 @@ from relstate_dagster.jobs.outlook import outlook
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.table import DeltaError
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def is_little_work(warehouse: Warehouse, project: Project, views: Collection[str], full_refresh: Collection[str] = ()) -> bool:
@@ -21,7 +21,7 @@ def is_little_work(warehouse: Warehouse, project: Project, views: Collection[str
     ----------
     full_refresh : views that are rebuilt from all of their sources.
     """
-    if full_refresh or not 0 < len(views) <= sizing().brief_run_views:
+    if full_refresh or not 0 < len(views) <= tuning().brief_run_views:
         return False
     try:
         # How many tasks a shuffle has does not matter for what is read.
@@ -29,4 +29,4 @@ def is_little_work(warehouse: Warehouse, project: Project, views: Collection[str
     except (RelstateError, DeltaError, OSError):
         return False  # the run says what is wrong, and of which view
     read = [one.bytes for one in looked_at if one.view in views]
-    return None not in read and sum(size or 0 for size in read) <= sizing().brief_run_bytes
+    return None not in read and sum(size or 0 for size in read) <= tuning().brief_run_bytes

@@ -26,16 +26,16 @@ from relstate_dagster.state_lib.lake.commit import CommitFailedError, committing
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 from relstate_dagster.state_lib.merge import merge_runs
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import MergeRule
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def has_many_runs(files: Sequence[DataFile]) -> bool:
     """Whether some partition has more small files than a lookup, or a reader, should open."""
-    small = Counter(frozenset(f.partition.items()) for f in files if f.bytes < sizing().small_run_bytes)
-    return bool(small) and max(small.values()) > sizing().runs_per_partition
+    small = Counter(frozenset(f.partition.items()) for f in files if f.bytes < tuning().small_run_bytes)
+    return bool(small) and max(small.values()) > tuning().runs_per_partition
 
 
 def merge_small_runs(opened: OpenedTable) -> int | None:
@@ -43,7 +43,7 @@ def merge_small_runs(opened: OpenedTable) -> int | None:
     table = opened.latest()
     before = table.version()
     try:
-        table.optimize.compact(target_size=sizing().small_run_bytes)
+        table.optimize.compact(target_size=tuning().small_run_bytes)
     except CommitFailedError:
         return None  # an epoch was faster; the next compaction finds what this one would have
     return table.version() if table.version() != before else None

@@ -12,9 +12,9 @@ import pyarrow as pa
 from relstate_dagster.state_lib.constants import VNODE
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.slots import TableSlots
 from relstate_dagster.state_lib.table_schema import StateTableDesc
+from relstate_dagster.state_lib.tuning import tuning
 from relstate_dagster.state_lib.vnode import vnodes_of_row
 
 #: The values of some columns of a state table, by their names.
@@ -59,7 +59,7 @@ class KeyRows:
             return files
         # Of the distribution key alone: a lookup by more columns has more keys than vnodes.
         distinct = self.values.select(distribution).group_by(distribution, use_threads=False).aggregate([])
-        if distinct.num_rows > sizing().vnode_keys:
+        if distinct.num_rows > tuning().vnode_keys:
             return files
         try:
             rows = [row for row in distinct.to_pylist() if self._finds(row)]

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.literals import literal
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
 #: between the least and the greatest. It is what sessions set for ``PUSHED_ONE_BY_ONE``.
@@ -91,7 +91,7 @@ class LookupKeys:
         Parameters
         ----------
         files : that the rows are read from.
-        page_rows : rows of a page in them, ``Sizing.page_rows`` if that is not known.
+        page_rows : rows of a page in them, ``Tuning.page_rows`` if that is not known.
         """
         match self._reach(files, column, page_rows)[0]:
             case _Reach.LISTED:
@@ -112,23 +112,23 @@ class LookupKeys:
     def _reach(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> tuple[_Reach, float]:
         """How the rows of files are filtered, and about how many are read then."""
         in_files = sum(file.rows for file in files)
-        if in_files < sizing().unfiltered_rows:
+        if in_files < tuning().unfiltered_rows:
             return _Reach.WHOLE, in_files
         on_pages = self._rows_on_pages(files, column, page_rows)
-        if len(self.values) <= sizing().listed_keys:
+        if len(self.values) <= tuning().listed_keys:
             return _Reach.LISTED, on_pages
         between = self._rows_between(files, column)
-        if isinstance(self.values[0], int) and len(self.values) <= sizing().listed_integers:
+        if isinstance(self.values[0], int) and len(self.values) <= tuning().listed_integers:
             within_range = between or in_files  # nothing is known of the range where there are no statistics
             return (
-                (_Reach.LISTED, on_pages) if on_pages < sizing().listed_share * within_range else (_Reach.ONE_OF, within_range)
+                (_Reach.LISTED, on_pages) if on_pages < tuning().listed_share * within_range else (_Reach.ONE_OF, within_range)
             )
-        return (_Reach.WHOLE, in_files) if between > sizing().range_share * in_files else (_Reach.RANGE, between)
+        return (_Reach.WHOLE, in_files) if between > tuning().range_share * in_files else (_Reach.RANGE, between)
 
     def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> float:
         """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
         counts = [self._count_in(file.lower.get(column), file.upper.get(column)) for file in files]
-        of_page = page_rows or sizing().page_rows
+        of_page = page_rows or tuning().page_rows
         return sum(rows_on_pages(file.rows, of_page, count) for file, count in zip(files, counts, strict=True))
 
     def _count_in(self, lower: Any, upper: Any) -> int:

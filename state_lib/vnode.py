@@ -17,9 +17,9 @@ from relstate_dagster.state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
 from relstate_dagster.state_lib.serial import vnode_in, vnode_of_row_id
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateTableDesc, StateTableSchema
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def check_vnode_count(vnode_count: int) -> None:
@@ -42,7 +42,7 @@ def fitting_vnode_count(schema: StateTableSchema, vnode_count: int, stored_bytes
     check_vnode_count(vnode_count)
     if not schema.distribution_key:
         return vnode_count
-    while stored_bytes > vnode_count * sizing().vnode_bytes and vnode_count < MAX_VNODE_COUNT:
+    while stored_bytes > vnode_count * tuning().vnode_bytes and vnode_count < MAX_VNODE_COUNT:
         vnode_count *= 2
     return vnode_count
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relstate_dagster.state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.sizes import Resized
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def pytest_configure() -> None:
 def resized() -> Iterator[Resized]:
     """Sets sizes for one test: ``resized(driver_change_bytes=0)``."""
     with ExitStack() as sizes:
-        yield lambda **changes: sizes.enter_context(changed_sizing(**changes))
+        yield lambda **changes: sizes.enter_context(changed_sizes(**changes))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,6 @@
 
 from collections.abc import Callable
 
-from relstate_dagster.state_lib.sizing import Sizing
+from relstate_dagster.state_lib.size_settings import SizeSettings
 
-Resized = Callable[..., Sizing]
+Resized = Callable[..., SizeSettings]

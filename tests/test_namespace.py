@@ -28,7 +28,7 @@ assert not twice, twice
 """
 TYPED = """
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.state_lib.sizing import Sizing
+from relstate_dagster.state_lib.size_settings import Sizing
 
 
 def catalog(warehouse: Warehouse, sizing: Sizing) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 from relstate_dagster.state_lib.units import bytes_shown
 
 
@@ -29,7 +29,7 @@ class Costs:
     Parameters
     ----------
     full : the last epoch that computed all of it from whole sources.
-    changes : the last two incremental epochs of each size of change, in powers of ``Sizing.comparable_change``. The cheaper one
+    changes : the last two incremental epochs of each size of change, in powers of ``Tuning.comparable_change``. The cheaper one
         of two counts: what one took says little, if the machine was asleep for a while.
     """
 
@@ -66,7 +66,7 @@ class Costs:
         change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
         if change is None or everything is None:
             return None
-        if change <= sizing().recompute_margin * everything + sizing().recompute_seconds:
+        if change <= tuning().recompute_margin * everything + tuning().recompute_seconds:
             return None
         return (
             f"recomputed because past epochs say that {bytes_shown(changed_bytes)} of changes take {change:.1f} s, "
@@ -80,13 +80,13 @@ class Costs:
             return self
         used = tuple(replace(cost, used=cost.used + 1) for cost in self.changes[like])
         others = {size: costs for size, costs in self.changes.items() if size != like}
-        return replace(self, changes=others if used[-1].used >= sizing().recompute_uses else {**others, like: used})
+        return replace(self, changes=others if used[-1].used >= tuning().recompute_uses else {**others, like: used})
 
     def _like(self, changed_bytes: int) -> int | None:
         comparable = [
             size
             for size, costs in self.changes.items()
-            if len(costs) > 1 and all(0 < changed_bytes <= sizing().comparable_change * cost.read_bytes for cost in costs)
+            if len(costs) > 1 and all(0 < changed_bytes <= tuning().comparable_change * cost.read_bytes for cost in costs)
         ]
         return min(comparable, default=None)
 
@@ -107,8 +107,8 @@ class Costs:
 
 
 def _size(read_bytes: int) -> int:
-    """The power of ``Sizing.comparable_change`` that a number of bytes is below."""
+    """The power of ``Tuning.comparable_change`` that a number of bytes is below."""
     size = 0
-    while sizing().comparable_change ** size <= read_bytes:
+    while tuning().comparable_change ** size <= read_bytes:
         size += 1
     return size

@@ -8,7 +8,7 @@ from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import rows_read_of_index
 from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 
 @dataclass(slots=True)
@@ -21,10 +21,10 @@ class IndexAdvice:
     def saw(self, source: str, declared: tuple[str, ...], files: SnapshotFiles, lookup_keys: LookupKeys) -> None:
         """Note a lookup in the files of a source, by a column without an index; ``declared`` are the columns with one."""
         rows = row_count(files.files) or 0
-        if rows < sizing().advised_rows:  # so for most lookups nothing is estimated
+        if rows < tuning().advised_rows:  # so for most lookups nothing is estimated
             return
         read, with_index = files.rows_read(lookup_keys), rows_read_of_index(rows, len(lookup_keys.values))
-        if read >= max(sizing().advised_rows, sizing().advised_times * with_index):
+        if read >= max(tuning().advised_rows, tuning().advised_times * with_index):
             place = (source, lookup_keys.column)
             self._costly[place] = max((read, with_index), self._costly.get(place, (0.0, 0.0)))
             self._declared[source] = declared

@@ -23,7 +23,7 @@ from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 _log = logging.getLogger(__name__)
 
@@ -85,15 +85,15 @@ def _refresh(
     if (
         found is not None
         and contents is not None
-        and pin.version - contents.version < sizing().index_commits
-        and rows < sizing().index_appended_rows
+        and pin.version - contents.version < tuning().index_commits
+        and rows < tuning().index_appended_rows
     ):
         return
     session = session_for(spark, {}, Workload.FULL, is_local=warehouse.is_local)
     if (
         found is None
         or contents is None
-        or contents.appended + rows > sizing().index_appended_share * contents.rows + sizing().index_appended_rows
+        or contents.appended + rows > tuning().index_appended_share * contents.rows + tuning().index_appended_rows
     ):
         _log.info("building the index of %s by %s", entry.name, index.column)
         index.build(session, source, pin, columns)

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.epoch.shown_rows import Cells
 from relstate_dagster.state_lib.row_encoding import contains_map
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 #: Numbers that differ by no more than this are equal.
 RELATIVE_TOLERANCE: Final = 1e-9
@@ -71,8 +71,8 @@ def unmatched(
         F.when(F.col(f"l.{_PLACE}").isNotNull(), F.struct(*(F.col(f"l.{c}").alias(c) for c in parts))).alias("l"),
         F.when(F.col(f"r.{_PLACE}").isNotNull(), F.struct(*(F.col(f"r.{c}").alias(c) for c in parts))).alias("r"),
     )
-    rows = sides.limit(sizing().compared_pairs_rows + 1).collect()
-    if len(rows) <= sizing().compared_pairs_rows:
+    rows = sides.limit(tuning().compared_pairs_rows + 1).collect()
+    if len(rows) <= tuning().compared_pairs_rows:
         missing, unexpected = _without_partner([r["l"] for r in rows if r["l"]], [r["r"] for r in rows if r["r"]])
         return Difference(len(missing), len(unexpected), _cells(missing[:shown]), _cells(unexpected[:shown]))
     counted = sides.agg(F.count("l").alias("l"), F.count("r").alias("r")).collect()[0]

@@ -13,7 +13,7 @@ from relstate_dagster.jobs.epoch.stages import WriteMode, Writer
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
 OP = "_relstate_op"
@@ -40,7 +40,7 @@ class Published:
     def advice_lines(self) -> tuple[str, ...]:
         """What would make such epochs cheaper."""
         changed = self.rows_inserted + self.rows_deleted
-        if self.copied < max(sizing().advised_rows, sizing().advised_times * changed):
+        if self.copied < max(tuning().advised_rows, tuning().advised_times * changed):
             return ()
         return (
             f"{self.copied:,} rows of the published table were written again beside {changed:,} that have changed: with "

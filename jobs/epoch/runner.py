@@ -39,7 +39,7 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import RETAINED_HOURS
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.address import table_reference
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.size_settings import current_sizes
 
 
 class EpochRunner:
@@ -68,7 +68,7 @@ class EpochRunner:
         on_start: Callable[[str], None] = lambda _said: None,
         runs: ViewRuns | None = None,
     ) -> None:
-        sizing()  # what the environment says of it, before anything is written
+        current_sizes()  # what the environment says of them, before anything is written
         self._spark = spark
         self._warehouse = warehouse
         self._parallel_views = parallel_views

@@ -12,7 +12,7 @@ from relstate_dagster.jobs.functions import UserFunctions
 from relstate_dagster.jobs.spark.names import keep_class_names
 from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 #: Rules of the optimizer that find nothing in plans that operators describe (there are no subqueries, limits or nested
@@ -70,7 +70,7 @@ def session_for(
     # millions of expressions: a view of 18 columns filled a heap of 2 GB.
     session.conf.set("spark.sql.constraintPropagation.enabled", "false")
     # Rows that are part of a plan are computed by the optimizer, in one thread and row by row, and kept as Java objects.
-    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", f"{sizing().local_relation_bytes}b")
+    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", f"{tuning().local_relation_bytes}b")
     session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
     # A union that keeps its inputs' partitioning asks each of them again where its data lie, and they ask theirs: with
     # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).

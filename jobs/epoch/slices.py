@@ -16,13 +16,13 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.planner.nodes import FullQuery, Scan, Window, walk
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 from relstate_dagster.state_lib.units import bytes_shown
 
 
 def is_large(total_bytes: int) -> bool:
     """Whether a source is large enough for a view over it to be built in slices."""
-    return 2 * total_bytes >= 3 * sizing().slice_bytes
+    return 2 * total_bytes >= 3 * tuning().slice_bytes
 
 
 def next_slice(sources: PinnedSources) -> EpochEntry | None:
@@ -52,7 +52,7 @@ def next_slice(sources: PinnedSources) -> EpochEntry | None:
         return None
     total = found.total_bytes
     looked_up = sum(_bytes_of(sources, node.relation) for node in walk(view.plan) if isinstance(node, Scan)) - total
-    wanted = max(sizing().slice_bytes, total // sizing().slices, round(sizing().slice_lookups * looked_up))
+    wanted = max(tuning().slice_bytes, total // tuning().slices, round(tuning().slice_lookups * looked_up))
     read = list(accumulate((file.bytes for file in found.files), initial=0))
     until = next((n for n, so_far in enumerate(read) if n > first and so_far - read[first] >= wanted), None)
     if until is None or 2 * (total - read[until]) < wanted:

@@ -19,7 +19,7 @@ from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 
 @dataclass
@@ -89,7 +89,7 @@ class SourceLookups:
         """The rows of some file of a source and ``_weight``, and how many they are; ``None``: the log does not tell."""
         if not self.row_count(name):
             return None
-        some = self.files(name).sample(sizing().sample_rows)
+        some = self.files(name).sample(tuning().sample_rows)
         return self.pinned.as_planned(name, _weighted(some.read(spark, None))), row_count(some.files) or 0
 
     def files(self, name: str) -> SnapshotFiles:
@@ -119,10 +119,10 @@ class SourceLookups:
         contents = index.contents
         if contents is None or not contents.serves(pinned.pin(name), self.used_columns[name]):
             return own
-        if own.are_rows and sizing().index_fewer * index.rows_read(lookup_keys) > own.rows_read(lookup_keys):
+        if own.are_rows and tuning().index_fewer * index.rows_read(lookup_keys) > own.rows_read(lookup_keys):
             return own
         since = pinned.changed_since(name, contents.pin)
-        return index if since is not None and since.changed_bytes <= sizing().index_change_bytes else own
+        return index if since is not None and since.changed_bytes <= tuning().index_change_bytes else own
 
     def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, lookup_keys: LookupKeys) -> DataFrame:
         """The rows of a source from an index, with what has changed since it was written."""

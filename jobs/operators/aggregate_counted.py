@@ -19,9 +19,9 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
 from relstate_dagster.jobs.planner.state_tables import value_column
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def values_of(call: AggCall) -> list[str]:
@@ -44,7 +44,7 @@ def changed_counts(
     changed = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
     changed = changed.where(F.col(WEIGHT) != 0)
     held = ctx.frames.rows_of(delta)
-    if held is None or held.num_rows > sizing().summed_by_each_rows:
+    if held is None or held.num_rows > tuning().summed_by_each_rows:
         changed = ctx.frames.share(changed)
     else:
         known = held.select([*node.group, *call.arguments, WEIGHT]).rename_columns([*node.group, *values_of(call), WEIGHT])

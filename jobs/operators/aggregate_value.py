@@ -47,9 +47,9 @@ from relstate_dagster.jobs.planner.state_tables import (
 )
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.shared_lookup import lookup_several
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
@@ -83,7 +83,7 @@ def few_rows(tables: Tables) -> int | None:
     """How many rows old state has, where they are so few that they are read whole; else ``None``."""
     stored = [table.storage for table in tables.value_tables.values()]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
-    return rows if rows is not None and rows <= sizing().whole_state_rows else None
+    return rows if rows is not None and rows <= tuning().whole_state_rows else None
 
 
 def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> None:

@@ -27,8 +27,8 @@ from relstate_dagster.state_lib.collected import collected, frame_of, nullable_w
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.row_encoding import parse_type
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.tuning import tuning
 
 
 def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFrame | None:
@@ -74,7 +74,7 @@ def keep(
     rows_read : about how many rows a lookup reads where they are not kept.
     rows_of : all rows of the input, as a context gives the relations below it.
     """
-    if rows_read is None or rows_read < sizing().arranged_lookup_rows or ctx.is_backfill or not ctx.frames.held:
+    if rows_read is None or rows_read < tuning().arranged_lookup_rows or ctx.is_backfill or not ctx.frames.held:
         return None
     return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
 
@@ -102,7 +102,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
         return None
     names = [scan.relation for scan in walk(node) if isinstance(scan, Scan)]
     total = sum(ctx.relations.row_count(name) or 0 for name in names)
-    most = min(sizing().arranged_rows, total // sizing().arranged_one_in)
+    most = min(tuning().arranged_rows, total // tuning().arranged_one_in)
     if not _are_few(ctx, names, rows_of, most / total):
         return None
     whole = nullable_within(rows_of(ctx))

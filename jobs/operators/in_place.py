@@ -28,8 +28,8 @@ from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 _FIRST_WEIGHT = "_first_weight"
 _SECOND_WEIGHT = "_second_weight"
@@ -201,10 +201,10 @@ def match_whole(
     if not ctx.frames.held or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
         return None
     most = _most_rows(ctx, side)
-    if most is None or most >= sizing().unfiltered_rows:
+    if most is None or most >= tuning().unfiltered_rows:
         return None
     partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
-    hinted = partners.hint(ctx.frames.lookup_hint) if ctx.frames.lookup_hint and most <= sizing().sent_rows else partners
+    hinted = partners.hint(ctx.frames.lookup_hint) if ctx.frames.lookup_hint and most <= tuning().sent_rows else partners
     return match(node, rows, hinted)
 
 

@@ -38,9 +38,9 @@ from relstate_dagster.state_lib.collected import collected, frame_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_encoding import parse_type
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.tuning import tuning
 
 _LAST: Final = "_last_"
 #: How many times as many rows as are kept lie before each fence.
@@ -98,7 +98,7 @@ def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) 
             return near
     now = _weights_checked(ctx, node, consolidate(rows, node.schema))
     positions = [times * (wanted + ctx.spare_rows) for times in _FENCES]
-    positions = [position for position in positions if 0 < position <= sizing().fenced_rows]
+    positions = [position for position in positions if 0 < position <= tuning().fenced_rows]
     if not fences or not positions:
         return now
     first = ctx.frames.share(now.orderBy(*by_order_then_all(node.order, node.schema)).limit(positions[-1]))

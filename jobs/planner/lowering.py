@@ -54,8 +54,8 @@ from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.jobs.planner.union_keys import branch_keys
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 #: Numbers that ``range`` may give: they are made up as one array.
 _MOST_OF_RANGE = 1_000_000
@@ -438,7 +438,7 @@ class Lowering:
         child = self._lower(plan, need_key=True)
         inputs = InputColumns(self._write, child, keep=child.node.column_names)
         keys = tuple(SortKey(inputs.column(o.child(), "_sort"), *_direction(o)) for o in order)
-        keeps_first = limit is not None and limit + offset <= sizing().kept_limit_rows
+        keeps_first = limit is not None and limit + offset <= tuning().kept_limit_rows
         return Lowered(TopN(with_map_keys(inputs.node()), keys, limit, offset, keeps_first), child.names)
 
     def _sample(self, plan: Any, need_key: bool) -> Lowered:

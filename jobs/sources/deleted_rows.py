@@ -17,8 +17,8 @@ from relstate_dagster.jobs.sources.file_layout import file_name
 from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 _FILE: Final = "_file_name"
 _POSITION: Final = "_file_position"
@@ -75,7 +75,7 @@ def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.
     names = [pa.repeat(file_name(path), len(at)) for path, at in positions.items()]
     places = pa.table({_FILE: pa.chunked_array(names), _POSITION: pa.chunked_array(list(positions.values()))})
     known = frame_of(spark, places)
-    sent = known.hint("broadcast") if places.num_rows <= sizing().marked_rows else known
+    sent = known.hint("broadcast") if places.num_rows <= tuning().marked_rows else known
     placed = rows.select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_POSITION))
     return placed.join(sent, [_FILE, _POSITION], how).select(*map(quoted, rows.columns))
 

@@ -34,8 +34,8 @@ from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
 #: Sources that are looked at side by side.
@@ -181,7 +181,7 @@ class DeltaSource:
                 continue
             plus, minus = counts.changed(actions)
             inserted, deleted = inserted + plus, deleted + minus
-            vectors = partial(self._vectors, version) if marking_commits < sizing().marking_commits else lambda: None
+            vectors = partial(self._vectors, version) if marking_commits < tuning().marking_commits else lambda: None
             of_commit = None if layout is None else change_files(layout, actions, vectors)
             if of_commit is None:
                 changed_bytes += sum(int(f.get("size") or 0) for f in read)

@@ -29,7 +29,7 @@ from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.files import files_below
 from relstate_dagster.state_lib.lake.rows import rows_at
 from relstate_dagster.state_lib.lake.table import OpenedTable, TableNotFoundError
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 #: A file: its path below the folder, its size in bytes, and when it was modified.
 FILE_COLUMNS: Final = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified_at", pa.timestamp("us", "UTC"))])
@@ -71,7 +71,7 @@ class NewFiles:
         found, begin, held = list[pa.Table](), 0, 0
         for position, size in enumerate(self.files["size"].to_pylist()):
             count = position - begin
-            if count and (count >= sizing().folder_batch_files or held + size > sizing().folder_batch_bytes):
+            if count and (count >= tuning().folder_batch_files or held + size > tuning().folder_batch_bytes):
                 found.append(self.files.slice(begin, count))
                 begin, held = position, 0
             held += size

@@ -13,7 +13,7 @@ from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS
 from relstate_dagster.state_lib.lake.address import full_path
 from relstate_dagster.state_lib.lake.log import Action, files_of, logged_rows, marked_rows
 from relstate_dagster.state_lib.lake.parquet import footer_rows, value_counts
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 
 @dataclass
@@ -64,7 +64,7 @@ class RowCounts:
 
     def _rows_of_removed(self, paths: list[str]) -> dict[str, int]:
         known = {path: self._added[path] for path in paths if path in self._added}
-        if len(paths) - len(known) > sizing().footer_files:
+        if len(paths) - len(known) > tuning().footer_files:
             known |= {path: self._before[path] for path in paths if self._before.get(path, -1) >= 0}
         unknown = [path for path in paths if path not in known]
         read = footer_rows([full_path(self.table, path) for path in unknown])

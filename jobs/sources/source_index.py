@@ -7,7 +7,7 @@ The copy is the source as of one version of it, and what has changed since is re
 an index as without, however old it is. Nothing of an epoch depends on it but time.
 
 Stored: a Delta table of some columns of the source, called ``c0`` (the index's own), ``c1``, …, and ``_weight``: the rows as of
-some version, sorted, each file another range, pages of ``Sizing.index_page_rows`` rows; and the changes since, appended from
+some version, sorted, each file another range, pages of ``Tuning.index_page_rows`` rows; and the changes since, appended from
 time to time. What a version of the table holds is in its commit, as JSON in ``userMetadata``.
 """
 
@@ -36,8 +36,8 @@ from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
 from relstate_dagster.state_lib.lake.statistics import data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.tuning import tuning
 
 _PAGE_ROWS_SETTING: Final = "parquet.page.row.count.limit"
 #: Commits that may follow the one that tells what the table holds.
@@ -143,7 +143,7 @@ class SourceIndex:
         """The files of what :attr:`contents` tells."""
         if self._files is None:
             found = DeltaSource(f"the index by {self.column}", self.path).files_at(self._there[0].version())
-            self._files = replace(found, page_rows=sizing().index_page_rows)
+            self._files = replace(found, page_rows=tuning().index_page_rows)
         return self._files
 
     # Writing. Each commit holds a whole version of the source, so a kill leaves the version before.
@@ -156,14 +156,14 @@ class SourceIndex:
         spark : a session of its own: the size of pages is set in it.
         columns : of the source, besides the index's own.
         """
-        spark.conf.set(_PAGE_ROWS_SETTING, str(sizing().index_page_rows))
+        spark.conf.set(_PAGE_ROWS_SETTING, str(tuning().index_page_rows))
         wanted = (self.column, *sorted(set(columns) - {self.column}))
         files = data_files(source.table.at(pin.version))
         rows = _as_stored(source.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint")), wanted)
         total = row_count(files)
         count = rows.count() if total is None else total
         contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, count, 0, pin.fingerprint)
-        by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // sizing().index_file_bytes, _stored(0))
+        by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // tuning().index_file_bytes, _stored(0))
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
     def append(self, changes: DataFrame | None, until: Pin) -> None:
@@ -190,10 +190,10 @@ class SourceIndex:
     def merge_small_files(self) -> None:
         """Put the files of appended changes into few, where there are many."""
         table, contents = self._there
-        if sum(file.bytes < sizing().index_small_bytes for file in self.files.files) <= sizing().index_files:
+        if sum(file.bytes < tuning().index_small_bytes for file in self.files.files) <= tuning().index_files:
             return
         with suppress(CommitFailedError):
-            table.optimize.compact(target_size=sizing().index_small_bytes, commit_properties=_telling(contents))
+            table.optimize.compact(target_size=tuning().index_small_bytes, commit_properties=_telling(contents))
         self._written()
 
     def _write(self, rows: DataFrame, contents: IndexContents, *, mode: str, **options: str) -> None:
@@ -204,7 +204,7 @@ class SourceIndex:
 
 def rows_read_of_index(rows: int, values: int) -> float:
     """About how many rows are read of an index of a source with so many rows, to find those with so many values."""
-    return rows_on_pages(rows, sizing().index_page_rows, values)
+    return rows_on_pages(rows, tuning().index_page_rows, values)
 
 
 def _newest_of(path: str) -> tuple[DeltaTable, IndexContents] | None:

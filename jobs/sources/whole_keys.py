@@ -23,7 +23,7 @@ from relstate_dagster.jobs.sources.key_files import KeyProblem, null_key, plain_
 from relstate_dagster.state_lib.lake.address import full_path
 from relstate_dagster.state_lib.lake.parquet import FileMetaData, opened_parquet
 from relstate_dagster.state_lib.lake.statistics import DataFile
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 
 _READERS: Final = min(8, os.cpu_count() or 1)
 
@@ -62,7 +62,7 @@ class KeysInOrder:
         groups = list(reversed(self.row_groups))
         with ThreadPoolExecutor(_READERS) as pool:
             while groups:
-                enough = max(sizing().keys_read_at_once, 0 if held is None else held.num_rows)
+                enough = max(tuning().keys_read_at_once, 0 if held is None else held.num_rows)
                 batch = [groups.pop()]
                 while groups and sum(group.rows for group in batch) < enough:
                     batch.append(groups.pop())

@@ -14,7 +14,7 @@ from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.instants import Clock, utc_now
 from relstate_dagster.jobs.script import Result, ScriptSession
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib.sizing import Sizing, sizing
+from relstate_dagster.state_lib.size_settings import SizeSettings, current_sizes
 
 #: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.
 _FOR_FEW_ROWS = {
@@ -25,12 +25,12 @@ _FOR_FEW_ROWS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 #: Folders that tests of this process begin with, by what is in them and the sizes that it was made by.
-_BEGINNINGS: dict[tuple[str, Sizing], Path] = {}
+_BEGINNINGS: dict[tuple[str, SizeSettings], Path] = {}
 
 
 def copied(what: str, folder: Path) -> bool:
     """Fill a folder as an earlier test has left it with :func:`kept`, under that name; whether one has."""
-    built = _BEGINNINGS.get((what, sizing()))
+    built = _BEGINNINGS.get((what, current_sizes()))
     if built is not None:
         shutil.copytree(built, folder, dirs_exist_ok=True)
     return built is not None
@@ -41,7 +41,7 @@ def kept(what: str, folder: Path) -> None:
     if not _BEGINNINGS:
         atexit.register(lambda: [shutil.rmtree(one, ignore_errors=True) for one in _BEGINNINGS.values()])
     copy = Path(tempfile.mkdtemp(prefix="relstate-beginning-"))
-    _BEGINNINGS[what, sizing()] = shutil.copytree(folder, copy, dirs_exist_ok=True)
+    _BEGINNINGS[what, current_sizes()] = shutil.copytree(folder, copy, dirs_exist_ok=True)
 
 
 class Script:

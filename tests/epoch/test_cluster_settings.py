@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner
-from relstate_dagster.state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
 
 _SETUP = """
@@ -58,13 +58,13 @@ def test_views_are_right_whatever_the_cluster_sets(spark: SparkSession, tmp_path
         script = Script(spark, tmp_path / "warehouse")
         script.run(f"{_SETUP} REFRESH; VERIFY")
         for n, size in enumerate(["driver_publish_bytes", "driver_change_bytes"]):
-            with changed_sizing(**{size: 0}):
+            with changed_sizes(**{size: 0}):
                 script.run(f"UPDATE t SET v = v + 1 WHERE k < 3; INSERT INTO t VALUES ({10 + n}, 'b', 1); REFRESH; VERIFY")
         script.run("DELETE FROM t WHERE g = 'b'")
         runner = EpochRunner(spark, script.warehouse)
         list(runner.run(full_refresh=["parted", "marked", "clustered"]))
         script.verify()
-        with changed_sizing(driver_compaction_bytes=0):
+        with changed_sizes(driver_compaction_bytes=0):
             list(runner.compact())
         script.run("UPDATE t SET g = 'c'; REFRESH; VERIFY")
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import is_little_work
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.home import FILES, Home
 
 _VIEWS = ["sums", "over", "others"]
@@ -76,9 +76,9 @@ def test_work_is_as_little_as_what_is_read(
     assert _is_little(home, *views) is (bytes_read != "unknown")
     assert not _is_little(home, *views, full_refresh=tuple(views))
     assert not _is_little(home)
-    with changed_sizing(brief_run_views=len(views) - 1):
+    with changed_sizes(brief_run_views=len(views) - 1):
         assert not _is_little(home, *views)
-    with changed_sizing(brief_run_bytes=0):
+    with changed_sizes(brief_run_bytes=0):
         assert _is_little(home, *views) is (bytes_read == "none")
 
 

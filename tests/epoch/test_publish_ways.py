@@ -17,7 +17,7 @@ from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import DeltaLog, files_of
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 
@@ -95,7 +95,7 @@ def test_every_way_gives_the_same_rows(spark: SparkSession, script: Script) -> N
         script.run(_changed(rng, number))
         known = script.warehouse.read()
         versions = {view: known.versions_at(view).view_version for view in known.views}
-        with changed_sizing(**_SIZES[how]):
+        with changed_sizes(**_SIZES[how]):
             reports = list(EpochRunner(spark, script.warehouse).run())
         script.verify()
         for report in reports:
@@ -113,7 +113,7 @@ def test_new_rows_touch_no_file_that_is_there(script: Script, how: str, spark: S
     """Of a join and a view without a key, too; an update among them does."""
     script.begin(f"{_TABLES} {_VIEWS} REFRESH")
     script.run("INSERT INTO t VALUES (11, 'new', 1), (12, 'c', 50)")
-    with changed_sizing(**_SIZES[how]):
+    with changed_sizes(**_SIZES[how]):
         reports = list(EpochRunner(spark, script.warehouse).run())
     script.verify()
     assert {_way(report) for report in reports} == {"append"}
@@ -127,7 +127,7 @@ def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: Spa
     """In a view that has declared them, also where it did so when its table was there; and the driver goes on with them."""
     script.begin(f"{_TABLES} {_VIEWS} REFRESH")
     assert DeltaTable(script.warehouse.view_path("joined")).protocol().reader_features is None
-    with changed_sizing(**_SIZES["replaced"], advised_rows=1, advised_times=0):
+    with changed_sizes(**_SIZES["replaced"], advised_rows=1, advised_times=0):
         script.run("UPDATE t SET v = 2 WHERE k = 4")
         advice = {report.view: report.advice for report in EpochRunner(spark, script.warehouse).run()}
     assert advice["keyed"] == ()

@@ -10,7 +10,7 @@ from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.jobs.declare import ViewDeclaration, parse_text
 from relstate_dagster.jobs.declare.model import ViewDeclaration as View
 from relstate_dagster.state_lib.errors import DeclarationError, StateError
-from relstate_dagster.state_lib.sizing import changed_sizing
+from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
 
 _TABLES = """
@@ -76,7 +76,7 @@ def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> 
 def test_what_spark_has_written_is_merged_into(script: Script) -> None:
     """Spark and delta-rs escape the names of folders in their own ways: delta-rs did not remove a file of Spark's."""
     script.begin(_TABLES)
-    with changed_sizing(driver_change_bytes=0, driver_commit_rows=0):
+    with changed_sizes(driver_change_bytes=0, driver_commit_rows=0):
         script.run("CREATE MATERIALIZED VIEW v PARTITIONED BY (g) AS SELECT g, k, v FROM t")
     _live(script)
 

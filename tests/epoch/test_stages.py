@@ -16,7 +16,7 @@ from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.stages import Read, Sizes, Writer, stages_of
 from relstate_dagster.state_lib.row_width import RowWidth
-from relstate_dagster.state_lib.sizing import Sizing
+from relstate_dagster.state_lib.size_settings import Sizing
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

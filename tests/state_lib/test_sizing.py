@@ -10,9 +10,11 @@ import pytest
 
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.state_lib import sizing as module
+from relstate_dagster.state_lib import size_settings as module
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.sizing import Sizing, changed_sizing, sizing
+from relstate_dagster.state_lib.size_settings import SizeSettings, Tuning, changed_sizes, current_sizes
+from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 from tests.sizes import Resized
 
 
@@ -25,7 +27,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("fresh")
 def test_the_environment_changes_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELSTATE_SIZING", " driver_change_bytes = 268435456, listed_share=0.5,")
-    assert asdict(sizing()) == {**asdict(Sizing()), "driver_change_bytes": 268_435_456, "listed_share": 0.5}
+    expected = asdict(SizeSettings())
+    expected["sizing"]["driver_change_bytes"] = 268_435_456
+    expected["tuning"]["listed_share"] = 0.5
+    assert asdict(current_sizes()) == expected
 
 
 @pytest.mark.usefixtures("fresh")
@@ -59,13 +64,13 @@ def test_a_runner_refuses_them_before_it_begins(monkeypatch: pytest.MonkeyPatch,
 
 def test_sizes_change_for_a_while(resized: Resized) -> None:
     resized(page_rows=7)
-    with pytest.raises(TypeError), changed_sizing(no_such_size=1):
+    with pytest.raises(TypeError), changed_sizes(no_such_size=1):
         pass
-    with changed_sizing(listed_keys=3):
-        assert (sizing().page_rows, sizing().listed_keys) == (7, 3)
-    assert (sizing().page_rows, sizing().listed_keys) == (7, Sizing().listed_keys)
+    with changed_sizes(listed_keys=3):
+        assert (tuning().page_rows, tuning().listed_keys) == (7, 3)
+    assert (tuning().page_rows, tuning().listed_keys) == (7, Tuning().listed_keys)
 
 
 def test_the_docs_have_every_size() -> None:
     page = Path("docs/sizing.md").read_text()
-    assert Sizing().table() in page, "docs/sizing.md: paste what Sizing().table() gives"
+    assert SizeSettings().table() in page, "docs/sizing.md: paste what SizeSettings().table() gives"

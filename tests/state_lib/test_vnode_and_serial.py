@@ -14,7 +14,7 @@ from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.errors import PlanError, StateError
 from relstate_dagster.state_lib.row_encoding import encode_columns
 from relstate_dagster.state_lib.serial import SERIAL_EPOCH_MS, Serial, next_base_ms, row_id_of_ordinal, vnode_of_row_id
-from relstate_dagster.state_lib.sizing import Sizing
+from relstate_dagster.state_lib.size_settings import Tuning
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableDesc, StateTableSchema
 from relstate_dagster.state_lib.vnode import (
     check_vnode_count,
@@ -27,7 +27,7 @@ from relstate_dagster.state_lib.vnode import (
 
 COUNTS = st.sampled_from([1 << n for n in range(11)])
 
-_VNODE_BYTES = Sizing().vnode_bytes
+_VNODE_BYTES = Tuning().vnode_bytes
 
 
 def table(columns: dict[str, str], distribution: tuple[str, ...]) -> StateTableSchema:
