@@ -4,7 +4,7 @@ from relstate_dagster.jobs.answers import Answers
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.compaction import CompactReport
-from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.next_epoch import next_steps
 from relstate_dagster.jobs.epoch.published_keys import KeyReport
 from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
@@ -55,7 +55,7 @@ __all__ = [
     "idle_reports",
     "is_little_work",
     "newest_epoch",
-    "next_stages",
+    "next_steps",
     "outlook",
     "snapshot",
     "spark_rows",

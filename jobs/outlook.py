@@ -13,7 +13,7 @@ from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.epoch.next_epoch import NextEpoch, is_nothing
 from relstate_dagster.jobs.epoch.refresh_choice import may_choose
 from relstate_dagster.jobs.epoch.slices import built_so_far
-from relstate_dagster.jobs.epoch.stages import Stages
+from relstate_dagster.jobs.epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.registry import has_query_of
 from relstate_dagster.jobs.sync import source_entry
@@ -160,42 +160,41 @@ def _why_rebuilt(state: CatalogState, view: ViewDeclaration, names: list[str], r
 
 def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:
     try:
-        stages = following.stages(view)
+        plan = following.plan(view)
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Action.FAIL, str(error))
-    total_bytes = stages.sizes.changed_bytes
-    return Outlook(view.name, Action.REBUILD, why, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
+    total_bytes = plan.changed_bytes
+    return Outlook(view.name, Action.REBUILD, why, _reads(plan), view.costs.of_all(total_bytes), total_bytes)
 
 
 def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: set[str]) -> Outlook:
     """A view that is declared as it was; ``below`` are views that it reads, and that the run changes."""
     try:
-        stages = following.stages(view)
+        plan = following.plan(view)
     except (RelstateError, OSError) as error:
         return Outlook(view.name, Action.FAIL, str(error))
-    sizes = stages.sizes
     if view.last_epoch is None:
         why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
-        return Outlook(view.name, Action.BUILD, why, _reads(stages), bytes=sizes.changed_bytes)
+        return Outlook(view.name, Action.BUILD, why, _reads(plan), bytes=plan.changed_bytes)
     files = [f"{files} of {name}" for name, files in sorted(following.new_files.items()) if name in view.reads]
     is_planned_before = view.plan_version != PLAN_VERSION
-    if is_nothing(view, stages) and not below and not files and not is_planned_before:
+    if is_nothing(view, plan) and not below and not files and not is_planned_before:
         return Outlook(view.name, Action.NOTHING)
     why = f"reads {', '.join([*sorted(below), *files])}" if below or files else ""
     if is_planned_before:
         why = "another version of relstate has planned it: it is planned again, and rebuilt if that gives another plan"
     if view.costs.changes and may_choose(state, view):
         total_bytes = following.inputs(view).total_bytes()
-        chosen = view.costs.cheaper_in_full(sizes.changed_bytes, total_bytes)
+        chosen = view.costs.cheaper_in_full(plan.changed_bytes, total_bytes)
         if chosen is not None:
-            return Outlook(view.name, Action.RECOMPUTE, chosen, _reads(stages), view.costs.of_all(total_bytes), total_bytes)
-    read: int | None = sizes.changed_bytes
+            return Outlook(view.name, Action.RECOMPUTE, chosen, _reads(plan), view.costs.of_all(total_bytes), total_bytes)
+    read: int | None = plan.changed_bytes
     if files:
         read = None
     elif view.strategy == "full":
         read = following.inputs(view).total_bytes()
-    return Outlook(view.name, Action.FOLLOW, why, _reads(stages), view.costs.of_change(sizes.changed_bytes), read)
+    return Outlook(view.name, Action.FOLLOW, why, _reads(plan), view.costs.of_change(plan.changed_bytes), read)
 
 
-def _reads(stages: Stages) -> str:
-    return ", ".join(f"{read.relation} {bytes_shown(read.bytes)}" for read in stages.sizes.reads if not read.is_nothing)
+def _reads(plan: ViewEpochPlan) -> str:
+    return ", ".join(f"{read.relation} {bytes_shown(read.bytes)}" for read in plan.reads if not read.is_nothing)

@@ -21,19 +21,18 @@ from relstate_dagster.jobs.planner.current_time import reads_current_time
 from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.jobs.planner.first_row import with_changelog_checks
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
-from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read, walk
+from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table
-from relstate_dagster.state_lib.table_catalog import TableCatalog
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
@@ -80,18 +79,17 @@ class ViewPlanner:
             if reason is not None:
                 raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
             plan = with_changelog_checks(plan)
-        schemas = [s for node in walk(plan) for s in infer_state_tables(node)]
-        tables, _ = TableCatalog(state.next_table_id).allocate(schemas)
+        stateful = StatefulPlan.allocate(plan, state.next_table_id)
         known = state.views.get(definition.name)
         if known is not None:
-            tables = _as_large(tables, known.tables)
+            stateful = stateful.with_tables(_as_large(stateful.tables, known.tables))
         is_full = isinstance(plan.child, FullQuery)
         entry = ViewEntry(
             name=definition.name,
             query=definition.sql,
             strategy="full" if is_full else "incremental",
             reason=reason,
-            planned=Planned.of(plan, tables),
+            planned=Planned.of(stateful),
             reads=relations_read(plan),
             settings=meaning_of(self._spark),
             comment=definition.comment,
@@ -261,10 +259,10 @@ def layout_of(view: ViewDeclaration) -> TableLayout:
     return TableLayout(view.cluster_by, view.partitioned_by, dict(view.column_comments))
 
 
-def _as_large(tables: Sequence[StateTableDesc], before: Sequence[StateTableDesc]) -> tuple[StateTableDesc, ...]:
-    """State tables with as many vnodes as the same ones had before: what is rebuilt is about as large."""
+def _as_large(tables: Sequence[StateTableDesc], before: Sequence[StateTableDesc]) -> dict[int, StateTableDesc]:
+    """State tables, by id, with as many vnodes as the same ones had before: what is rebuilt is about as large."""
     counts = {repr(table.schema): table.vnode_count for table in before}
-    return tuple(replace(t, vnode_count=max(t.vnode_count, counts.get(repr(t.schema), 0))) for t in tables)
+    return {t.table_id: replace(t, vnode_count=max(t.vnode_count, counts.get(repr(t.schema), 0))) for t in tables}
 
 
 def with_table_ids(state: CatalogState, entry: ViewEntry) -> CatalogState:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
@@ -12,11 +15,31 @@ from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_width import value_bytes
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.size_settings import Sizing
 from relstate_dagster.state_lib.sql_text import quoted
 
+_DEFAULTS: Final = Sizing()
 
-def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
+
+@dataclass(frozen=True, slots=True)
+class DriverLimits:
+    """How much of change sets the driver holds.
+
+    Parameters
+    ----------
+    held_bytes : in memory, of the rows of one change set.
+    collected_bytes : in memory, of results that are only brought to be written.
+    summed_rows : that the driver sums to find those that cancel out.
+    is_final : more rows are left to Spark. Otherwise they end this computation, for one that is planned for them.
+    """
+
+    held_bytes: int = _DEFAULTS.driver_held_bytes
+    collected_bytes: int = _DEFAULTS.driver_collected_bytes
+    summed_rows: int = _DEFAULTS.driver_summed_rows
+    is_final: bool = False
+
+
+def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
     """All rows of a frame; ``None`` where they are found to be more than the driver may bring to itself.
 
     How many rows a change meets is known only once they are there: one row of a table of countries can meet half of all
@@ -27,9 +50,9 @@ def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
 
     Parameters
     ----------
-    most_bytes : about how many bytes are too many, where a text has 20: ``Sizing.driver_collected_bytes`` by default.
+    most_bytes : about how many bytes are too many, where a text has 20.
     """
-    most_rows = (sizing().driver_collected_bytes if most_bytes is None else most_bytes) // value_bytes(df.schema)
+    most_rows = rows_within(df, most_bytes)
     try:
         rows = df.where(_row_of_its_task() <= most_rows).toArrow()
     except (PySparkException, Py4JJavaError) as error:
@@ -37,6 +60,11 @@ def collected(df: DataFrame, most_bytes: int | None = None) -> pa.Table | None:
             return None
         raise
     return rows if rows.num_rows <= most_rows else None
+
+
+def rows_within(df: DataFrame, most_bytes: int) -> int:
+    """How many rows of a frame take so many bytes in memory, about."""
+    return most_bytes // value_bytes(df.schema)
 
 
 def _row_of_its_task() -> Column:
@@ -54,14 +82,18 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = 
     return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)
 
 
-def consolidated(rows: pa.Table, *, must_sum: bool = False) -> pa.Table:
+def consolidated(rows: pa.Table, most_rows: int, *, must_sum: bool = False) -> pa.Table:
     """Weighted rows with equal ones summed and zeros dropped.
 
     So ends an update of columns that nobody reads, and a row that is taken back and given again. Left as they are: rows
     with a column of no scalar type; and, unless it has to be, so many rows that summing them costs more than what cancels,
     and rows of one sign, of which none does.
+
+    Parameters
+    ----------
+    most_rows : that are summed, unless they have to be.
     """
-    if WEIGHT not in rows.column_names or (rows.num_rows > sizing().driver_summed_rows and not must_sum):
+    if WEIGHT not in rows.column_names or (rows.num_rows > most_rows and not must_sum):
         return rows
     names = [name for name in rows.column_names if name != WEIGHT]
     if not names or any(pa.types.is_nested(rows.schema.field(name).type) for name in names):

@@ -24,7 +24,6 @@ from relstate_dagster.state_lib.lake.table import DeltaTable
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
 from relstate_dagster.state_lib.row_encoding import encode_storage_key
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.slots import Slot, TableSlots, assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -191,16 +190,16 @@ class StateStore:
         writer.option("txnVersion", txn_version).option("userMetadata", user_metadata).save(self.path)
         return self._own_commit(epoch, txn_app_id, txn_version, user_metadata)
 
-    def compute(self, epoch: int, mem_tables: Sequence[MemTable]) -> pa.Table | None:
+    def compute(self, epoch: int, mem_tables: Sequence[MemTable], most_bytes: int) -> pa.Table | None:
         """The rows that an epoch writes, computed by one Spark job and held by the driver, sorted by file and key.
 
-        For small changes, where :attr:`is_plain`. ``None`` where they came to more than the driver may hold.
+        For small changes, where :attr:`is_plain`. ``None`` where they take more bytes in memory.
         """
-        rows = collected(self._union(mem_tables))
+        rows = collected(self._union(mem_tables), most_bytes)
         return None if rows is None else _in_file_order(epoch, rows)
 
-    def compute_few(self, epoch: int, mem_tables: Sequence[MemTable]) -> tuple[pa.Table | None, DataFrame]:
-        """As :meth:`compute`, where nobody knows how many rows there are: ``None`` above ``Sizing.driver_commit_rows``.
+    def compute_few(self, epoch: int, mem_tables: Sequence[MemTable], most_rows: int) -> tuple[pa.Table | None, DataFrame]:
+        """As :meth:`compute`, for a number of rows that is not known before: ``None`` for more than ``most_rows``.
 
         Returns
         -------
@@ -209,7 +208,7 @@ class StateStore:
         """
         held = self._union(mem_tables).localCheckpoint()
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
-        if held.select(F.lit(1)).limit(sizing().driver_commit_rows + 1).count() > sizing().driver_commit_rows:
+        if held.select(F.lit(1)).limit(most_rows + 1).count() > most_rows:
             return None, held
         return _in_file_order(epoch, held.toArrow()), held
 

@@ -92,7 +92,7 @@ def desc_from_dict(plain: Mapping[str, Any]) -> StateTableDesc:
             first_vnode_count=int(plain.get("first_vnode_count", 1)),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise WarehouseError(f"not the description of a state table: {dict(plain)} ({error!r})") from error
+        raise WarehouseError(f"not the description of a state table: {plain!r} ({error!r})") from error
 
 
 def descs_to_json(descs: Sequence[StateTableDesc]) -> str:

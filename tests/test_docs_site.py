@@ -63,7 +63,7 @@ def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
         else:
             assert printed == text.splitlines()
     entry = script.warehouse.read().views["revenue"]
-    drawn, picture = plan_svg(entry.plan, entry.tables, entry.rows), _ROOT / "docs" / "revenue.svg"
+    drawn, picture = plan_svg(entry.plan, entry.node_tables, entry.rows), _ROOT / "docs" / "revenue.svg"
     if os.environ.get("RELSTATE_UPDATE_GOLDEN"):
         picture.write_text(drawn, encoding="utf-8")
     assert drawn == picture.read_text(encoding="utf-8")

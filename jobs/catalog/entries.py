@@ -16,7 +16,7 @@ from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows
-from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
@@ -150,13 +150,18 @@ class ViewEntry:
     @property
     def tables(self) -> tuple[StateTableDesc, ...]:
         """Its state tables, with the vnodes that they have now."""
+        return tuple(table for tables in self.node_tables.values() for table in tables)
+
+    @property
+    def node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
+        """The state tables of each node of the plan, children first, with the vnodes that they have now."""
         counts, first = self.vnode_counts, self.first_vnode_counts
 
         def now(planned: StateTableDesc) -> StateTableDesc:
             name, count = str(planned.table_id), planned.vnode_count
             return replace(planned, vnode_count=counts.get(name, count), first_vnode_count=first.get(name, count))
 
-        return tuple(now(planned) for planned in self.planned.tables)
+        return {found.node: tuple(map(now, found.tables)) for found in self.planned.stateful.nodes}
 
     @property
     def last_epoch(self) -> int | None:

@@ -10,16 +10,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
 
 from relstate_dagster.jobs.planner.nodes import Materialize
-from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
-from relstate_dagster.state_lib.errors import WarehouseError
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.state_lib.errors import RelstateError, WarehouseError
 from relstate_dagster.state_lib.lake.files import delete_file, files_in, read_file, write_once
-from relstate_dagster.state_lib.table_catalog import desc_from_dict, desc_to_dict
 from relstate_dagster.state_lib.table_schema import StateTableDesc
-
-_Contents: TypeAlias = tuple[Materialize, tuple[StateTableDesc, ...]]
 
 
 class Planned:
@@ -28,42 +24,43 @@ class Planned:
     Parameters
     ----------
     digest : of :meth:`to_json`.
-    load : reads the plan and its tables when they are first asked for.
+    load : reads the plan when it is first asked for.
     """
 
     __slots__ = ("_contents", "_load", "digest")
 
-    def __init__(self, digest: str, load: Callable[[str], _Contents]) -> None:
+    def __init__(self, digest: str, load: Callable[[str], StatefulPlan]) -> None:
         self.digest = digest
         self._load = load
-        self._contents: _Contents | None = None
+        self._contents: StatefulPlan | None = None
 
     @classmethod
-    def of(cls, plan: Materialize, tables: tuple[StateTableDesc, ...]) -> Planned:
+    def of(cls, plan: StatefulPlan) -> Planned:
         """A plan that was just made."""
-        found = cls("", lambda _: (plan, tables))
+        found = cls("", lambda _: plan)
         found.digest = hashlib.sha256(found.to_json().encode()).hexdigest()[:32]
         return found
 
     @property
     def plan(self) -> Materialize:
         """The plan."""
-        return self._read()[0]
+        return self.stateful.root
 
     @property
     def tables(self) -> tuple[StateTableDesc, ...]:
         """Its state tables, with the vnodes that they begin with."""
-        return self._read()[1]
+        return self.stateful.tables
 
-    def _read(self) -> _Contents:
+    @property
+    def stateful(self) -> StatefulPlan:
+        """The plan with the state tables of each node."""
         if self._contents is None:
             self._contents = self._load(self.digest)
         return self._contents
 
     def to_json(self) -> str:
         """As it is stored."""
-        stored = {"plan": plan_to_dict(self.plan), "tables": [desc_to_dict(t) for t in self.tables]}
-        return json.dumps(stored, sort_keys=True)
+        return json.dumps(self.stateful.to_dict(), sort_keys=True)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Planned) and self.digest == other.digest
@@ -96,18 +93,14 @@ class PlanStore:
             if info.base_name.removesuffix(".json") not in used and info.mtime.timestamp() < oldest:
                 delete_file(self.path, info.base_name)
 
-    def _load(self, digest: str) -> _Contents:
+    def _load(self, digest: str) -> StatefulPlan:
         try:
-            stored: dict[str, Any] = json.loads(read_file(self._file(digest)))
-        except (OSError, ValueError) as error:
+            return StatefulPlan.from_dict(json.loads(read_file(self._file(digest))))
+        except (OSError, ValueError, RelstateError) as error:
             raise WarehouseError(
                 f"the plan {self._file(digest)} cannot be read ({error}): restore the warehouse from a backup, or drop the "
                 "view that has it and create it again"
             ) from error
-        plan = plan_from_dict(stored["plan"])
-        if not isinstance(plan, Materialize):
-            raise WarehouseError(f"the plan {self._file(digest)} has no materialization at its root")
-        return plan, tuple(desc_from_dict(t) for t in stored["tables"])
 
     def _file(self, digest: str) -> str:
         return f"{self.path}/{digest}.json"

@@ -8,21 +8,23 @@ are in the catalog, and change with the commit that ends an epoch.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, tables_by_node
+from relstate_dagster.jobs.epoch.plan import maintenance
+from relstate_dagster.jobs.epoch.sizes import state_found
+from relstate_dagster.jobs.epoch.steps import Maintain, StateFound
+from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
-from relstate_dagster.jobs.planner.nodes import Aggregate, Join, Materialize
+from relstate_dagster.jobs.planner.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.lake.statistics import DataFile
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.state_files import StateFiles, partition_of
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
@@ -42,11 +44,6 @@ class CompactReport:
     seconds: float
 
 
-def is_due(rows: int, rows_when_merged: int) -> bool:
-    """Whether a table has enough unmerged rows for a rewrite to pay."""
-    return rows > sizing().compaction_growth * rows_when_merged + sizing().compaction_spare_rows
-
-
 @dataclass(frozen=True, slots=True)
 class StateAfterEpoch:
     """What an epoch leaves of a view's state.
@@ -55,49 +52,46 @@ class StateAfterEpoch:
     ----------
     tables : the state tables, with vnode counts that fit what they hold.
     merged_rows : rows of the tables that have no unmerged runs now, by table id.
+    step : as it was done.
     """
 
     tables: tuple[StateTableDesc, ...]
     merged_rows: Mapping[int, int]
+    step: Maintain
 
 
-def state_after_epoch(
-    session: SparkSession, files: StateFiles, state: CatalogState, view: ViewEntry, commit: StateCommit, epoch: int
+def maintain(
+    session: SparkSession,
+    step: Maintain,
+    files: StateFiles,
+    state: CatalogState,
+    view: ViewEntry,
+    commit: StateCommit,
+    epoch: int,
 ) -> StateAfterEpoch:
-    """Merge runs where there are many, rewrite small tables that are due, and let vnode counts grow with what is stored.
+    """Rewrite small tables that are due, merge runs where there are many, and let vnode counts grow with what is stored.
 
     Parameters
     ----------
+    step : the rule by which tables are due.
     files : of the view's state.
     view : the view as it was before the epoch.
     commit, epoch : of the epoch that has just been published.
     """
     there = files.at(commit.version)
-    stored = {t.table_id: [f for f in there if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
-    sizes = {table_id: sum(f.bytes for f in own) for table_id, own in stored.items()}
+    found = state_found(view, there)
     fitting = tuple(
-        replace(t, vnode_count=fitting_vnode_count(t.schema, t.vnode_count, sizes[t.table_id])) for t in view.tables
+        replace(t, vnode_count=fitting_vnode_count(t.schema, t.vnode_count, found.bytes[t.table_id])) for t in view.tables
     )
     if state.last_of(view) is None:
-        return StateAfterEpoch(fitting, commit.rows)
-    due = [
-        table_id
-        for table_id, own in stored.items()
-        if sizes[table_id] <= sizing().driver_compaction_bytes
-        and is_due(sum(f.rows for f in own), view.merged_rows.get(str(table_id), 0))
-    ]
-    expired: dict[int, ExpiredRows | ClosedRows] = {**expired_rows(view, there)}
-    if sum(sizes[table_id] for table_id in expired) > sizing().driver_compaction_bytes:
-        expired = {}  # for `relstate compact`, which has Spark write
-    closed = closed_rows(view)
-    if not closed.keys().isdisjoint(due) and sum(sizes[n] for n in {*due, *closed}) <= sizing().driver_compaction_bytes:
-        # When state has grown so much that it is rewritten anyway; all of it, since a group is in all tables or in none.
-        expired |= closed
-    due = sorted({*due, *expired})
-    rewritten = _rewrite(session, files, state, view, due, epoch, expired, by_driver=True)
+        return StateAfterEpoch(fitting, commit.rows, step.for_state(StateFound({}, {})))
+    expired, closed = expired_rows(view, there), closed_rows(view)
+    step = step.for_state(replace(found, expired=frozenset(expired), closed=frozenset(closed)))
+    dropped = {**(expired if step.drops_expired else {}), **(closed if step.drops_closed else {})}
+    rewritten = _rewrite(session, files, state, view, step.rewrites, epoch, dropped, by_driver=True)
     if has_many_runs(there):
         merge_small_runs(files.table)
-    return StateAfterEpoch(fitting, rewritten)
+    return StateAfterEpoch(fitting, rewritten, step)
 
 
 def compact_view(
@@ -115,7 +109,7 @@ def compact_view(
     assert view.last_epoch is not None
     expired = {**closed_rows(view), **expired_rows(view, before)} if is_claimed else {}
     unmerged = [t.table_id for t in view.tables if t.table_id in expired or _has_runs(before, t.table_id)]
-    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= sizing().driver_compaction_bytes
+    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= maintenance().most_bytes
     rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=small)
     after = files.at(None)
     if has_many_runs(after):
@@ -132,7 +126,7 @@ def compact_view(
     )
 
 
-def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, ExpiredRows]:
+def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, ExpiredRows | ClosedRows]:
     """What of a view's state has expired, by table.
 
     Empty where no file has a row that is old enough. All of the view's tables expire at once, so that they keep agreeing with
@@ -141,19 +135,19 @@ def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, Expi
     until = view.expiry.until
     if until is None or view.state_ttl is None:
         return {}
-    found = expiring(view.plan, view.tables, until)
+    found = expiring(view.node_tables, until)
     row_by_row = {table_id for table_id, rows in found.items() if rows.by_table is None}
     oldest = [f.lower.get("epoch") for f in files if f.partition[TABLE_ID] in row_by_row]
-    return found if any(epoch is None or epoch <= until for epoch in oldest) else {}
+    return {**found} if any(epoch is None or epoch <= until for epoch in oldest) else {}
 
 
-def expiring(plan: Materialize, tables: tuple[StateTableDesc, ...], until: int) -> dict[int, ExpiredRows]:
+def expiring(tables: Mapping[PlanNode, Sequence[StateTableDesc]], until: int) -> dict[int, ExpiredRows]:
     """What expires of state that was last written in an epoch or before it: of joins row by row, of aggregates by the group.
 
     Materialized input of windows, top-n and temporal filters does not expire, and neither do the view's own rows.
     """
     found: dict[int, ExpiredRows] = {}
-    for node, descs in tables_by_node(plan, tables).items():
+    for node, descs in tables.items():
         if isinstance(node, Join):
             found |= {desc.table_id: ExpiredRows(until) for desc in descs}
         elif isinstance(node, Aggregate) and node.group:
@@ -169,7 +163,7 @@ def closed_rows(view: ViewEntry) -> dict[int, ExpiredRows | ClosedRows]:
     if view.state_ttl is not None or view.expiry.until is not None:
         return {}
     found = closed_groups(view.plan, view.watermarks)
-    tables = tables_by_node(view.plan, view.tables) if found else {}
+    tables = view.node_tables if found else {}
     return {desc.table_id: ClosedRows(closed.condition) for node, closed in found.items() for desc in tables[node]}
 
 
@@ -183,7 +177,7 @@ def _rewrite(
     files: StateFiles,
     state: CatalogState,
     view: ViewEntry,
-    table_ids: list[int],
+    table_ids: Sequence[int],
     epoch: int,
     expired: Mapping[int, ExpiredRows | ClosedRows],
     *,

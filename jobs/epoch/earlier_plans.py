@@ -55,6 +55,6 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
 def _is_planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> bool:
     run.interrupted()
     run.tell(f"{view.name}: looking whether this version plans it as before")
-    with run.runs.lent_session(view, Workload.FULL) as session:
+    with run.runs.pool.lend(view, Workload.FULL) as session:
         now = ViewPlanner(session, run.warehouse).plan(state.working, declaration_of(view))
     return (now.plan, [t.schema for t in now.tables]) == (view.plan, [t.schema for t in view.tables])

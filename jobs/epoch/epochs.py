@@ -201,7 +201,7 @@ class Epochs:
             if view.last_epoch is not None:
                 continue
             try:
-                with self._run.runs.lent_session(view, Workload.FULL) as session:
+                with self._run.runs.pool.lend(view, Workload.FULL) as session:
                     state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
             except Exception as error:
                 self._run.raise_if_fatal(error)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.epoch.plan import run_limits
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.planner.used_columns import used_columns
@@ -99,5 +100,5 @@ def _refresh(
         index.build(session, source, pin, columns)
         _log.info("built the index of %s by %s in %.1f s", entry.name, index.column, time.perf_counter() - started)
         return
-    index.append(source.changes(session, contents.pin, pin, found), pin)
+    index.append(source.changes(session, contents.pin, pin, found), pin, run_limits().driver.collected_bytes)
     index.merge_small_files()

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of
+from relstate_dagster.jobs.epoch.plan import run_limits
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of
@@ -37,7 +38,6 @@ from relstate_dagster.state_lib.lake.files import read_file, write_once
 from relstate_dagster.state_lib.lake.folders import delete_folder
 from relstate_dagster.state_lib.lake.log import commit_info, rows_changed
 from relstate_dagster.state_lib.lake.parquet import parquet_bytes, parquet_table
-from relstate_dagster.state_lib.sizing import sizing
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class _Ingestion:
         reader = FileRecords(session, self._files.folder, schema, partition_names(paths))
         records = reader.records(full_paths(self._files.folder, paths))
         # Many small files are opened once. To read large ones twice takes less than to hold their rows.
-        is_held = sum(files["size"].to_pylist()) <= sizing().driver_change_bytes
+        is_held = sum(files["size"].to_pylist()) <= run_limits().compared_bytes
         if is_held:
             records.persist()
         try:

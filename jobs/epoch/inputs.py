@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -52,6 +53,12 @@ class EpochInputs:
         self.sources = PinnedSources(self.warehouse, self.catalog, self.view, self.epoch, self.reads)
         self.lookups = SourceLookups(self.sources)
         self.sizes = InputSizes(self.sources, self.lookups, self.versions)
+
+    def within(self, session: SparkSession) -> EpochInputs:
+        """The same inputs, as frames of another session."""
+        bound = copy(self)
+        bound.spark = session
+        return bound
 
     @property
     def since(self) -> EpochEntry | None:

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.plan import RunLimits, run_limits
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
@@ -30,12 +31,11 @@ from relstate_dagster.jobs.sources.key_files import (
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.whole_keys import keys_in_order
-from relstate_dagster.state_lib.collected import collected, frame_of
+from relstate_dagster.state_lib.collected import DriverLimits, collected, frame_of
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.sizing import sizing
 
 #: A source as far as it has been checked: its name, the version checked, and the version before (None for all rows).
 CheckedKey: TypeAlias = tuple[str, int, int | None]
@@ -57,7 +57,7 @@ def check_primary_keys(
     ------
     SourceError : a key occurs more than once, or is NULL; names the source and one such key.
     """
-    since = inputs.since
+    since, limits = inputs.since, run_limits()
     for name in names:
         entry = state.sources[name]
         # All files of a version that is read in slices are checked before the first of them.
@@ -72,9 +72,9 @@ def check_primary_keys(
             changed = inputs.sources.changed_since(name, before)
         source = inputs.sources.source(name)
         if before is not None and changed is not None:
-            problem = _problem_in_changes(session, inputs, source, before, until, changed)
+            problem = _problem_in_changes(session, inputs, source, before, until, changed, limits)
         else:
-            problem = _problem_in_all(session, source, until)
+            problem = _problem_in_all(session, source, until, limits.keys)
         if problem is not None:
             raise SourceError(
                 f"source {name} ({entry.path}) is declared with PRIMARY KEY ({', '.join(entry.primary_key)}), but at version "
@@ -84,14 +84,20 @@ def check_primary_keys(
 
 
 def _problem_in_changes(
-    session: SparkSession, inputs: EpochInputs, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange
+    session: SparkSession,
+    inputs: EpochInputs,
+    source: DeltaSource,
+    before: Pin,
+    until: Pin,
+    changed: ChangeRange,
+    limits: RunLimits,
 ) -> KeyProblem | None:
     """The first problem with the keys of rows that came in."""
     if changed.files is not None and all(file.weight < 0 for file in changed.files):
         return None  # rows were only deleted
     schema = struct_of(until.schema_json)
-    is_small = changed.changed_bytes <= sizing().driver_change_bytes and are_compared_by_arrow(schema, source.key)
-    keys = _changed_keys(session, source, before, until, changed) if is_small else None
+    is_small = changed.changed_bytes <= limits.compared_bytes and are_compared_by_arrow(schema, source.key)
+    keys = _changed_keys(session, source, before, until, changed, limits.driver) if is_small else None
     if keys is not None:
         new = new_keys(keys, source.key)
         if isinstance(new, KeyProblem):
@@ -100,7 +106,7 @@ def _problem_in_changes(
             return None
         held = inputs.lookups.files(source.name).before(changed) or source.files(before)
         if held.are_rows:
-            return _problem_with_new(session, new, source.key, schema, held)
+            return _problem_with_new(session, new, source.key, schema, held, limits.searched_rows)
     changes = source.changes(session, before, until, changed)
     if changes is None:
         return None
@@ -112,12 +118,12 @@ def _problem_in_changes(
 
 
 def _problem_with_new(
-    session: SparkSession, new: pa.Table, key: Sequence[str], schema: T.StructType, held: SnapshotFiles
+    session: SparkSession, new: pa.Table, key: Sequence[str], schema: T.StructType, held: SnapshotFiles, most_rows: int
 ) -> KeyProblem | None:
     """The first of some new keys that a source had already. Where much has to be read, Spark looks for them."""
     files = files_with(new, key, held)
     rows = row_count(files)
-    if rows is not None and rows <= sizing().searched_rows:
+    if rows is not None and rows <= most_rows:
         return problem_with_new(new, key, replace(held, files=files))
     columns = columns_of(key)
     keys = F.broadcast(frame_of(session, new, T.StructType([T.StructField(name, schema[name].dataType) for name in key])))
@@ -132,21 +138,23 @@ def _narrowest(new: pa.Table, key: Sequence[str], held: SnapshotFiles) -> Lookup
     return min((keys for keys in known if keys is not None), key=held.rows_read, default=None)
 
 
-def _changed_keys(session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange) -> pa.Table | None:
+def _changed_keys(
+    session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange, limits: DriverLimits
+) -> pa.Table | None:
     """The keys that changed and their weights, where the driver can hold them."""
     layout = source.layout(until.version)
     if layout is not None and changed.files is not None:
         return changed_keys(layout, changed.files, source.key)
     changes = source.changes(session, before, until, changed)
-    return None if changes is None else collected(changes.select(*columns_of(source.key), WEIGHT))
+    return None if changes is None else collected(changes.select(*columns_of(source.key), WEIGHT), limits.collected_bytes)
 
 
-def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin) -> KeyProblem | None:
+def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin, most_keys: int) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = source.files(pin)
     by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)
     keys = keys_in_order(source.path, found.files, source.key) if by_driver else None
-    if keys is not None and keys.most_rows <= sizing().driver_keys:
+    if keys is not None and keys.most_rows <= most_keys:
         return keys.problem()
     return _first_problem(source.snapshot(session, pin).select(*columns_of(source.key)), source.key)
 

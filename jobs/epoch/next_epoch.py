@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.freshness import new_files
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.plan import plan_view_epoch
 from relstate_dagster.jobs.epoch.protocol import UNNUMBERED
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.sizes import InputSizes
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
-from relstate_dagster.jobs.epoch.stages import Stages, stages_of
-from relstate_dagster.jobs.epoch.view_table import driver_writes, written_by_driver
+from relstate_dagster.jobs.epoch.steps import TargetFound, ViewEpochPlan
+from relstate_dagster.jobs.epoch.view_epoch import state_chain
+from relstate_dagster.jobs.epoch.view_table import driver_writes
 from relstate_dagster.jobs.planner.nodes import depends_on_time
 from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.warehouse import Warehouse
@@ -42,7 +45,7 @@ class NextEpoch:
         self.new_files = new_files(state, sources)
 
     def inputs(self, view: ViewEntry) -> InputSizes:
-        """How much a view would read; raises as :meth:`stages` does."""
+        """How much a view would read; raises as :meth:`plan` does."""
         for name in view.reads:
             if name in self._problems:
                 raise self._problems[name]
@@ -52,8 +55,8 @@ class NextEpoch:
         pinned = PinnedSources(self._warehouse, self._state, view, epoch, self._reads)
         return InputSizes(pinned, SourceLookups(pinned), versions)
 
-    def stages(self, view: ViewEntry) -> Stages:
-        """The stages of a view, which may be at its beginning for what a rebuild would do.
+    def plan(self, view: ViewEntry) -> ViewEpochPlan:
+        """The plan of a view's next epoch; of one at its beginning, for what a rebuild would do.
 
         Raises
         ------
@@ -61,30 +64,33 @@ class NextEpoch:
         """
         seen = self._state.versions_at(view.name)
         last = self._state.last_of(view)
-        state_version = None if last is None else last.versions.get(view.name, ViewVersions()).state_version
-        known = self.inputs(view).of_view(StateFiles(self._warehouse.state_path(view)), state_version, seen)
-        stages = stages_of(view, known, most_tasks=self._most_tasks, driver_writes=written_by_driver(view))
-        if seen is None or seen.view_version is None:
-            return stages
-        table = OpenedTable(self._warehouse.view_path(view.name))
-        size, opened = table.total_bytes(seen.view_version), table.at(seen.view_version)
-        return stages.for_target(size, driver_writes=driver_writes(view, opened))
+        files = StateFiles(self._warehouse.state_path(view))
+        before = None if last is None else last.versions.get(view.name)
+        # As it has been compacted since.
+        state_version = None if before is None else state_chain(files, view).since(before.state_commit).newest
+        sizes = self.inputs(view).of_view(files, state_version, seen)
+        if seen is not None and seen.view_version is not None:
+            table = OpenedTable(self._warehouse.view_path(view.name))
+            size, opened = table.total_bytes(seen.view_version), table.at(seen.view_version)
+            found = TargetFound(size, driver_writes(view, opened), replaces=view.last_epoch is None)
+            sizes = replace(sizes, published=found)
+        return plan_view_epoch(view, sizes, most_tasks=self._most_tasks)
 
 
-def is_nothing(view: ViewEntry, stages: Stages) -> bool:
+def is_nothing(view: ViewEntry, plan: ViewEpochPlan) -> bool:
     """Whether the next epoch finds nothing to do for a view."""
-    sizes = stages.sizes
-    return not sizes.is_backfill and not depends_on_time(view.plan) and all(read.is_nothing for read in sizes.reads)
+    is_started = view.last_epoch is not None or view.built_until is not None
+    return is_started and not depends_on_time(view.plan) and all(read.is_nothing for read in plan.reads)
 
 
-def next_stages(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> tuple[str, ...]:
-    """The stages of a view's next epoch, a line each; see :class:`NextEpoch`."""
+def next_steps(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, most_tasks: int) -> tuple[str, ...]:
+    """The steps of a view's next epoch, a line each; see :class:`NextEpoch`."""
     following = NextEpoch(warehouse, state, view.reads, most_tasks=most_tasks)
     try:
-        stages = following.stages(view)
+        plan = following.plan(view)
     except (RelstateError, OSError) as error:
         return (f"cannot run: {error}",)
     first = tuple(f"reads {files} of {name} into its table first" for name, files in following.new_files.items())
-    if is_nothing(view, stages):
+    if is_nothing(view, plan):
         return first or ("nothing to do: nothing that it reads has changed",)
-    return (*first, *stages.lines())
+    return (*first, *plan.lines())

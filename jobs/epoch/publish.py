@@ -8,8 +8,10 @@ copies inserts or deletes the copies between.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +25,10 @@ from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersi
 from relstate_dagster.jobs.epoch.chain import Chain, EpochCommit, Fence
 from relstate_dagster.jobs.epoch.error_messages import ends_the_run
 from relstate_dagster.jobs.epoch.published import IS_THERE, OP, Published, append_changes, merge_changes
-from relstate_dagster.jobs.epoch.replaced_keys import few_keys, few_keys_of, key_condition
-from relstate_dagster.jobs.epoch.sessions import forget_table, suit_published_table, transaction
-from relstate_dagster.jobs.epoch.stages import WriteMode, Writer
-from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.epoch.replaced_keys import few_keys, key_condition
+from relstate_dagster.jobs.epoch.sessions import forget_table, transaction
+from relstate_dagster.jobs.epoch.steps import ChangeFound, Publish, TargetFound, WriteMode, Writer
+from relstate_dagster.jobs.epoch.view_epoch import StateCommit, app_id, epoch_txn_version, mv_rows
 from relstate_dagster.jobs.epoch.view_table import (
     commented,
     create_view_table,
@@ -44,7 +46,11 @@ from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_cop
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
+
+#: Modes in which rows of the published table are looked for.
+_REPLACES_SOME: Final = (WriteMode.MERGE, WriteMode.REPLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +161,13 @@ def _made_again(session: SparkSession, path: str, view: ViewEntry, wanted: Epoch
 
 def publish(
     session: SparkSession,
+    merging: Callable[[int], AbstractContextManager[SparkSession]],
     target: Target,
-    store: StateStore,
+    files: StateFiles,
     view: ViewEntry,
     commit: StateCommit,
-    writer: Writer,
-    tasks: int,
-) -> Published:
+    step: Publish,
+) -> tuple[Published, Publish]:
     """Apply the change set of an epoch to the published table.
 
     Rows that are new are appended, whatever the table holds; those that go are looked for in it by their keys.
@@ -169,44 +175,65 @@ def publish(
     Parameters
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
-    store, commit : the state that holds the change set, and the commit that wrote it.
-    writer : who is to write. Spark does where the driver cannot.
-    tasks : of a shuffle of the published table.
+    merging : lends a session for changing some rows of a large table, with so many tasks a shuffle.
+    files, commit : the state that holds the change set, and the commit that wrote it.
+    step : as planned.
+
+    Returns
+    -------
+    What was published, and the step as it was done.
 
     Raises
     ------
     EpochError : somebody else committed to the table meanwhile.
     """
+    opened = target.table.opened()
+    found = TargetFound(target.table.total_bytes(), driver_writes(view, opened), target.is_new, target.replaces)
+    step = step.for_target(found)
     if target.done is not None:
-        return Published(target.done, 0, 0)
+        return Published(target.done, 0, 0), step
     failpoints.reached("before_publish")
     if not target.is_new and set_properties(session, target.table, view):
         target = replace(target, known=target.chain.after(target.known).known)
-    only_inserts = target.is_new or target.replaces or view.plan.append_only
-    rows: pa.Table | None = None
-    if not target.replaces and driver_writes(view, target.table.opened()):
-        rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
-        if rows is None and writer is Writer.DRIVER:
-            rows = collected(_changes(store, view, target.wanted.epoch, commit.version))
+    rows = _held_changes(session, files, view, commit, target.wanted.epoch, step) if found.driver_writes else None
+    changed = ChangeFound(mv_rows(view, commit))
     if rows is not None:
-        there = rows.filter(rows[IS_THERE])[VIEW_KEY]
-        way = WriteMode.APPEND if only_inserts or not len(there) else WriteMode.MERGE
-        if way is WriteMode.APPEND or writer is Writer.DRIVER:
+        keys = rows.filter(rows[IS_THERE])[VIEW_KEY]
+        step = step.for_changes(replace(changed, is_held=True, goes=len(keys) > 0, key_bytes=keys.nbytes))
+        if step.writer is Writer.DRIVER:
             _check_partitions(rows, view)
-            return _publish_by_driver(target, rows, view, way)
-    changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
-    if only_inserts:
-        return _publish_by_spark(session, target, changes, view, WriteMode.OVERWRITE if target.replaces else WriteMode.APPEND)
-    suit_published_table(session, tasks)
-    keys = few_keys(changes.where(F.col(IS_THERE)).select(VIEW_KEY)) if rows is None else few_keys_of(there)
-    if keys is None:
-        return _publish_by_spark(session, target, changes, view, WriteMode.MERGE)
-    return _publish_by_spark(session, target, changes, view, WriteMode.REPLACE if keys else WriteMode.APPEND, keys)
+            return _publish_by_driver(target, rows, view, step.mode), step
+    with merging(step.tasks) if step.mode in _REPLACES_SOME else nullcontext(session) as writing:
+        store = StateStore(writing, files, view.tables)
+        changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
+        if rows is None:
+            found_keys: pa.ChunkedArray | None = None
+            if step.mode is WriteMode.MERGE:
+                found_keys = few_keys(changes.where(F.col(IS_THERE)).select(VIEW_KEY), step.most_key_bytes)
+            if found_keys is not None:
+                keys = found_keys
+                changed = replace(changed, goes=len(keys) > 0, key_bytes=keys.nbytes)
+            step = step.for_changes(changed)
+        named = keys if step.mode is WriteMode.REPLACE else None
+        return _publish_by_spark(writing, target, changes, view, step.mode, named), step
 
 
-def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, way: WriteMode) -> Published:
+def _held_changes(
+    session: SparkSession, files: StateFiles, view: ViewEntry, commit: StateCommit, epoch: int, step: Publish
+) -> pa.Table | None:
+    """The change set as rows of the driver, if it has them or is to write them."""
+    if step.mode is WriteMode.OVERWRITE:
+        return None
+    store = StateStore(session, files, view.tables)
+    rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
+    if rows is None and step.is_by_driver(mv_rows(view, commit)):
+        return collected(_changes(store, view, epoch, commit.version), step.limits.collected_bytes)
+    return rows
+
+
+def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, mode: WriteMode) -> Published:
     table, app = target.table, app_id(view)
-    apply = append_changes if way is WriteMode.APPEND else merge_changes
+    apply = append_changes if mode is WriteMode.APPEND else merge_changes
     number = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     return apply(table, rows, app, number, target.wanted.to_json(), target.chain.expect(target.known))
 
@@ -240,22 +267,27 @@ def _checked_partitions(changes: DataFrame, view: ViewEntry) -> DataFrame:
 
 
 def _publish_by_spark(
-    session: SparkSession, target: Target, changes: DataFrame, view: ViewEntry, way: WriteMode, keys: Sequence[bytes] = ()
+    session: SparkSession,
+    target: Target,
+    changes: DataFrame,
+    view: ViewEntry,
+    mode: WriteMode,
+    keys: pa.ChunkedArray | None,
 ) -> Published:
-    """Apply changes of any size; ``keys`` are those of rows that go, where the way is to replace by key."""
+    """Apply changes of any size; ``keys`` are those of rows that go, where they are replaced by key."""
     table, app, metadata = target.table, app_id(view), target.wanted.to_json()
     txn_version = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     target.chain.expect(target.known)(table.latest())
-    if way is WriteMode.MERGE:
+    if mode is WriteMode.MERGE:
         _merge(session, table.path, changes, view, app, txn_version, metadata)
     else:
         rows = commented(changes.where(F.col(OP) > 0).drop(OP, IS_THERE), view)
-        mode = "append" if way is WriteMode.APPEND else "overwrite"
-        writer = rows.write.format("delta").mode(mode).option("userMetadata", metadata)
-        if way is WriteMode.OVERWRITE:
+        save = "append" if mode is WriteMode.APPEND else "overwrite"
+        writer = rows.write.format("delta").mode(save).option("userMetadata", metadata)
+        if mode is WriteMode.OVERWRITE:
             # A new generation replaces the rows of the old one, and may have other columns.
             writer = writer.option("overwriteSchema", "true").partitionBy(*view.layout.partitioned_by)
-        elif way is WriteMode.REPLACE:
+        elif keys is not None:
             writer = writer.option("replaceWhere", key_condition(keys))
         writer.option("txnAppId", app).option("txnVersion", txn_version).save(table.path)
     # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
@@ -268,7 +300,7 @@ def _publish_by_spark(
         raise EpochError(f"view {view.name}: {problem}; nothing was lost, run again")
     actions = DeltaLog(table.path).commit(version)
     inserted, deleted = rows_changed(actions)
-    return Published(version, inserted, deleted, Writer.SPARK, way=way, copied=rows_copied(actions))
+    return Published(version, inserted, deleted, copied=rows_copied(actions))
 
 
 def _merge(

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows, changed_rows
-from relstate_dagster.jobs.epoch.stages import WriteMode, Writer
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.lake.commit import Check, commit_once, committing, write_deltalake
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
@@ -23,7 +22,7 @@ IS_THERE = "_relstate_is_there"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The published table's version, the rows that entered and left it, who wrote it and how (``None``: an earlier try).
+    """The published table's version, and the rows that entered and left it.
 
     ``changed`` are some of the rows that the driver has applied, with ``+`` or ``−`` in front; of a replaced one the new row.
     ``copied`` are rows that Spark has written again for others of their files.
@@ -32,9 +31,7 @@ class Published:
     version: int
     rows_inserted: int
     rows_deleted: int
-    writer: Writer | None = None
     changed: ShownRows = NO_ROWS
-    way: WriteMode | None = None
     copied: int = 0
 
     def advice_lines(self) -> tuple[str, ...]:
@@ -59,7 +56,7 @@ def append_changes(
         write_deltalake(newest, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
         return {"num_target_rows_inserted": rows.num_rows}
 
-    return _committed(table, changes, app_id, txn_version, write, check, WriteMode.APPEND)
+    return _committed(table, changes, app_id, txn_version, write, check)
 
 
 def merge_changes(
@@ -82,18 +79,16 @@ def merge_changes(
         merging = merging.when_not_matched_insert_all(f"c.`{OP}` > 0", except_cols=[OP])
         return merging.execute()
 
-    return _committed(table, changes, app_id, txn_version, write, check, WriteMode.MERGE)
+    return _committed(table, changes, app_id, txn_version, write, check)
 
 
-def _committed(
-    table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check, way: WriteMode
-) -> Published:
+def _committed(table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, write: Any, check: Check) -> Published:
     made = commit_once(table, app_id, txn_version, write, check)
     if made is None:
-        return Published(table.latest().version(), 0, 0, Writer.DRIVER, way=way)
+        return Published(table.latest().version(), 0, 0)
     version, metrics = made
     updated = int(metrics.get("num_target_rows_updated", 0))
     inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
     deleted = int(metrics.get("num_target_rows_deleted", 0)) + updated
     shown = changed_rows(changes.drop_columns([VIEW_KEY]), OP)
-    return Published(version, inserted, deleted, Writer.DRIVER, shown, way)
+    return Published(version, inserted, deleted, shown)

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.health import check_tables
+from relstate_dagster.jobs.epoch.plan import run_limits
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.rows import rows_at
-from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: Tables read at the same time: in an object store most of it is waiting.
@@ -78,7 +78,7 @@ def _version(warehouse: Warehouse, state: CatalogState, name: str, version: int 
 
 def _by_driver(path: str, version: int) -> int | None:
     """Keys that occur more than once; ``None`` where the table is too large for the driver, or only Spark can read it."""
-    rows = rows_at(path, version, [VIEW_KEY], most_bytes=sizing().driver_checked_bytes)
+    rows = rows_at(path, version, [VIEW_KEY], most_bytes=run_limits().checked_bytes)
     if rows is None:
         return None
     keys = rows[VIEW_KEY]

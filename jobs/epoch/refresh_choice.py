@@ -13,7 +13,7 @@ from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
-from relstate_dagster.jobs.epoch.stages import Sizes
+from relstate_dagster.jobs.epoch.plan import ViewSizes
 
 
 def choose_refresh(
@@ -41,7 +41,7 @@ def choose_refresh(
     return state, epoch
 
 
-def costs_after(view: ViewEntry, state: CatalogState, sizes: Sizes, seconds: Mapping[str, float]) -> Costs:
+def costs_after(view: ViewEntry, state: CatalogState, sizes: ViewSizes, seconds: Mapping[str, float]) -> Costs:
     """What is known of a view's costs once it was computed in an epoch.
 
     Parameters

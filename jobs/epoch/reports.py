@@ -141,6 +141,6 @@ def unchanged(state: CatalogState, view: ViewEntry) -> ViewReport:
         reason=view.reason,
         source_versions={n: pins[n].version for n in view.reads if n in pins},
         view_version=state.epochs[last].versions[view.name].view_version,
-        plan_text=explain_plan(view.plan, view.tables),
+        plan_text=explain_plan(view.plan, view.node_tables),
         skipped=True,
     )

@@ -85,13 +85,13 @@ class RunContext:
             raise self.unplannable[view.name]
         check_tables(self.warehouse, state, view)
         if view.functions:
-            with self.runs.lent_session(view, Workload.FULL) as session:
+            with self.runs.pool.lend(view, Workload.FULL) as session:
                 check_functions(view, session, self.warehouse.functions)
         inputs = self.inputs(state, view, epoch)
         found = inputs.sizes.check()
         keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
         if keyed:
-            with self.runs.lent_session(view, Workload.FULL) as session:
+            with self.runs.pool.lend(view, Workload.FULL) as session:
                 check_primary_keys(session, state, inputs, keyed, found, self.checked_keys)
 
     def failed(

@@ -108,7 +108,7 @@ class EpochRunner:
             EpochError that names them all.
         """
         steps = partial(self._run, run_id or uuid.uuid4().hex, views, full_refresh, until_version, strict)
-        return cancellable(self._spark, self._runs.sessions, steps)
+        return cancellable(self._spark, self._runs.pool.all, steps)
 
     def _run(
         self,
@@ -177,7 +177,7 @@ class EpochRunner:
                     yield self._compact(state, name)
 
     def _compact(self, state: CatalogState, name: str) -> CompactReport:
-        with self._runs.lent_session(state.views[name], Workload.FULL) as session:
+        with self._runs.pool.lend(state.views[name], Workload.FULL) as session:
             try:
                 if state.views[name].expiry.until is None and not state.views[name].watermarks:
                     return compact_view(session, self._warehouse, state, state.views[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -38,12 +39,18 @@ class Workload(enum.Enum):
 
     ``LARGE``: an epoch over a large change or state. Code is generated, plans are not adapted.
 
+    ``MERGE``: some rows of a large published table are replaced, however small the change is.
+
     ``FULL``: a backfill or a query run in full, as Spark does it by default.
     """
 
     SMALL = "small"
     LARGE = "large"
+    MERGE = "merge"
     FULL = "full"
+
+
+_OF_LARGE_TABLES: Final = (Workload.LARGE, Workload.MERGE)
 
 
 def session_for(
@@ -99,11 +106,11 @@ def session_for(
     session.conf.set("spark.sql.optimizer.inSetSwitchThreshold", "0")
     # Files are listed by the driver, which knows their paths from the log: no job to list them.
     session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
-    if workload is Workload.LARGE:
+    if workload in _OF_LARGE_TABLES:
         _divide_files(session)
     # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own. It is also the
     # least that a file is divided into: less is not worth another core.
-    session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload is Workload.LARGE else "65536")
+    session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload in _OF_LARGE_TABLES else "65536")
     # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # A rebuilt view replaces all rows of its table, where clusters may be set up to replace partitions that are written.
@@ -113,6 +120,12 @@ def session_for(
     # Silently skipped files would be silently wrong views.
     session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
+    if workload is Workload.MERGE:
+        # The table need not be sorted for a join with few rows.
+        session.conf.set("spark.sql.join.preferSortMergeJoin", "false")
+        session.conf.set("spark.databricks.delta.replaceWhere.dataColumns.enabled", "true")
+        # Rows are appended whose keys nobody has, beside those that replace others.
+        session.conf.set("spark.databricks.delta.replaceWhere.constraintCheck.enabled", "false")
     if functions is not None:
         functions.register(session)
     return session
@@ -123,29 +136,6 @@ def _divide_files(session: SparkSession) -> None:
     context = getattr(session, "sparkContext", None)
     if context is not None:
         session.conf.set("spark.sql.files.minPartitionNum", str(context.defaultParallelism))
-
-
-def suit_published_table(session: SparkSession, tasks: int) -> None:
-    """Let a session change some rows of a large table, however small the change is that it was set up for.
-
-    Parameters
-    ----------
-    tasks : of a shuffle of the table.
-    """
-    _divide_files(session)
-    wanted = {
-        "spark.sql.codegen.wholeStage": "true",
-        "spark.sql.codegen.factoryMode": "FALLBACK",
-        "spark.sql.files.openCostInBytes": "524288",
-        SHUFFLE_PARTITIONS: str(tasks),
-        # The table need not be sorted for a join with few rows.
-        "spark.sql.join.preferSortMergeJoin": "false",
-        "spark.databricks.delta.replaceWhere.dataColumns.enabled": "true",
-        # Rows are appended whose keys nobody has, beside those that replace others.
-        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
-    }
-    for key, value in wanted.items():
-        session.conf.set(key, value)
 
 
 @contextmanager

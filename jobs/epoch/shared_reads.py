@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.epoch.plan import RunLimits, run_limits
 from relstate_dagster.jobs.operators.side_by_side import Once
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
@@ -22,7 +23,6 @@ from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
 from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain
-from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,11 @@ class SharedReads:
     Parameters
     ----------
     columns : the columns that some view needs of each read, in no particular order, where at least two views share it.
+    limits : of what is held.
     """
 
     columns: dict[ReadKey, frozenset[str]] = field(default_factory=dict)
+    limits: RunLimits = field(default_factory=run_limits)
     _reads: Once = field(default_factory=Once)
 
     @classmethod
@@ -86,9 +88,9 @@ class SharedReads:
         columns : those that the view needs.
         read : reads them all; called once for all views that share them.
         """
-        if key not in self.columns or changed_bytes > sizing().shared_read_bytes:
+        if key not in self.columns or changed_bytes > self.limits.shared_bytes:
             return read()
-        held = self._reads.once(key, lambda: _held(read(), self.columns[key]))
+        held = self._reads.once(key, lambda: _held(read(), self.columns[key], self.limits.driver.collected_bytes))
         if held is None:
             return read()
         wanted = set(columns)
@@ -147,7 +149,7 @@ def made_columns(view: ViewEntry, name: str) -> frozenset[str]:
     return frozenset(scanned & {ROW_ID, *used_columns(view.plan).get(name, ())})
 
 
-def _held(changes: DataFrame | None, columns: frozenset[str]) -> _Held | None:
+def _held(changes: DataFrame | None, columns: frozenset[str], most_bytes: int) -> _Held | None:
     """The rows of a change set; ``None`` where there is none, or Arrow or the driver cannot hold it."""
     if changes is None:
         return None
@@ -155,5 +157,5 @@ def _held(changes: DataFrame | None, columns: frozenset[str]) -> _Held | None:
     narrow = nullable_within(changes.select(*columns_of(names), WEIGHT))
     if not all(is_plain(f.dataType) for f in narrow.schema.fields):
         return None
-    rows = collected(narrow)
+    rows = collected(narrow, most_bytes)
     return None if rows is None else _Held(rows, narrow.schema)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.epoch.plan import ViewSizes
 from relstate_dagster.jobs.epoch.source_lookups import SourceLookups
-from relstate_dagster.jobs.epoch.stages import Read, Sizes
+from relstate_dagster.jobs.epoch.steps import Read, StateFound
+from relstate_dagster.jobs.epoch.view_table import written_by_driver
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange
-from relstate_dagster.state_lib.constants import EPOCH_COLUMN
+from relstate_dagster.state_lib.constants import EPOCH_COLUMN, TABLE_ID
+from relstate_dagster.state_lib.delta_layout import is_plain_layout
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type
 from relstate_dagster.state_lib.row_width import RowWidth
+from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.state_files import StateFiles
+
+_NOTHING: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -25,13 +33,11 @@ class InputSizes:
     Parameters
     ----------
     versions : what the upstream views have come to in this epoch, and in the epochs before.
-    moved : rows that upstream views have inserted and deleted since the view's last epoch, where a run knows it.
     """
 
     sources: PinnedSources
     lookups: SourceLookups
     versions: Mapping[str, ViewVersions]
-    moved: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     _states: dict[str, StateFiles] = field(default_factory=dict)
 
     @property
@@ -56,15 +62,20 @@ class InputSizes:
         names = [name for name in self.sources.view.reads if name not in self.sources.catalog.views]
         return {name: self.sources.range(name, self.sources.pin_of(since, name)) for name in names}
 
-    def planned_reads(self) -> tuple[Read, ...]:
-        """What this epoch reads of each relation. Raises as :meth:`check` does."""
+    def planned_reads(self, moved: Mapping[str, tuple[int, int]] = _NOTHING) -> tuple[Read, ...]:
+        """What this epoch reads of each relation. Raises as :meth:`check` does.
+
+        Parameters
+        ----------
+        moved : rows that upstream views have inserted and deleted since the view's last epoch, where a run knows it.
+        """
         if self.is_backfill:
             return self._all_rows()
         found, view = self.check(), self.sources.view
         reads = []
         for name in self.sources.view.reads:
             if name in self.sources.catalog.views:
-                reads.append(self._view_read(name))
+                reads.append(self._view_read(name, moved.get(name)))
                 continue
             changed = found[name]
             rows = (changed.rows_inserted, changed.rows_deleted)
@@ -88,14 +99,13 @@ class InputSizes:
                     reads.append(self._read_of(name, f"the first {len(some)} file(s)", *_totals(some)))
         return tuple(reads)
 
-    def _view_read(self, name: str) -> Read:
+    def _view_read(self, name: str, moved: tuple[int, int] | None) -> Read:
         """The change log of an upstream view since this view's last epoch."""
         since, versions = self.sources.view.last_epoch, self.versions.get(name)
         assert since is not None
         if versions is None or self.is_unchanged(name, versions):
             return Read(name, "nothing changed", 0, (0, 0))
-        files, moved = self._view_files(name), self.moved.get(name)
-        way = "its change log"
+        files, way = self._view_files(name), "its change log"
         if moved is not None:
             # Compaction puts old rows and new ones into one file: of its bytes the new rows have their share.
             share = sum(moved) / max(1, sum(f.rows for f in files))
@@ -137,14 +147,21 @@ class InputSizes:
         return before is not None and before.state_version == versions.state_version
 
     def of_view(
-        self, files: StateFiles, state_version: int | None, seen: ViewVersions | None, *, is_committed: bool = False
-    ) -> Sizes:
-        """What is known of the view's epoch before it is computed.
+        self,
+        files: StateFiles,
+        state_version: int | None,
+        seen: ViewVersions | None,
+        moved: Mapping[str, tuple[int, int]] = _NOTHING,
+        *,
+        is_committed: bool = False,
+    ) -> ViewSizes:
+        """Sizes of the view's epoch before it is computed.
 
         Parameters
         ----------
         files, state_version : of the view's state, up to which version; ``None``: there is none yet.
         seen : what readers see of the view.
+        moved : as of :meth:`planned_reads`.
         is_committed : an earlier try has committed the change set: nothing is read of what the view reads.
 
         Raises
@@ -155,14 +172,38 @@ class InputSizes:
         is_first = view.last_epoch is None
         replaces = is_first and shown is not None
         only_inserts = view.plan.append_only or (is_first and not replaces)
+        known = ViewSizes(
+            self.is_backfill,
+            () if is_committed else self.planned_reads(moved),
+            only_inserts=only_inserts,
+            replaces=replaces,
+            is_committed=is_committed,
+            is_slice=is_first and not self.is_backfill and not is_committed,
+            driver_writes_state=is_plain_layout(assign_slots([desc.schema for desc in view.tables])),
+            driver_writes_view=written_by_driver(view),
+        )
         if is_committed:
-            state = files.at(state_version)
-            return Sizes(self.is_backfill, (), byte_count(state), 0, _rows_of(state), only_inserts, replaces, is_committed=True)
+            return replace(known, looked_up_rows=_rows_of(files.at(state_version)))
         if self.is_backfill:
-            return Sizes(True, self.planned_reads(), only_inserts=only_inserts, replaces=replaces)
+            return known
         state, in_place = files.at(state_version), self.lookups.in_place_files()
-        looked_up = byte_count(state), byte_count(in_place), _rows_of(state) + _rows_of(in_place)
-        return Sizes(False, self.planned_reads(), *looked_up, only_inserts, replaces, is_slice=is_first)
+        return replace(
+            known,
+            state_bytes=byte_count(state),
+            in_place_bytes=byte_count(in_place),
+            looked_up_rows=_rows_of(state) + _rows_of(in_place),
+            state=state_found(view, state),
+        )
+
+
+def state_found(view: ViewEntry, files: Sequence[DataFile]) -> StateFound:
+    """Bytes and rows of a view's state tables, out of the files of its state."""
+    own = {t.table_id: [f for f in files if f.partition[TABLE_ID] == t.table_id] for t in view.tables}
+    return StateFound(
+        bytes={table_id: sum(f.bytes for f in found) for table_id, found in own.items()},
+        rows={table_id: sum(f.rows for f in found) for table_id, found in own.items()},
+        merged_rows={int(table_id): rows for table_id, rows in view.merged_rows.items()},
+    )
 
 
 def _totals(files: Sequence[DataFile]) -> tuple[int, int | None]:

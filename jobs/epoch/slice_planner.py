@@ -62,7 +62,7 @@ class SlicePlanner:
             self._check_readable(state, view, epoch)
             if not may_go_on(state, view, epoch):
                 return None
-        with self._run.runs.lent_session(view, Workload.FULL) as session:
+        with self._run.runs.pool.lend(view, Workload.FULL) as session:
             state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
         found = next_slice(PinnedSources(self._run.warehouse, state.working, state.working.views[name], epoch, self._run.reads))
         return None if found is None else (state, found)

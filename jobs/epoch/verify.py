@@ -17,10 +17,10 @@ from relstate_dagster.jobs.epoch.health import check_tables
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.key_sample import sample_of
 from relstate_dagster.jobs.epoch.nearly_equal import Difference, unmatched
+from relstate_dagster.jobs.epoch.plan import is_interpreted
 from relstate_dagster.jobs.epoch.reports import VerifyReport
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.shown_rows import SHOWN_ROWS, ShownRows, as_texts
-from relstate_dagster.jobs.epoch.stages import is_interpreted
 from relstate_dagster.jobs.epoch.view_epoch import full_query
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.limits import before_limit

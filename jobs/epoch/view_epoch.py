@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -21,7 +21,8 @@ from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.epoch.chain import Chain, CommitsSince, EpochCommit, Fence, is_compaction
 from relstate_dagster.jobs.epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
-from relstate_dagster.jobs.epoch.stages import Stages, Writer
+from relstate_dagster.jobs.epoch.plan import plan_large_commit
+from relstate_dagster.jobs.epoch.steps import ViewEpochPlan, Writer
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
@@ -31,34 +32,28 @@ from relstate_dagster.jobs.operators.old_rows import AskedForError, computed_by_
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
-from relstate_dagster.jobs.planner.distribution import has_exchanges
 from relstate_dagster.jobs.planner.epoch_rows import Flow
-from relstate_dagster.jobs.planner.nodes import FullQuery, Materialize, PlanNode, depends_on_time, walk
-from relstate_dagster.jobs.planner.serialize import plan_to_dict
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
+from relstate_dagster.jobs.planner.nodes import FullQuery, PlanNode, depends_on_time
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.state_table import StateTable
-from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 @dataclass(frozen=True, slots=True)
 class StateCommit:
     """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
 
-    ``stored`` are the rows themselves, where this process has computed them just now and holds them; ``writer`` committed them,
-    where this process did. ``late_rows`` of changelogs came after a newer row of their key. ``flows`` are the rows
+    ``stored`` are the rows themselves, where this process has computed them just now and holds them. ``late_rows`` of
+    changelogs came after a newer row of their key. ``flows`` are the rows
     that nodes of the plan gave, where that is known.
     """
 
     version: int
     rows: dict[int, int]
     stored: pa.Table | None = None
-    writer: Writer | None = None
     late_rows: int = 0
     flows: Mapping[PlanNode, Flow] = field(default_factory=dict)
 
@@ -75,15 +70,6 @@ def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
     skips what is not above it.
     """
     return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)
-
-
-def tables_by_node(plan: Materialize, descs: tuple[StateTableDesc, ...]) -> dict[PlanNode, list[StateTableDesc]]:
-    """The tables of each node: the catalog allocated ids in the order of one walk, so one walk hands them out again."""
-    remaining = list(descs)
-    found: dict[PlanNode, list[StateTableDesc]] = {}
-    for node in walk(plan):
-        found[node] = [remaining.pop(0) for _ in infer_state_tables(node)]
-    return found
 
 
 def state_chain(files: StateFiles, view: ViewEntry, fence: Fence = lambda: None) -> Chain:
@@ -107,40 +93,48 @@ def _rows_by_table(files: StateFiles, version: int) -> dict[int, int]:
     return {int(k): n for k, n in rows_by_partition(DeltaLog(files.path).commit(version), TABLE_ID).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class StateBase:
+    """The state that an epoch of a view builds on, and the commit that it makes.
+
+    Parameters
+    ----------
+    files : of the view's state.
+    before : the versions of the view's last epoch.
+    known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
+    wanted : names the commit to be made.
+    made : that commit, if an earlier try has made it.
+    """
+
+    files: StateFiles
+    before: ViewVersions | None
+    known: CommitsSince | None
+    wanted: EpochCommit
+    made: StateCommit | None = None
+
+
 def compute_and_commit(
-    inputs: EpochInputs,
-    stages: Stages,
-    files: StateFiles,
-    before: ViewVersions | None,
-    known: CommitsSince | None,
-    wanted: EpochCommit,
-    most_partitions: str | None = None,
-    *,
-    strict: bool = False,
-) -> StateCommit | None:
+    inputs: EpochInputs, plan: ViewEpochPlan, base: StateBase, *, strict: bool = False
+) -> tuple[StateCommit | None, ViewEpochPlan]:
     """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
 
     Parameters
     ----------
-    stages : how that is done.
-    files : of the view's state.
-    before : the versions that the view's last epoch came to.
-    known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
-    wanted : names the commit to be made.
-    most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
+    inputs : in the session that the plan asks for.
     strict : check the change set of every operator before anything is written.
 
     Returns
     -------
-    The commit; ``None`` where nothing can have changed and nothing was written.
+    The commit (``None`` where nothing can have changed and nothing was written), and the plan with the commit as it was made.
 
     Raises
     ------
+    DriverLimitExceeded : a change set has more rows than the plan lets the driver hold; nothing was written.
     StateError : the change contradicts the state, or in strict mode itself, or another run committed other data for this epoch.
     SourceError : a source's changes cannot be read.
     """
     view, epoch = inputs.view, inputs.epoch.epoch
-    compute = partial(_computed_and_committed, inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
+    compute = partial(_computed_and_committed, inputs, plan, base, strict=strict)
     try:
         return compute()
     except (PySparkException, Py4JJavaError) as error:
@@ -154,35 +148,33 @@ def compute_and_commit(
 
 
 def _computed_and_committed(
-    inputs: EpochInputs,
-    stages: Stages,
-    files: StateFiles,
-    before: ViewVersions | None,
-    known: CommitsSince | None,
-    wanted: EpochCommit,
-    most_partitions: str | None,
-    *,
-    strict: bool,
-    leaves_out_old_errors: bool = False,
-) -> StateCommit | None:
+    inputs: EpochInputs, steps: ViewEpochPlan, state: StateBase, *, strict: bool, leaves_out_old_errors: bool = False
+) -> tuple[StateCommit | None, ViewEpochPlan]:
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
-    plan = view.plan
+    plan, files, known, wanted = view.plan, state.files, state.known, state.wanted
+    compute, commit = steps.compute, steps.commit
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
     chain, previous = state_chain(files, view), None if inputs.sizes.is_backfill or known is None else known.known
     base = 0 if known is None else known.known
-    descs = tables_by_node(plan, view.tables)
     tables: dict[PlanNode, list[StateTable]] = {
-        node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node] for node, of_node in descs.items()
+        node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node]
+        for node, of_node in view.node_tables.items()
     }
     context = EpochContext(
         epoch=epoch,
         is_backfill=inputs.sizes.is_backfill,
         relations=inputs,
         tables=tables,
-        frames=Frames(spark, held=stages.is_held, lookup_hint=stages.lookup_hint, most_partitions=most_partitions),
-        full_query=lambda node: _full_difference(inputs, node, before),
+        frames=Frames(
+            spark,
+            held=compute.holds,
+            lookup_hint=compute.lookup_hint,
+            single_partition=compute.shuffle_tasks == 1,
+            limits=compute.limits,
+        ),
+        full_query=lambda node: _full_difference(inputs, node, state.before),
         extreme_rows=EXTREME_ROWS.of(view.properties, f"view {view.name}"),
         spare_rows=SPARE_ROWS.of(view.properties, f"view {view.name}"),
         instant=inputs.epoch.instant,
@@ -198,15 +190,17 @@ def _computed_and_committed(
     # The first commit of a view is always made, and so is the one that publishes its slices.
     is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
     if changes is None and not mem_tables and not is_needed:
-        return None
+        return None, steps
     stored: pa.Table | None = None
     computed: DataFrame | None = None
-    if store.is_plain and stages.commit is Writer.DRIVER:
-        stored = store.compute(epoch, mem_tables)
-    elif store.is_plain and stages.commit is None:
-        stored, computed = store.compute_few(epoch, mem_tables)
+    if commit.writer is Writer.DRIVER:
+        stored = store.compute(epoch, mem_tables, compute.limits.collected_bytes)
+        if stored is None:
+            steps = plan_large_commit(steps)
+    elif commit.writer is None:
+        stored, computed = store.compute_few(epoch, mem_tables, commit.most_rows)
     if stored is not None and not stored.num_rows and not is_needed:
-        return None
+        return None, steps
     if stored is not None and view.last_epoch is None:
         _compute_as_spark_does(context, view, stored)
     failpoints.reached("before_state_commit")
@@ -217,27 +211,27 @@ def _computed_and_committed(
         version = store.append_computed(epoch, stored, txn_app_id=app, txn_version=number, user_metadata=metadata, check=check)
     else:
         check(files.table.latest())
-        tasks = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
         version = store.append(
             epoch,
             mem_tables,
             txn_app_id=app,
             txn_version=number,
             user_metadata=metadata,
-            partitions=tasks,
-            spread=not stages.is_small,
-            exchange=has_exchanges(plan),
+            partitions=steps.commit.tasks,
+            spread=steps.commit.spreads,
+            exchange=view.planned.stateful.has_exchanges,
             computed=computed,
         )
         # Spark's blind appends do not conflict: what came in between is seen only now.
-        made = chain.after(base)
-        if made.made_by(wanted) != version:
-            chain.restore(made)
-            raise EpochError(f"view {view.name}: {chain.describe(made)} at the same time; nothing was lost, run again")
+        after = chain.after(base)
+        if after.made_by(wanted) != version:
+            chain.restore(after)
+            raise EpochError(f"view {view.name}: {chain.describe(after)} at the same time; nothing was lost, run again")
     failpoints.reached("after_state_commit")
-    writer = Writer.SPARK if stored is None else Writer.DRIVER
-    rows = _rows_by_table(files, version)
-    return StateCommit(version, rows, stored, writer, context.late_rows, {**held_flows(context, plan), **counted})
+    done = replace(steps.commit, writer=Writer.SPARK if stored is None else Writer.DRIVER)
+    flows = {**held_flows(context, plan), **counted}
+    made = StateCommit(version, _rows_by_table(files, version), stored, context.late_rows, flows)
+    return made, steps.settled(done)
 
 
 def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Table) -> None:
@@ -259,8 +253,7 @@ def _digest(inputs: EpochInputs, base: str) -> str:
     pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
     upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
     instant = None if epoch.instant is None else epoch.instant.isoformat()
-    tables = [t.table_id for t in view.tables]
-    plan = [plan_to_dict(view.plan), list(view.inlined.items()), tables]
+    plan = [view.planned.digest, list(view.inlined.items())]
     determining = [view.generation, plan, pins, upstream, instant, view.last_epoch, base]
     return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()
 

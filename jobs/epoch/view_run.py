@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.chain import CommitsSince, EpochCommit, Fence
-from relstate_dagster.jobs.epoch.compaction import StateAfterEpoch, state_after_epoch
+from relstate_dagster.jobs.epoch.compaction import StateAfterEpoch, maintain
 from relstate_dagster.jobs.epoch.inputs import EpochInputs
+from relstate_dagster.jobs.epoch.plan import plan_escalation, plan_view_epoch
 from relstate_dagster.jobs.epoch.protocol import ViewProgress
 from relstate_dagster.jobs.epoch.publish import publish, target_of
 from relstate_dagster.jobs.epoch.published import Published
 from relstate_dagster.jobs.epoch.refresh_choice import costs_after
 from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.sessions import Workload, session_for
+from relstate_dagster.jobs.epoch.session_pool import SessionPool
+from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS
-from relstate_dagster.jobs.epoch.stages import Stages, stages_of, tasks_of
+from relstate_dagster.jobs.epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.epoch.view_epoch import (
+    StateBase,
     StateCommit,
     compute_and_commit,
     found_commit,
@@ -33,23 +35,21 @@ from relstate_dagster.jobs.epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
-from relstate_dagster.jobs.epoch.view_table import driver_writes, merge_small_files, written_by_driver
+from relstate_dagster.jobs.epoch.view_table import merge_small_files
 from relstate_dagster.jobs.epoch.watermarks_after import watermarks_after
 from relstate_dagster.jobs.operators.flows import completed
+from relstate_dagster.jobs.operators.frames import DriverLimitExceeded
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.spark.job_count import StartedJobs
 from relstate_dagster.jobs.spark.job_tag import tagged_jobs
-from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.statistics import row_count
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.row_width import memory_bytes
 from relstate_dagster.state_lib.state_files import StateFiles
-from relstate_dagster.state_lib.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Advanced:
 
 
 class ViewRuns:
-    """Brings single views to an epoch, in sessions that are kept.
+    """Brings single views to an epoch: plans it, and walks the steps of the plan.
 
     Parameters
     ----------
@@ -71,37 +71,9 @@ class ViewRuns:
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark = spark
         self._warehouse = warehouse
-        #: All sessions, and those that are not borrowed at the moment.
-        self._sessions: list[SparkSession] = []
-        self._idle: dict[tuple[object, ...], list[SparkSession]] = {}
-        self._lock = threading.Lock()
+        #: The sessions that work is done in.
+        self.pool = SessionPool(spark, warehouse)
         self._at_work: dict[str, StartedJobs] = {}
-
-    @contextmanager
-    def lent_session(self, view: ViewEntry, workload: Workload) -> Iterator[SparkSession]:
-        """Borrow a session with a view's settings for exclusive use.
-
-        While a view is published, its session carries that commit's transaction id. Sessions are kept, since starting one costs
-        as much as a small job. There are no more than are used at the same time: each holds on to what it has computed last.
-        """
-        idle = self._idle.setdefault((tuple(sorted(view.settings.items())), workload), [])
-        with self._lock:
-            session = idle.pop() if idle else None
-        if session is None:
-            functions, is_local = self._warehouse.functions, self._warehouse.is_local
-            session = session_for(self._spark, view.settings, workload, functions, is_local=is_local)
-            with self._lock:
-                self._sessions.append(session)
-        try:
-            yield session
-        finally:
-            with self._lock:
-                idle.append(session)
-
-    def sessions(self) -> list[SparkSession]:
-        """All that work is done in."""
-        with self._lock:
-            return list(self._sessions)
 
     def progress(self, name: str) -> str:
         """For people: how far a view is that is being brought to an epoch."""
@@ -147,44 +119,42 @@ class ViewRuns:
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))
-        since = inputs.since
-        before = None if since is None else since.versions.get(view.name)
-        wanted = state_commit_of(inputs, before)
-        known, made = _state_so_far(files, view, before, wanted, fence)
-        if only_committed and made is None:
+        base = _state_base(files, view, inputs, fence)
+        if only_committed and base.made is None:
             return None
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
-        if view.last_epoch is not None:
-            inputs.sizes.moved = {n: rows for n, rows in upstream.items() if state.views[n].last_epoch == view.last_epoch}
-        most_partitions = self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"
+        is_level = view.last_epoch is not None
+        moved = {n: rows for n, rows in upstream.items() if is_level and state.views[n].last_epoch == view.last_epoch}
         # What is committed is published, whether or not its sources can still be read.
-        state_version = None if known is None else known.newest
-        sizes = inputs.sizes.of_view(files, state_version, seen, is_committed=made is not None)
-        stages = stages_of(view, sizes, most_tasks=int(most_partitions), driver_writes=written_by_driver(view))
-        with self.lent_session(view, stages.workload) as session, tagged_jobs(self._spark) as tag:
-            inputs.spark = session
-            if stages.shuffle_tasks is not None:
-                session.conf.set(SHUFFLE_PARTITIONS, str(stages.shuffle_tasks))
+        state_version = None if base.known is None else base.known.newest
+        sizes = inputs.sizes.of_view(files, state_version, seen, moved, is_committed=base.made is not None)
+        plan = plan_view_epoch(view, sizes, most_tasks=self.pool.configured_tasks)
+        with tagged_jobs(self._spark) as tag:
             seconds["plan"] = time.perf_counter() - started
             jobs = self._at_work[view.name] = StartedJobs(self._spark, tag)
             started = time.perf_counter()
-            commit = made or compute_and_commit(inputs, stages, files, before, known, wanted, most_partitions, strict=strict)
+            commit, plan = (base.made, plan) if base.made else self._computed(inputs, plan, base, strict=strict)
             seconds["compute_and_commit"] = time.perf_counter() - started
             started = time.perf_counter()
             done: Published | None = None
-            if epoch.slice is None:
-                done, stages = self._publish(session, view, stages, files, commit, seen, wanted, fence, int(most_partitions))
-            seconds["publish"] = time.perf_counter() - started
-            # Another run's timing is not comparable.
-            is_comparable = made is None and commit is not None and epoch.slice is None and view.built_until is None
-            costs = costs_after(view, state, sizes, seconds) if is_comparable else view.costs
-            started = time.perf_counter()
-            after = StateAfterEpoch(view.tables, {})
-            if commit is not None:
-                after = state_after_epoch(session, files, state, view, commit, epoch.epoch)
+            with self.pool.lend(view, plan.publish.engine, plan.publish.shuffle_tasks) as session:
+                if epoch.slice is None and commit is not None and (mv_rows(view, commit) or view.last_epoch is None):
+                    fence()
+                    done, plan = self._published(session, view, plan, files, commit, seen, base.wanted, fence)
+                elif epoch.slice is None:
+                    plan = plan.without_changes(is_committed=commit is not None)
+                seconds["publish"] = time.perf_counter() - started
+                # Another run's timing is not comparable.
+                is_comparable = base.made is None and commit is not None and epoch.slice is None and view.built_until is None
+                costs = costs_after(view, state, sizes, seconds) if is_comparable else view.costs
+                started = time.perf_counter()
+                after: StateAfterEpoch | None = None
+                if commit is not None:
+                    after = maintain(session, plan.maintain, files, state, view, commit, epoch.epoch)
+                    plan = plan.settled(after.step)
             seconds["compact"] = time.perf_counter() - started
-            versions = _versions(before, commit, done, wanted.digest)
             spark_jobs = jobs.count()
+        versions = _versions(base.before, commit, done, base.wanted.digest)
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
         rows = _rows(view, epoch, commit, done, rows_in) if commit else view.rows
         stored = files.at(commit.version) if commit else ()
@@ -207,16 +177,17 @@ class ViewRuns:
             seconds=seconds,
             source_versions={n: epoch.pins[n].version for n in view.reads if n in epoch.pins},
             view_version=versions.view_version,
-            plan_text=explain_plan(view.plan, view.tables),
-            picture=plan_svg(view.plan, view.tables, rows) if commit else "",
-            stages=stages.committed_by(commit.writer if commit else None).lines(),
+            plan_text=explain_plan(view.plan, view.node_tables),
+            picture=plan_svg(view.plan, view.node_tables, rows) if commit else "",
+            stages=plan.lines(),
             skipped=commit is None,
             advice=(*inputs.lookups.advice_lines(), *(done.advice_lines() if done else ())),
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )
-        merged = {**view.merged_rows, **{str(table): rows for table, rows in after.merged_rows.items()}}
-        counts = {str(table.table_id): table.vnode_count for table in after.tables}
+        rewritten = after.merged_rows if after else {}
+        merged = {**view.merged_rows, **{str(table): rows for table, rows in rewritten.items()}}
+        counts = {str(table.table_id): table.vnode_count for table in (after.tables if after else view.tables)}
         entry = replace(view, vnode_counts=counts, merged_rows=merged, costs=costs, rows=rows)
         if epoch.slice is not None:
             # What a later slice reads is late for no watermark, nor is it old.
@@ -225,33 +196,52 @@ class ViewRuns:
             entry = replace(entry.reached(epoch.epoch, epoch.instant), watermarks=watermarks_after(inputs))
         return Advanced(report, ViewProgress(entry, versions))
 
-    def _publish(
+    def _computed(
+        self, inputs: EpochInputs, plan: ViewEpochPlan, base: StateBase, *, strict: bool
+    ) -> tuple[StateCommit | None, ViewEpochPlan]:
+        """Compute and commit as planned, and once more by another plan if much more is met."""
+        step = plan.compute
+        try:
+            with self.pool.lend(inputs.view, step.engine, step.shuffle_tasks) as session:
+                return compute_and_commit(inputs.within(session), plan, base, strict=strict)
+        except DriverLimitExceeded as more:
+            plan = plan_escalation(plan, more.found, is_backfill=inputs.since is None, most_tasks=self.pool.configured_tasks)
+        step = plan.compute
+        with self.pool.lend(inputs.view, step.engine, step.shuffle_tasks) as session:
+            return compute_and_commit(inputs.within(session), plan, base, strict=strict)
+
+    def _published(
         self,
         session: SparkSession,
         view: ViewEntry,
-        stages: Stages,
+        plan: ViewEpochPlan,
         files: StateFiles,
-        commit: StateCommit | None,
+        commit: StateCommit,
         seen: ViewVersions | None,
         wanted: EpochCommit,
         fence: Fence,
-        most_tasks: int,
-    ) -> tuple[Published | None, Stages]:
-        """What was published, if anything, and the stages with the size of the table."""
-        first = view.last_epoch is None
-        if commit is None or (mv_rows(view, commit) == 0 and not first):
-            return None, stages
-        fence()
+    ) -> tuple[Published, ViewEpochPlan]:
         table = OpenedTable(self._warehouse.view_path(view.name))
         wanted = replace(wanted, base=(seen or ViewVersions()).published)
-        target = target_of(session, table, view, wanted, seen, fence, first=first)
-        size = target.table.total_bytes()
-        stages = stages.for_target(size, driver_writes=driver_writes(view, target.table.opened()))
-        store = StateStore(session, files, view.tables)
-        writer = stages.publishes(mv_rows(view, commit))
-        done = publish(session, target, store, view, commit, writer, tasks_of(memory_bytes(size), most_tasks))
+        target = target_of(session, table, view, wanted, seen, fence, first=view.last_epoch is None)
+        merging = partial(self.pool.lend, view, Workload.MERGE)
+        done, step = publish(session, merging, target, files, view, commit, plan.publish)
         merge_small_files(target.table, view)
-        return done, stages.published(done.writer, done.way)
+        return done, plan.settled(step)
+
+
+def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: Fence) -> StateBase:
+    """The state that an epoch builds on.
+
+    Raises
+    ------
+    StateError : the state is damaged, or somebody else changed it.
+    """
+    since = inputs.since
+    before = None if since is None else since.versions.get(view.name)
+    wanted = state_commit_of(inputs, before)
+    known, made = _state_so_far(files, view, before, wanted, fence)
+    return StateBase(files, before, known, wanted, made)
 
 
 def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:

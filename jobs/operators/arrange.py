@@ -106,7 +106,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
     if not _are_few(ctx, names, rows_of, most / total):
         return None
     whole = nullable_within(rows_of(ctx))
-    found = collected(whole)
+    found = collected(whole, ctx.frames.limits.collected_bytes)
     if found is None or found.num_rows > most:
         return None
     rows = frame_of(ctx.spark, found, whole.schema)

@@ -29,7 +29,6 @@ from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.planner.closing import Closing, closings
 from relstate_dagster.jobs.planner.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
-from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.literals import literal
@@ -114,9 +113,7 @@ def _rows_now(ctx: EpochContext, node: Aggregate, closing: Closing, groups: Data
     ends = groups.selectExpr(
         f"CAST(min({closing.span.lower}) AS {data_type}) AS lower", f"CAST(max({closing.span.upper}) AS {data_type}) AS upper"
     )
-    found = collected(ends)
-    assert found is not None
-    (bounds,) = found.to_pylist()
+    (bounds,) = ends.toArrow().to_pylist()
     if bounds["lower"] is None:
         return None
     lower, upper = (literal(bounds[end], data_type) for end in ("lower", "upper"))

@@ -11,13 +11,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from relstate_dagster.jobs.operators.z_sets import sum_equal_rows
-from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS
-from relstate_dagster.state_lib.collected import collected, consolidated, frame_of, nullable_within, sums_as_spark
+from relstate_dagster.state_lib.collected import (
+    DriverLimits,
+    collected,
+    consolidated,
+    frame_of,
+    nullable_within,
+    rows_within,
+    sums_as_spark,
+)
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.sizing import sizing
 
 
 @dataclass(slots=True)
@@ -42,6 +48,20 @@ class _Known:
     is_large: bool = False
 
 
+class DriverLimitExceeded(Exception):
+    """A change set has more rows than the driver may hold, and was planned to be held.
+
+    Attributes
+    ----------
+    found, limit : bytes in memory; found are at least so many.
+    """
+
+    def __init__(self, found: int, limit: int) -> None:
+        super().__init__(f"a change set takes at least {found:,} bytes, and the driver holds {limit:,}")
+        self.found = found
+        self.limit = limit
+
+
 @dataclass(slots=True)
 class Frames:
     """Shares the frames of an epoch.
@@ -54,13 +74,15 @@ class Frames:
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
         is a job of its own. None: change sets are too large for either, Spark chooses.
-    most_partitions : of a shuffle, once a change has turned out to meet more rows than the driver may hold.
+    single_partition : whether one task does what comes after a shuffle: little has changed.
+    limits : of the rows that the driver holds.
     """
 
     spark: SparkSession
     held: bool = False
     lookup_hint: str | None = "broadcast"
-    most_partitions: str | None = None
+    single_partition: bool = True
+    limits: DriverLimits = field(default_factory=DriverLimits)
     _known: dict[int, _Known] = field(default_factory=dict)
 
     def _of(self, frame: DataFrame) -> _Known:
@@ -102,18 +124,27 @@ class Frames:
         """Rows on the driver, if it may hold them."""
         if summed and not sums_as_spark(df.schema):
             df, summed = sum_equal_rows(df), False
-        rows, whole = self._of(df).rows, df
+        rows, whole, most = self._of(df).rows, df, self.limits.held_bytes
         if rows is None:
             whole = nullable_within(df)
-            rows = collected(whole, sizing().driver_held_bytes)
-        if rows is None or rows.nbytes > sizing().driver_held_bytes:
-            # The tasks of a shuffle were planned for what changed, which has met far more.
-            if self.most_partitions is not None:
-                self.spark.conf.set(SHUFFLE_PARTITIONS, self.most_partitions)
-            shared = _checkpointed(df, summed)
-            self._of(shared).is_large = True
-            return shared
-        return self.of_rows(consolidated(rows, must_sum=summed), whole.schema)
+            if self.limits.is_final:
+                # Computed once, be it for the driver or not: some frame of this epoch is known to be large.
+                whole = df = whole.localCheckpoint()
+                most_rows = rows_within(whole, most)
+                rows = whole.toArrow() if whole.limit(most_rows + 1).count() <= most_rows else None
+            else:
+                rows = collected(whole, most)
+        if rows is not None and rows.nbytes <= most:
+            return self.of_rows(self.consolidated(rows, must_sum=summed), whole.schema)
+        if not self.limits.is_final:
+            raise DriverLimitExceeded(most + 1 if rows is None else rows.nbytes, most)
+        shared = sum_equal_rows(df).localCheckpoint(eager=False) if summed else df
+        self._of(shared).is_large = True
+        return shared
+
+    def consolidated(self, rows: pa.Table, *, must_sum: bool = False) -> pa.Table:
+        """Weighted rows of the driver with equal ones summed, where that is cheap or has to be."""
+        return consolidated(rows, self.limits.summed_rows, must_sum=must_sum)
 
     def of_rows(self, rows: pa.Table, schema: StructType) -> DataFrame:
         """A shared frame of rows that the driver has."""
@@ -189,11 +220,6 @@ class Frames:
         """What was derived from a shared frame, row by row, as the build side of a lookup."""
         hint = self.hint(df)
         return derived.hint(hint) if hint else derived
-
-    @property
-    def single_partition(self) -> bool:
-        """Whether one task does what comes after a shuffle: little has changed, and has met no more than the driver holds."""
-        return self.spark.conf.get(SHUFFLE_PARTITIONS) == "1"
 
 
 def _checkpointed(df: DataFrame, summed: bool) -> DataFrame:

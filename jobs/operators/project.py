@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.planner.nodes import Project
-from relstate_dagster.state_lib.collected import consolidated
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -31,7 +30,7 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFra
     kept = {ours: known[theirs] for ours, theirs in node.passed_on.items() if theirs in known.column_names}
     rows = ctx.frames.rows_of(child)
     if rows is not None and len(kept) == len(node.expressions) and not ctx.fused_columns.columns:
-        left = consolidated(pa.table({**kept, WEIGHT: rows[WEIGHT]}))
+        left = ctx.frames.consolidated(pa.table({**kept, WEIGHT: rows[WEIGHT]}))
         if left.num_rows < rows.num_rows:
             return ctx.frames.of_rows(left, projected.schema) if left.num_rows else None
     return ctx.frames.derived(projected, pa.table(kept)) if kept else projected

@@ -34,7 +34,7 @@ from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_afte
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
 from relstate_dagster.jobs.planner.nodes import TopN
 from relstate_dagster.jobs.planner.state_tables import AT, FENCE
-from relstate_dagster.state_lib.collected import collected, frame_of
+from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_encoding import parse_type
@@ -128,8 +128,7 @@ def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
     for table in fences:  # of which there are none where nothing is sorted by
         order = node.order[0]
         column, data_type = F.col(quoted(order.column)), node.field_named(order.column).data_type
-        found = collected(table.storage.scan(columns=[FENCE, AT]))
-        assert found is not None
+        found = table.storage.scan(columns=[FENCE, AT]).toArrow()
         for value in found.sort_by(FENCE)[AT].to_pylist():
             at = literal(value, data_type)
             if value is None and order.nulls_last:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from relstate_dagster.jobs.planner.distribution import Distribution, distribution, exchanges
 from relstate_dagster.jobs.planner.nodes import (
@@ -26,7 +27,7 @@ from relstate_dagster.jobs.planner.nodes import (
     walk,
 )
 from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables
-from relstate_dagster.state_lib.table_schema import KeyPart, StateTableDesc
+from relstate_dagster.state_lib.table_schema import KeyPart, StateTableDesc, StateTableSchema
 
 #: Cost of an epoch at a node, in the change Δ and the state it touches.
 _COSTS = {
@@ -55,7 +56,11 @@ _CALL_COSTS = {
 }
 
 
-def explain_plan(root: PlanNode, tables: Sequence[StateTableDesc] = ()) -> str:
+#: State tables of nodes, with their ids.
+NodeTables: TypeAlias = Mapping[PlanNode, Sequence[StateTableDesc]]
+
+
+def explain_plan(root: PlanNode, tables: NodeTables | None = None) -> str:
     """The plan from its root down, with its exchanges, then every state table; table ids where they are allocated."""
     lines: list[str] = []
     _describe(root, 0, lines, set())
@@ -139,12 +144,17 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
             return type(node).__name__
 
 
-def _table_lines(root: PlanNode, tables: Sequence[StateTableDesc]) -> list[str]:
-    ids = iter(tables)
+def state_of(node: PlanNode, tables: NodeTables | None) -> list[tuple[StateTableSchema, StateTableDesc | None]]:
+    """The state tables of a node: as they are stored, or as they would be, without an id."""
+    if tables is None:
+        return [(schema, None) for schema in infer_state_tables(node)]
+    return [(desc.schema, desc) for desc in tables[node]]
+
+
+def _table_lines(root: PlanNode, tables: NodeTables | None) -> list[str]:
     lines = []
     for node in walk(root):
-        for schema in infer_state_tables(node):
-            desc = next(ids, None)
+        for schema, desc in state_of(node, tables):
             number = f"{desc.table_id}" if desc is not None else "?"
             vnodes = f", vnodes {desc.vnode_count}" if desc is not None and desc.vnode_count > 1 else ""
             key = ", ".join(_key_part(p) for p in schema.storage_key) or "the empty row"

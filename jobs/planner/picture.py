@@ -6,17 +6,15 @@ Of an epoch it also has how many rows flowed along an edge, and how many were wr
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from xml.sax.saxutils import escape
 
 from relstate_dagster.jobs.planner.distribution import exchanges
 from relstate_dagster.jobs.planner.epoch_rows import EpochRows, Flow
-from relstate_dagster.jobs.planner.explain import cost, headline
+from relstate_dagster.jobs.planner.explain import NodeTables, cost, headline, state_of
 from relstate_dagster.jobs.planner.nodes import PlanNode, walk
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 _LETTERS: Final = 38
 _LETTER: Final = 6.7
@@ -72,7 +70,7 @@ class _Box:
 
 def plan_svg(
     root: PlanNode,
-    tables: Sequence[StateTableDesc] = (),
+    tables: NodeTables | None = None,
     rows: EpochRows | None = None,
 ) -> str:
     """The picture of a plan, as the text of an SVG file.
@@ -84,8 +82,7 @@ def plan_svg(
     """
     flows = rows.by_node(root) if rows else {}
     written = rows.written if rows else {}
-    ids = iter(tables)
-    labels = {node: list(_state_lines(node, ids, written)) for node in walk(root)}
+    labels = {node: list(_state_lines(node, tables, written)) for node in walk(root)}
     top = _boxed(root, 0, labels, flows, set())
     if rows:
         top.lines.append(("less", f"rows of epoch {rows.epoch}"))
@@ -128,9 +125,8 @@ def _boxed(
     return box
 
 
-def _state_lines(node: PlanNode, ids: Iterator[StateTableDesc], written: Mapping[int, int]) -> Iterator[str]:
-    for schema in infer_state_tables(node):
-        desc = next(ids, None)
+def _state_lines(node: PlanNode, tables: NodeTables | None, written: Mapping[int, int]) -> Iterator[str]:
+    for schema, desc in state_of(node, tables):
         number = "" if desc is None else f"{desc.table_id}: "
         rows = 0 if desc is None else written.get(desc.table_id, 0)
         more = f", {rows:,} written" if rows else ""

@@ -38,7 +38,7 @@ from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.epoch.error_messages import ends_the_run, explained, reason_of
 from relstate_dagster.jobs.epoch.ingest import ingest
-from relstate_dagster.jobs.epoch.next_epoch import next_stages
+from relstate_dagster.jobs.epoch.next_epoch import next_steps
 from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.epoch.verify import published_rows
@@ -234,7 +234,7 @@ class ScriptSession:
         state = self._state()
         view = state.view(explain.name)
         most_tasks = int(self._spark.conf.get(SHUFFLE_PARTITIONS) or SPARKS_OWN_TASKS)
-        stages = next_stages(self._warehouse, state, view, most_tasks=most_tasks)
+        stages = next_steps(self._warehouse, state, view, most_tasks=most_tasks)
         text = explained_view(view, stages, state.sources)
         return Result(number, ("plan",), [(text,)], is_query=True)
 

@@ -21,7 +21,7 @@ def strategy_line(view: ViewEntry) -> str:
 
 def explained_view(view: ViewEntry, stages: Sequence[str], sources: Mapping[str, SourceEntry]) -> str:
     """How a view is maintained: strategy, plan, state tables, what leaves them, and the stages of its next epoch."""
-    plan = explain_plan(view.plan, view.tables)
+    plan = explain_plan(view.plan, view.node_tables)
     closed = _closed_lines(view, sources)
     return "\n".join([strategy_line(view), plan, *closed, "", "next epoch:", *(f"  {line}" for line in stages)])
 

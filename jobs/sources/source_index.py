@@ -166,15 +166,21 @@ class SourceIndex:
         by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // tuning().index_file_bytes, _stored(0))
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
-    def append(self, changes: DataFrame | None, until: Pin) -> None:
-        """Bring the index from the version it has to a pin, by the change set between both."""
+    def append(self, changes: DataFrame | None, until: Pin, most_bytes: int) -> None:
+        """Bring the index from the version it has to a pin, by the change set between both.
+
+        Parameters
+        ----------
+        most_bytes : in memory, of changes that the driver writes.
+        """
         table, before = self._there
         after = replace(before, version=until.version, fingerprint=until.fingerprint)
         if changes is None:
             self._commit(table, pa.schema(table.schema().to_arrow()).empty_table(), after)
             return
         narrow = _as_stored(changes, before.columns)
-        rows = collected(narrow) if all(is_plain(f.dataType) for f in narrow.schema.fields) else None
+        plain = all(is_plain(f.dataType) for f in narrow.schema.fields)
+        rows = collected(narrow, most_bytes) if plain else None
         if rows is not None:
             self._commit(table, rows, replace(after, appended=before.appended + rows.num_rows))
             return

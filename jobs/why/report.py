@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.comparable import comparable
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.epoch.plan import is_interpreted
 from relstate_dagster.jobs.epoch.sessions import Workload
-from relstate_dagster.jobs.epoch.stages import is_interpreted
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import FullQuery, Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns

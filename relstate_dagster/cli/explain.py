@@ -21,7 +21,7 @@ def explain(
     ] = None,
 ) -> None:
     """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
-    from relstate_dagster.jobs.api import Warehouse, next_stages  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, next_steps  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.planner.picture import plan_svg  # noqa: PLC0415
     from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415
     from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
@@ -29,9 +29,9 @@ def explain(
     home = Warehouse(location(None, warehouse).warehouse)
     state = home.read()
     entry = state.view(view)
-    stages = next_stages(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+    stages = next_steps(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
     if svg is not None:
-        svg.write_text(plan_svg(entry.plan, entry.tables, entry.rows), encoding="utf-8")
+        svg.write_text(plan_svg(entry.plan, entry.node_tables, entry.rows), encoding="utf-8")
     text = explained_view(entry, stages, state.sources)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text

@@ -21,6 +21,7 @@ from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.planner.nodes import Field, Materialize, OutputColumn, Scan
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import WarehouseError
 
@@ -74,7 +75,7 @@ def _view(name: str, planned: Planned, **facts: Any) -> ViewEntry:
 
 def _planned(name: str = "v") -> Planned:
     rows = Scan("t", (Field(f"c_{name}", "int", True),), (f"c_{name}",), False)
-    return Planned.of(Materialize(rows, (OutputColumn(name, f"c_{name}"),)), ())
+    return Planned.of(StatefulPlan.allocate(Materialize(rows, (OutputColumn(name, f"c_{name}"),)), 1))
 
 
 def _files(folder: Path) -> int:

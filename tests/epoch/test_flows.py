@@ -95,7 +95,7 @@ def test_flows_are_what_spark_counts(
                 assert sum("written" not in label for label in labels) == edges, report.picture
             entry = script.warehouse.read().views[report.view]
             if not report.skipped:
-                assert plan_svg(entry.plan, entry.tables, entry.rows) == report.picture, "what explain --svg draws later"
+                assert plan_svg(entry.plan, entry.node_tables, entry.rows) == report.picture, "what explain --svg draws later"
             if report.rows_inserted or report.rows_deleted:
                 parts = [f"{sign}{n}" for sign, n in (("+", report.rows_inserted), ("−", report.rows_deleted)) if n]
                 assert any(label.startswith(" ".join(parts)) for label in labels), labels

@@ -45,7 +45,7 @@ def test_runs_go_on_with_the_same_sessions(spark: SparkSession, script: Script) 
         # As requests come to a server, in another thread each. The old threads stay: a new one would get their numbers.
         pools.append(ThreadPoolExecutor(1))
         pools[-1].submit(lambda: list(EpochRunner(spark, script.warehouse, runs=runs).run())).result()
-        counts.append(len(runs.sessions()))
+        counts.append(len(runs.pool.all()))
     for pool in pools:
         pool.shutdown()
     assert counts[0] <= 4, "for three views at a time, and the run's own steps"

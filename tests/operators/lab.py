@@ -20,20 +20,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from relstate_dagster.jobs.catalog.watermarks import Reached, Watermarks, merged
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.epoch.compaction import expiring
+from relstate_dagster.jobs.epoch.plan import driver_limits
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.verify import bag_difference
-from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.current_time import query_at
-from relstate_dagster.jobs.planner.nodes import Field, walk
+from relstate_dagster.jobs.planner.nodes import Field, PlanNode
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, rewrite_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -41,7 +41,7 @@ from relstate_dagster.state_lib.mem_table import MemTable
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
-from relstate_dagster.state_lib.table_catalog import TableCatalog
+from relstate_dagster.state_lib.table_schema import StateTableDesc
 from tests.operators.alternation import Alternation
 
 Row = tuple[Any, ...]
@@ -115,7 +115,10 @@ class _Relations:
 
 @dataclass
 class Lab:
-    """One view, its state, and the bags its relations hold; ``strict`` checks every operator's change sets."""
+    """One view, its state, and the bags its relations hold.
+
+    ``strict`` checks every operator's change sets; ``planned`` is a plan to run, for that of the query.
+    """
 
     spark: SparkSession
     query: str
@@ -131,14 +134,15 @@ class Lab:
     watermarks: Watermarks = field(default_factory=dict)
     late_rows: int = 0
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    planned: StatefulPlan | None = None
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
         words = set(re.findall(r"\w+", " ".join([self.query, *self.views.values()])))
         self._read = {name: relation for name, relation in self.relations.items() if name in words}
-        self.plan = plan_view(self.spark, self.query, self._read, self.views)
-        schemas = [s for node in walk(self.plan) for s in infer_state_tables(node)]
-        self.descs, _ = TableCatalog(1).allocate(schemas)
+        self.stateful = self.planned or StatefulPlan.allocate(plan_view(self.spark, self.query, self._read, self.views), 1)
+        self.plan = self.stateful.root
+        self.descs = self.stateful.tables
         self._session = session_for(self.spark, meaning_of(self.spark), Workload.SMALL)
         self._files = StateFiles(f"{self._folder.name}/state")
         self._store = StateStore(self._session, self._files, self.descs)
@@ -171,8 +175,9 @@ class Lab:
         # Vnodes double, as they do where tables grow: what earlier epochs have written lies where fewer of them put it.
         count = min(1 << (self.epoch - 1), _MOST_VNODES)
         grown = tuple(replace(d, vnode_count=count) if d.schema.distribution_key else d for d in self.descs)
+        self.stateful = self.stateful.with_tables({d.table_id: d for d in grown})
         self._store = StateStore(self._session, self._files, grown)
-        descs = tables_by_node(self.plan, grown)
+        descs = self._node_tables()
         tables = {
             node: [self._store.state_table(d.table_id, epoch=self.epoch, version=self._version) for d in of_node]
             for node, of_node in descs.items()
@@ -183,7 +188,7 @@ class Lab:
             is_backfill=first,
             relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
-            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash"),
+            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash", limits=driver_limits()),
             full_query=lambda _n: None,
             extreme_rows=self.extreme_rows,
             spare_rows=self.spare_rows,
@@ -209,7 +214,7 @@ class Lab:
         """What was last written in an epoch or before it expires, where it can; epochs after this one are told of it."""
         self._end_last_check()
         self.may_have_expired = True
-        self._leave_out(expiring(self.plan, self._store.descs, self.epoch if until is None else until))
+        self._leave_out(expiring(self._node_tables(), self.epoch if until is None else until))
 
     def drop_closed(self, relation: str, column: str, value: int) -> int:
         """Groups closed by a watermark leave the state; how many aggregates that are in the plan have such groups."""
@@ -217,9 +222,12 @@ class Lab:
         reached = Reached(value, next(f.data_type for f in self.relations[relation].columns if f.name == column))
         self.watermarks = merged(self.watermarks, {relation: {column: reached}})
         found = closed_groups(self.plan, self.watermarks)
-        tables = tables_by_node(self.plan, self._store.descs)
+        tables = self._node_tables()
         self._leave_out({d.table_id: ClosedRows(closed.condition) for node, closed in found.items() for d in tables[node]})
         return len(found)
+
+    def _node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
+        return {found.node: found.tables for found in self.stateful.nodes}
 
     def _leave_out(self, gone: Mapping[int, ExpiredRows | ClosedRows]) -> None:
         if not gone:
@@ -237,7 +245,7 @@ class Lab:
     def _commit(self, mem_tables: list[MemTable]) -> int:
         """As a small epoch does it: by the driver, or by Spark where a type asks for it."""
         commit = {"txn_app_id": "lab", "txn_version": self.epoch, "user_metadata": f"e{self.epoch}"}
-        rows = self._store.compute(self.epoch, mem_tables) if self._store.is_plain else None
+        rows = self._store.compute(self.epoch, mem_tables, driver_limits().collected_bytes) if self._store.is_plain else None
         if rows is not None:
             return self._store.append_computed(self.epoch, rows, **commit)
         return self._store.append(self.epoch, mem_tables, partitions=2, **commit)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.operators.frames import Frames
-from tests.sizes import Resized
+from relstate_dagster.jobs.operators.frames import DriverLimitExceeded, Frames
+from relstate_dagster.state_lib.collected import DriverLimits
 
 _ROWS = "VALUES (1, 'a', 1L), (1, 'a', 1L), (2, 'b', 1L), (2, 'b', -1L), (3, NULL, 1L), (3, NULL, -1L) AS r(k, s, _weight)"
 _SUMMED = [(1, "a", 2)]
@@ -58,15 +58,17 @@ def test_rows_are_equal_if_no_query_can_tell_them_apart(spark: SparkSession, row
     assert frames.share(df, summed=True).count() == count
 
 
-def test_rows_of_more_than_a_size_are_held_by_spark(spark: SparkSession, resized: Resized) -> None:
+def test_rows_of_more_than_a_size_are_held_by_spark(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, 1L AS _weight FROM range(1000)")
     size = 16 * 1000
-    resized(driver_held_bytes=size)
-    frames = Frames(spark, held=True)
+    frames = Frames(spark, held=True, limits=DriverLimits(held_bytes=size))
     small = frames.share(rows)
     assert (frames.rows_of(small) is None, frames.hint(small)) == (False, "broadcast")
-    resized(driver_held_bytes=size - 1)
-    large = Frames(spark, held=True)
+    planned = Frames(spark, held=True, limits=DriverLimits(held_bytes=size - 1))
+    with pytest.raises(DriverLimitExceeded) as more:
+        planned.share(rows)
+    assert more.value.limit == size - 1 < more.value.found
+    large = Frames(spark, held=True, limits=DriverLimits(held_bytes=size - 1, is_final=True))
     shared = large.share(rows)
     assert (large.rows_of(shared), large.hint(shared)) == (None, None)
     assert _bag(shared) == _bag(rows)

@@ -13,8 +13,8 @@ from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.jobs.planner.nodes import Field, Filter, TemporalFilter, TemporalProject, TimeBound, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import Lab, Row
 
@@ -135,7 +135,7 @@ _PROJECTED = {
 def test_what_comparisons_with_the_time_come_to(spark: SparkSession, name: str) -> None:
     with Lab(spark, _PROJECTED[name], _RELATIONS, strict=True) as lab:
         assert any(isinstance(n, TemporalProject) for n in walk(lab.plan))
-        assert plan_from_dict(plan_to_dict(lab.plan)) == lab.plan
+        assert StatefulPlan.from_dict(lab.stateful.to_dict()) == lab.stateful
         for hours, changes in _EPOCHS:
             lab.step(changes, _at(hours))
             lab.check()
@@ -147,7 +147,7 @@ def test_what_comparisons_with_the_time_come_to(spark: SparkSession, name: str) 
 def test_every_epoch_equals_the_query_at_its_instant(spark: SparkSession, name: str) -> None:
     with Lab(spark, _QUERIES[name], _RELATIONS) as lab:
         assert any(isinstance(n, TemporalFilter) for n in walk(lab.plan))
-        assert plan_from_dict(plan_to_dict(lab.plan)) == lab.plan
+        assert StatefulPlan.from_dict(lab.stateful.to_dict()) == lab.stateful
         for hours, changes in _EPOCHS:
             lab.step(changes, _at(hours))
             lab.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -10,13 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.explain import explain_plan
-from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn, walk
+from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn
 from relstate_dagster.jobs.planner.picture import plan_svg
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.serialize import plan_from_dict, plan_to_dict
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.state_lib.table_catalog import TableCatalog
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from tests.operators.lab import RELATIONS
 from tests.operators.test_differential import QUERIES
 
@@ -60,13 +59,15 @@ def _is_a_picture(text: str, tables: int) -> None:
 
 
 def _is_golden(name: str, query: str, plan: Materialize) -> None:
-    descs, _ = TableCatalog(1).allocate([s for node in walk(plan) for s in infer_state_tables(node)])
-    text = f"{query}\n\n{explain_plan(plan, descs)}\n"
+    stateful = StatefulPlan.allocate(plan, 1)
+    tables = {found.node: found.tables for found in stateful.nodes}
+    text = f"{query}\n\n{explain_plan(plan, tables)}\n"
     golden = _GOLDEN / f"{name.replace(' ', '-').replace(',', '')}.txt"
     if os.environ.get("RELSTATE_UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
-    _is_a_picture(plan_svg(plan, descs), len(descs))
+    _is_a_picture(plan_svg(plan, tables), len(stateful.tables))
     # What is stored with the view is the same plan.
-    assert plan_from_dict(plan_to_dict(plan)) == plan
-    assert hash(plan_from_dict(plan_to_dict(plan))) == hash(plan)
+    loaded = StatefulPlan.from_dict(json.loads(json.dumps(stateful.to_dict())))
+    assert loaded == stateful
+    assert hash(loaded.root) == hash(plan)

@@ -69,7 +69,7 @@ def test_rows_are_written_with_no_exchange_after_the_source(
 
     arranged, collected = state_store._arranged, state_store.collected
     monkeypatch.setattr(state_store, "_arranged", lambda *given: noted(arranged(*given), by_spark))
-    monkeypatch.setattr(state_store, "collected", lambda frame: collected(noted(frame, by_driver)))
+    monkeypatch.setattr(state_store, "collected", lambda frame, most: collected(noted(frame, by_driver), most))
     shown.run(
         """
         CREATE TABLE taps (page STRING, ms INT) TBLPROPERTIES ('delta.appendOnly' = 'true');

@@ -13,7 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.collected import collected, consolidated, frame_of
-from tests.sizes import Resized
+
+#: Rows that the driver sums.
+_MOST = 1000
 
 
 def _rows(*rows: tuple[int | None, Decimal | None, int]) -> pa.Table:
@@ -30,7 +32,7 @@ def _bag(rows: pa.Table) -> list[tuple[object, ...]]:
 def test_rows_that_cancel_are_dropped_and_equal_ones_summed() -> None:
     one, two = Decimal("1.00"), Decimal("2.00")
     rows = _rows((1, one, 1), (1, one, -1), (1, two, 1), (1, two, 1), (None, None, 1), (None, None, -1), (2, None, -1))
-    found = consolidated(rows)
+    found = consolidated(rows, _MOST)
     assert found.schema == rows.schema
     assert _bag(found) == [(1, 2, two), (2, -1, None)]
 
@@ -48,18 +50,18 @@ def test_rows_that_cancel_are_dropped_and_equal_ones_summed() -> None:
     ids=["one sign", "none", "no weight", "no columns", "lists", "weights unknown"],
 )
 def test_rows_left_as_they_are(rows: pa.Table) -> None:
-    assert consolidated(rows) is rows
+    assert consolidated(rows, _MOST) is rows
 
 
-def test_many_rows_are_left_as_they_are(resized: Resized) -> None:
-    resized(driver_summed_rows=1)
+def test_many_rows_are_left_as_they_are() -> None:
     rows = _rows((1, None, 1), (1, None, -1))
-    assert consolidated(rows) is rows
+    assert consolidated(rows, 1) is rows
+    assert consolidated(rows, 1, must_sum=True).num_rows == 0
 
 
 @pytest.mark.parametrize("values", [["a", "a"], [b"a", b"a"], [float("nan")] * 2, [True, True], [None, None]], ids=str)
 def test_types(values: list[object]) -> None:
-    assert consolidated(pa.table({"k": values, "_weight": [1, -1]})).num_rows == 0
+    assert consolidated(pa.table({"k": values, "_weight": [1, -1]}), _MOST).num_rows == 0
 
 
 def test_nothing_else_makes_frames_of_arrow_tables() -> None:
@@ -92,7 +94,7 @@ def test_the_few_rows_that_are_left_of_many_are_all_there(spark: SparkSession) -
     rows = pa.table(
         {"k": pa.array(keys + again, pa.int64()), "_weight": pa.array([1] * len(keys) + [-1] * len(again), pa.int64())}
     )
-    left = consolidated(rows, must_sum=True)
+    left = consolidated(rows, _MOST, must_sum=True)
     assert sorted(row["k"] for row in frame_of(spark, left).collect()) == [0, 50_000, 100_000]
 
 
@@ -133,7 +135,7 @@ from relstate_dagster.state_lib.collected import collected
 
 spark = create_session(SparkSettings(master="local[2]", driver_memory="1g"))
 texts = [f"md5(CAST(id + {n} AS STRING)) AS c{n}" for n in range(8)]
-print(collected(spark.range(0, 3_000_000, 1, 1).selectExpr("id", *texts)))
+print(collected(spark.range(0, 3_000_000, 1, 1).selectExpr("id", *texts), 128 << 20))
 """
 
 

@@ -131,7 +131,7 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
     assert written == [(3, 1), (9, 3)]
     table = store.state_table(3, epoch=3)
     table.write(spark.sql("SELECT 1000L AS id, 'new' AS name, 1 AS weight, 1L AS _weight"))
-    rows = store.compute(3, [table.mem_table])
+    rows = store.compute(3, [table.mem_table], 1 << 20)
     assert rows is not None
     ids = {"txn_app_id": "store", "txn_version": 3, "user_metadata": "epoch 3"}
     version = store.append_computed(3, rows, **ids)
@@ -143,20 +143,19 @@ def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSe
     assert spark.read.format("delta").load(store.path).where("epoch = 3").count() == 1
 
 
-def test_rows_of_a_number_that_nobody_knows_are_computed_once(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
+def test_rows_of_a_number_that_nobody_knows_are_computed_once(spark: SparkSession, tmp_path: Path) -> None:
     store = created(spark, tmp_path, TOTALS)
-    resized(driver_commit_rows=3)
     drawn = spark.range(4).selectExpr("'n' || id AS name", "cast(rand() * 1e9 AS bigint) AS total", "1L AS _weight")
     mem_tables = []
     for rows in (drawn.where("name < 'n3'"), drawn):
         state_table = store.state_table(9, epoch=1)
         state_table.write(rows)
         mem_tables.append(state_table.mem_table)
-    few, _ = store.compute_few(1, mem_tables[:1])
+    few, _ = store.compute_few(1, mem_tables[:1], 3)
     assert few is not None
     assert few["table_id"].to_pylist() == [9, 9, 9]
     assert few["epoch"].to_pylist() == [1, 1, 1]
-    few, held = store.compute_few(1, mem_tables[1:])
+    few, held = store.compute_few(1, mem_tables[1:], 3)
     assert few is None
     ids = {"txn_app_id": "view", "txn_version": 1, "user_metadata": "epoch 1"}
     version = store.append(1, mem_tables[1:], partitions=2, computed=held, **ids)

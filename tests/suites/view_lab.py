@@ -12,23 +12,22 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.epoch.plan import driver_limits
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
 from relstate_dagster.jobs.epoch.verify import difference
-from relstate_dagster.jobs.epoch.view_epoch import tables_by_node
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Materialize, walk
+from relstate_dagster.jobs.planner.nodes import Materialize
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
-from relstate_dagster.state_lib.table_catalog import TableCatalog
 from tests.suites.files import EpochFiles
 
 
@@ -100,7 +99,8 @@ class ViewLab:
         self.plan, self.query, self.relations, self.files = plan, query, relations, files
         self._session = session_for(spark, meaning_of(spark), Workload.SMALL)
         self._folder = Path(tempfile.mkdtemp(prefix="relstate-suite-"))
-        self.descs, _ = TableCatalog(1).allocate([s for node in walk(plan) for s in infer_state_tables(node)])
+        self._stateful = StatefulPlan.allocate(plan, 1)
+        self.descs = self._stateful.tables
         self._store = StateStore(self._session, StateFiles(str(self._folder / "state")), self.descs)
         self._store.create()
         self._version = 0
@@ -135,10 +135,9 @@ class ViewLab:
         )
 
     def _step(self, epoch: int) -> int:
-        descs = tables_by_node(self.plan, self.descs)
         tables = {
-            node: [self._store.state_table(d.table_id, epoch=epoch, version=self._version) for d in of_node]
-            for node, of_node in descs.items()
+            found.node: [self._store.state_table(d.table_id, epoch=epoch, version=self._version) for d in found.tables]
+            for found in self._stateful.nodes
         }
 
         context = EpochContext(
@@ -146,7 +145,7 @@ class ViewLab:
             is_backfill=epoch == 1,
             relations=_Relations(self._session, self.files, epoch),
             tables=tables,
-            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash"),
+            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash", limits=driver_limits()),
             full_query=lambda _n: None,
         )
         compute_changes(context, self.plan)
@@ -155,7 +154,7 @@ class ViewLab:
         if not mem_tables:
             return 0
         commit = {"txn_app_id": "suite", "txn_version": epoch, "user_metadata": f"e{epoch}"}
-        rows = self._store.compute(epoch, mem_tables) if self._store.is_plain else None
+        rows = self._store.compute(epoch, mem_tables, driver_limits().collected_bytes) if self._store.is_plain else None
         if rows is not None:
             self._version = self._store.append_computed(epoch, rows, **commit)
         else:
