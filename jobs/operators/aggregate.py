@@ -3,7 +3,7 @@
 For every affected group g (one with a changed row), −(g, old results) if g had rows, +(g, new results) if it has rows,
 nothing if both are equal. A global aggregate (no group columns) always has its one row. With no calls this is DISTINCT.
 
-How a call is kept follows from :func:`.jobs.planner.state_tables.call_strategy`, one module each:
+How a call is kept is said by its kind (:mod:`.jobs.planner.aggregates`). Its strategy is one module each:
 
 * value state (:mod:`.jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
 * extreme state (:mod:`.jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
@@ -33,9 +33,10 @@ from relstate_dagster.jobs.operators import (
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
 from relstate_dagster.jobs.planner.consolidated import has_comparable_results
 from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy
+from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import same_value
 from relstate_dagster.state_lib.sql_text import quoted
@@ -55,6 +56,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     if affected is None:
         return None
     groups = aggregate_newest.checked(node, aggregate_value.versions(ctx, node, tables, affected))
+    groups = aggregate_input.with_results(node, tables, groups)
     groups = aggregate_extreme.with_new(ctx, node, tables, groups)
     groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
     stored = aggregate_value.stored_rows(ctx, node, tables)
@@ -112,7 +114,9 @@ def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     lived, lives_on = group_exists(node, "old"), group_exists(node, "new")
     same = [lived, lives_on]
     if has_comparable_results(node):
-        old, new = ([_result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new"))
+        old, new = (
+            [aggregate_value.result(node, tables, n, version) for n in range(len(node.calls))] for version in ("old", "new")
+        )
         same += [same_value(was, now, c.output.data_type) for was, now, c in zip(old, new, node.calls, strict=True)]
     else:
         same.append("false")  # an update that changes nothing is only wasteful
@@ -130,7 +134,7 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
     lives_on = group_exists(node, "new")
 
     def version(name: str, weight: int, carries: str) -> str:
-        values = [f"{_result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
+        values = [f"{aggregate_value.result(node, tables, n, name)} AS {column}" for n, column in enumerate(names)]
         values.append(f"IF({_CHANGED} AND {group_exists(node, name)}, {weight}L, 0L) AS {WEIGHT}")
         values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in fused_columns.items()]
         return f"struct({', '.join(values)})"
@@ -138,16 +142,6 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
     versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
     emitted = groups.selectExpr(*columns_of(node.group), versions)
     return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in fused_columns)]))
-
-
-def _result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
-    call = node.calls[position]
-    if position in tables.by_call:
-        return aggregate_value.result(tables, call, position, version)
-    value = f"_{version}_{position}"
-    if not node.group:
-        value = aggregate_input.global_result(position, version)
-    return f"CAST({value} AS {call.output.data_type})"
 
 
 def _no_rows(ctx: EpochContext, node: Aggregate) -> DataFrame:

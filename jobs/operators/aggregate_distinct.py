@@ -7,8 +7,6 @@ Cost: the values changed.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -34,8 +32,7 @@ def fold(
     """Write the changed counts; add to the frames what the call's accumulators change by in each group."""
     changed = changed_counts(ctx, node, call, position, delta, tables)
     occurring = _newly_occurring(ctx, node, call, tables.counts[position], changed)
-    over_values = replace(call, arguments=tuple(values_of(call)))
-    folds = aggregate_value.folds_of(node, over_values, position, tables)
+    folds = aggregate_value.folds_of(node, position, tables)
     folded = occurring.groupBy(*columns_of(node.group)).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items()))
     frames.add(folded, {name: only(name) for name in folds})
 

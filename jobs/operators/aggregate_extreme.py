@@ -28,8 +28,9 @@ from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, co
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.aggregates.extreme import COMPLETE, FIRST, first_value_type
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy, Version
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
-from relstate_dagster.jobs.planner.state_tables import COMPLETE, FIRST, CallStrategy, first_value_type
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer
@@ -56,8 +57,8 @@ def fold(
     changed = changed_counts(ctx, node, call, position, delta, tables)
     more, fewer = f"_more_{position}", f"_fewer_{position}"
     firsts = [
-        f"{_first_of(call, ctx.extreme_rows + 1)} FILTER (WHERE {WEIGHT} > 0) AS {more}",
-        f"{_first_of(call, ctx.extreme_rows)} FILTER (WHERE {WEIGHT} < 0) AS {fewer}",
+        f"{_first_of(tables, position, ctx.extreme_rows + 1)} FILTER (WHERE {WEIGHT} > 0) AS {more}",
+        f"{_first_of(tables, position, ctx.extreme_rows)} FILTER (WHERE {WEIGHT} < 0) AS {fewer}",
     ]
     folded = _as_kept(node, call, changed).groupBy(*columns_of(node.group)).agg(*map(F.expr, firsts))
     frames.add(folded, {more: only(more), fewer: only(fewer)})
@@ -75,9 +76,16 @@ def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
     return counts.select(*columns_of(node.group), kept, WEIGHT)
 
 
-def _first_of(call: AggCall, most: int) -> str:
+def _first_of(tables: Tables, position: int, most: int) -> str:
     """The first values of a group and their counts, as an aggregate in SQL over what :func:`_as_kept` gives."""
-    return f"{call.function}_by(struct(_value AS value, {WEIGHT} AS count), _value, {most})"
+    pick = "max_by" if _is_descending(tables, position) else "min_by"
+    return f"{pick}(struct(_value AS value, {WEIGHT} AS count), _value, {most})"
+
+
+def _is_descending(tables: Tables, position: int) -> bool:
+    """Whether the greatest values of a group come first."""
+    counted = tables.kinds[position].counted
+    return counted is not None and counted.descending
 
 
 def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
@@ -89,7 +97,8 @@ def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
 
 
 def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, groups: DataFrame) -> DataFrame:
-    old, complete, most = f"_old{FIRST}_{position}", f"_old{COMPLETE}_{position}", ctx.extreme_rows
+    was, now, most = Version("old", position), Version("new", position), ctx.extreme_rows
+    old, complete, descending = was[FIRST], was[COMPLETE], _is_descending(tables, position)
     kept, whole, last, ordered, merged = (f"_{name}_{position}" for name in ("kept", "whole", "last", "ordered", "merged"))
     # Another number of values may have been kept when the prefix was written.
     groups = groups.selectExpr(
@@ -97,14 +106,14 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
         f"coalesce(slice({old}, 1, {most}), {_no_values(call)}) AS {kept}",
         f"coalesce({complete} AND size({old}) <= {most}, true) AS {whole}",
     ).selectExpr("*", f"try_element_at({kept}, -1).value AS {last}")
-    reaches = ">=" if call.function == "max" else "<="
+    reaches = ">=" if descending else "<="
     touching = [
         f"coalesce(filter({changed}, e -> {whole} OR e.value {reaches} {last}), {_no_values(call)})"
         for changed in (f"_more_{position}", f"_fewer_{position}")
     ]
     # A column of its own: within a lambda it would be sorted again for each element.
     groups = groups.selectExpr(
-        "*", f"sort_array(concat({kept}, {', '.join(touching)}), {str(call.function == 'min').lower()}) AS {ordered}"
+        "*", f"sort_array(concat({kept}, {', '.join(touching)}), {'false' if descending else 'true'}) AS {ordered}"
     )
     # A value is there twice at most: as it was kept, and as it has changed.
     summed = (
@@ -115,8 +124,8 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
     groups = groups.selectExpr("*", f"filter({summed}, e -> IF(e.count < 0, {problem}, e.count > 0)) AS {merged}")
     return groups.selectExpr(
         "*",
-        f"slice({merged}, 1, {most}) AS _new{FIRST}_{position}",
-        f"{whole} AND size({merged}) <= {most} AS _new{COMPLETE}_{position}",
+        f"slice({merged}, 1, {most}) AS {now[FIRST]}",
+        f"{whole} AND size({merged}) <= {most} AS {now[COMPLETE]}",
         f"NOT {whole} AND size({merged}) = 0 AS {_RAN_OUT}_{position}",
     ).drop(kept, whole, last, ordered, merged)
 
@@ -188,29 +197,20 @@ def _refilled(
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
     found = f"_found_{position}"
     firsts = (
-        _as_kept(node, call, occurring).groupBy(*columns_of(node.group)).agg(F.expr(f"{_first_of(call, most + 1)} AS {found}"))
+        _as_kept(node, call, occurring)
+        .groupBy(*columns_of(node.group))
+        .agg(F.expr(f"{_first_of(tables, position, most + 1)} AS {found}"))
     )
     renamed = firsts.select(*(F.col(quoted(n)).alias(f"{found}_{i}") for i, n in enumerate(node.group)), found)
     condition: Column = F.lit(True)
     for n, name in enumerate(node.group):
         condition = condition & groups[quoted(name)].eqNullSafe(renamed[f"{found}_{n}"])
     joined = groups.join(renamed, condition, "left")
-    ran_out, first, complete = f"{_RAN_OUT}_{position}", f"_new{FIRST}_{position}", f"_new{COMPLETE}_{position}"
+    ran_out, new = f"{_RAN_OUT}_{position}", Version("new", position)
+    first, complete = new[FIRST], new[COMPLETE]
     chosen = {
         first: f"IF({ran_out}, coalesce(slice({found}, 1, {most}), {_no_values(call)}), {first})",
         complete: f"IF({ran_out}, coalesce(size({found}) <= {most}, true), {complete})",
     }
     kept = [f"{chosen[name]} AS {name}" if name in chosen else quoted(name) for name in groups.columns]
     return joined.selectExpr(*kept)
-
-
-def result(call: AggCall, position: int, version: str) -> str:
-    """The call's value out of the first ones, in the type that Spark gives the call."""
-    data_type = call.argument_types[0]
-    value = f"get(_{version}{FIRST}_{position}, 0).value"
-    if data_type == "void":
-        return "NULL"
-    if data_type.startswith("interval"):
-        unit = "'1' MONTH" if "month" in data_type or "year" in data_type else "'0.000001' SECOND"
-        value = f"INTERVAL {unit} * {value}"
-    return f"CAST({value} AS {call.output.data_type})"

@@ -1,4 +1,4 @@
-"""What the strategies of one aggregate share: its tables by role, and the frames that meet per group."""
+"""State tables of an aggregate by role, and the frames that meet per group: shared by its strategies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.aggregates.kind import AggregateKind, CallStrategy
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, CallStrategy, call_strategy, counts_values
+from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, TableRole, table_roles
+from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
@@ -24,14 +27,14 @@ class Tables:
 
     Parameters
     ----------
-    strategies : of the calls.
+    kinds : of the calls.
     by_call : the value state of each call that has one.
     counts : for extreme and distinct calls, how often each value occurs.
     group_rows : counts the rows of groups where no call has value state.
     input : the input rows, where a call is recomputed.
     """
 
-    strategies: tuple[CallStrategy, ...]
+    kinds: tuple[AggregateKind, ...]
     by_call: Mapping[int, StateTable]
     counts: Mapping[int, StateTable]
     group_rows: StateTable | None
@@ -39,7 +42,7 @@ class Tables:
 
     def strategy(self, position: int) -> CallStrategy:
         """The strategy of the call at that position."""
-        return self.strategies[position]
+        return self.kinds[position].strategy
 
     @property
     def value_tables(self) -> dict[int, StateTable]:
@@ -109,19 +112,40 @@ def only(name: str) -> str:
 
 
 def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
-    """Tell the node's tables apart, in the order in which ``infer_state_tables`` lists them."""
-    strategies = tuple(call_strategy(c, append_only=node.child.append_only) for c in node.calls)
-    remaining = list(ctx.tables[node])
-    by_call: dict[int, StateTable] = {}
-    counts: dict[int, StateTable] = {}
-    for position, strategy in enumerate(strategies):
-        if strategy is CallStrategy.MATERIALIZED_INPUT:
-            continue
-        by_call[position] = remaining.pop(0)
-        if counts_values(strategy):
-            counts[position] = remaining.pop(0)
-    group_rows = None if by_call else remaining.pop(0)
-    return Tables(strategies, by_call, counts, group_rows, remaining.pop(0) if remaining else None)
+    """The node's tables by role.
+
+    Raises
+    ------
+    StateError : the node's tables are not those that its calls need.
+    """
+    tables, roles = ctx.tables[node], table_roles(node)
+    if len(tables) != len(roles):
+        raise StateError(
+            f"epoch {ctx.epoch}: the aggregate by ({', '.join(node.group)}) has {len(tables)} state tables, its calls need "
+            f"{len(roles)}; rebuild with --full-refresh"
+        )
+    found: dict[TableRole, dict[int, StateTable]] = {role: {} for role in TableRole}
+    for (role, position), table in zip(roles, tables, strict=True):
+        found[role][position] = table
+    kinds = kinds_of(node)
+    for position, table in found[TableRole.ACCUMULATORS].items():
+        _check_columns(table, node, [a.column for a in kinds[position].accumulators(node.calls[position])])
+    return Tables(
+        kinds,
+        found[TableRole.ACCUMULATORS],
+        found[TableRole.COUNTS],
+        found[TableRole.GROUP_ROWS].get(-1),
+        found[TableRole.INPUT].get(-1),
+    )
+
+
+def _check_columns(table: StateTable, node: Aggregate, accumulators: Sequence[str]) -> None:
+    columns = [c.name for c in table.desc.schema.columns if c.name not in node.group and c.name != GROUP_ROWS]
+    if columns != list(accumulators):
+        raise StateError(
+            f"{table.storage.place()} has the columns {', '.join(columns)}, its call is kept in {', '.join(accumulators)}; "
+            "rebuild with --full-refresh"
+        )
 
 
 def group_exists(node: Aggregate, version: str) -> str:

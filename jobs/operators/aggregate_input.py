@@ -18,14 +18,15 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import old_and_new
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy, Version
+from relstate_dagster.jobs.planner.aggregates.materialized import depends_on_order
 from relstate_dagster.jobs.planner.consolidated import is_consolidated
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
-from relstate_dagster.jobs.planner.state_tables import CallStrategy, is_exact
+from relstate_dagster.jobs.planner.nodes import Aggregate
 
 _VERSION = "_version"
 _OVER_NOTHING = "_over_nothing"
-#: Of whole numbers and decimals, the result is the same in any order.
-_ANY_ORDER = frozenset({"sum", "avg", "count", "min", "max", "bit_and", "bit_or", "bit_xor", "percentile", "median"})
+#: What Spark computed of the rows there are, where a global aggregate may have none.
+_FOUND = "_found"
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
@@ -35,12 +36,13 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     changed = ctx.frames.share(delta, summed=not is_consolidated(node.child))
     tables.input.write(changed)
     versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
-    calls = {p: c for p, c in enumerate(node.calls) if tables.strategy(p) is CallStrategy.MATERIALIZED_INPUT}
+    calls = {p: node.calls[p] for p in _positions(tables)}
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
-    if any(_depends_on_order(call) for call in calls.values()):
+    if any(depends_on_order(call) for call in calls.values()):
         versions = _in_order(node, versions)
     computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
-    measures = {f"_{v}_{p}": f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
+    of_version = "" if node.group else _FOUND
+    measures = {Version(v, p)[of_version]: f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
     if not node.group:
         # Not always NULL: an empty array, an empty sketch, 0.
         nothing = {f"{_OVER_NOTHING}_{position}": call.sql for position, call in calls.items()}
@@ -51,15 +53,22 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
     frames.add(picked, {name: only(name) for name in measures})
 
 
-def _depends_on_order(call: AggCall) -> bool:
-    return call.function not in _ANY_ORDER or not all(map(is_exact, call.argument_types))
-
-
 def _in_order(node: Aggregate, rows: DataFrame) -> DataFrame:
     spread = rows.repartition(*columns_of(node.group)) if node.group else rows.coalesce(1)
     return spread.sortWithinPartitions(*columns_of(node.group), *by_order_then_all((), node.child.schema))
 
 
-def global_result(position: int, version: str) -> str:
-    """The value of a global aggregate's call: what Spark gives over no rows, where a version has none."""
-    return f"IF(_has_{version}, _{version}_{position}, {_OVER_NOTHING}_{position})"
+def with_results(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
+    """Add the values of a global aggregate's calls: what Spark gives over no rows, where a version has none."""
+    if node.group or tables.input is None:
+        return groups
+    chosen = (
+        f"IF(_has_{v}, {Version(v, p)[_FOUND]}, {_OVER_NOTHING}_{p}) AS {Version(v, p)['']}"
+        for p in _positions(tables)
+        for v in ("old", "new")
+    )
+    return groups.selectExpr("*", *chosen)
+
+
+def _positions(tables: Tables) -> list[int]:
+    return [p for p, kind in enumerate(tables.kinds) if kind.strategy is CallStrategy.MATERIALIZED_INPUT]

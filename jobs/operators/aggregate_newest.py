@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.planner.aggregates.append_only_extreme import EXTREME
+from relstate_dagster.jobs.planner.aggregates.kind import Version
 from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import EXTREME
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
@@ -54,9 +55,8 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
     """Groups with their old and new rows, checked, and how many rows came late."""
     if not node.is_of_changelog:
         return groups
-    place, old, new = _place(node), f"_old{EXTREME}_0", f"_new{EXTREME}_0"
-    key = columns_of(node.group)
-    changed = f"_d{EXTREME}_0"
+    place, key = _place(node), columns_of(node.group)
+    old, changed, new = (Version(version, 0)[EXTREME] for version in ("old", "d", "new"))
     ties = (
         f"({changed}.{place} <=> {new}.{place} AND {_GREATEST} != {_LEAST}) "
         f"OR ({old}.{place} <=> {changed}.{place} AND {old} IS NOT NULL AND NOT ({old} <=> {changed}))"

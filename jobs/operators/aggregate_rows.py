@@ -42,9 +42,9 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     group = columns_of(node.group)
     newest = runs.groupBy(*group).agg(*picked)
     old = newest.selectExpr(*group, *(f"{sql} AS {name}" for name, sql in aggregate_value.old_columns(node, tables).items()))
-    totals = aggregate_value.totals_of(node, tables, "old")
-    old = old.selectExpr("*", *totals) if totals else old
-    results = [f"{aggregate_value.result(tables, c, n, 'old')} AS {quoted(c.output.name)}" for n, c in enumerate(node.calls)]
+    derived = aggregate_value.derived_of(node, tables, "old")
+    old = old.selectExpr("*", *derived) if derived else old
+    results = [f"{aggregate_value.result(node, tables, n, 'old')} AS {quoted(c.output.name)}" for n, c in enumerate(node.calls)]
     before = old.where(group_exists(node, "old")).selectExpr(*group, *results, f"1L AS {WEIGHT}")
     change = ctx.changes.get(node)
     if change is None:

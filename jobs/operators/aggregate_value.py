@@ -1,24 +1,10 @@
 """Value state: new accumulators = old accumulators + the folded change, per affected group.
 
-Accumulators by call (``w`` is the weight of a changed row, ``x`` the argument):
+The accumulators of a call, their change, and the result that is made of them are its kind's (:mod:`.jobs.planner.aggregates`).
+Here they are read, folded for all calls in one grouping, and written.
 
-=========  ==================================================  ===============================
-call       change                                              result
-=========  ==================================================  ===============================
-count(*)   Σ w                                                 count
-count(x)   Σ w where x is not NULL                             count
-sum(x)     Σ w·x and Σ w where x is not NULL                   sum where count > 0, else NULL
-           (long decimals: of low and of high parts of x)
-avg(x)     as sum                                              sum / count where count > 0
-min, max   min / max of x (append-only input: all w are > 0)   least / greatest of old and change
-=========  ==================================================  ===============================
-
-Calls of other strategies keep their results in value state, too: DISTINCT ones these accumulators, of a change that
-:mod:`.jobs.operators.aggregate_distinct` finds; extremes the first values of the group
-(:mod:`.jobs.operators.aggregate_extreme`).
-
-The first table also keeps the number of rows of the group. Sums are kept wide and checked on output: an overflow is
-then one of the result and not of the order in which changes came.
+DISTINCT calls have accumulators, too, of a change that :mod:`.jobs.operators.aggregate_distinct` finds. Extremes have the
+first values of the group (:mod:`.jobs.operators.aggregate_extreme`). The first table also keeps the group's number of rows.
 """
 
 from __future__ import annotations
@@ -28,23 +14,13 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators import aggregate_extreme, aggregate_newest
+from relstate_dagster.jobs.operators import aggregate_newest
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.decimal_sums import DecimalSum, decimal_sum
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
-from relstate_dagster.jobs.planner.state_tables import (
-    COMPLETE,
-    COUNT,
-    EXTREME,
-    FIRST,
-    GROUP_ROWS,
-    HIGH,
-    CallStrategy,
-    sum_column,
-    sum_type,
-)
+from relstate_dagster.jobs.planner.aggregates.kind import Accumulator, CallStrategy, Version
+from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.shared_lookup import lookup_several
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -98,14 +74,18 @@ def _folds(node: Aggregate, tables: Tables, *, is_backfill: bool) -> dict[str, s
     folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
     for position in tables.by_call:
         if tables.strategy(position) is CallStrategy.VALUE:
-            folds |= folds_of(node, node.calls[position], position, tables)
+            folds |= folds_of(node, position, tables)
     return folds | aggregate_newest.folds(node, is_backfill=is_backfill)
 
 
-def folds_of(node: Aggregate, call: AggCall, position: int, tables: Tables) -> dict[str, str]:
-    """What the accumulators of a call change by, as aggregates (SQL) over weighted rows with the call's arguments, by name."""
-    names = _accumulators(tables.by_call[position], node)
-    return {f"_d{name}_{position}": _change_of(call, name) for name in names}
+def folds_of(node: Aggregate, position: int, tables: Tables) -> dict[str, str]:
+    """The changes of a call's accumulators, as aggregates (SQL) over weighted rows with the call's arguments, by name."""
+    changed = Version("d", position)
+    return {changed[a.column]: a.change for a in _accumulators(node, position, tables)}
+
+
+def _accumulators(node: Aggregate, position: int, tables: Tables) -> tuple[Accumulator, ...]:
+    return tables.kinds[position].accumulators(node.calls[position])
 
 
 def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> DataFrame:
@@ -127,118 +107,57 @@ def _no_state(node: Aggregate, table: StateTable) -> str:
     return f"struct({', '.join(f'CAST(NULL AS {data_type}) AS {quoted(name)}' for name, data_type in types.items())})"
 
 
-def _accumulators(table: StateTable, node: Aggregate) -> list[str]:
-    return [c.name for c in table.desc.schema.columns if c.name not in node.group and c.name != GROUP_ROWS]
-
-
-def _change_of(call: AggCall, accumulator: str) -> str:
-    if accumulator == EXTREME:
-        return f"{call.function}({quoted(call.arguments[0])})"
-    if accumulator == COUNT:
-        present = " AND ".join(f"{quoted(argument)} IS NOT NULL" for argument in call.arguments) or "true"
-        return f"coalesce(sum(IF({present}, {WEIGHT}, NULL)), 0L)"
-    decimals, value = decimal_sum(call.argument_types[0]), quoted(call.arguments[0])
-    if accumulator == HIGH and decimals:
-        return f"coalesce(sum({decimals.weighted_high(value, WEIGHT)}), 0L)"
-    kept_as = sum_type(call.argument_types[0])
-    if decimals:
-        weighted = decimals.weighted(value, WEIGHT)
-    else:
-        weight = f"CAST({WEIGHT} AS decimal(18,0))" if call.argument_types[0] == "bigint" else WEIGHT
-        weighted = f"CAST({value} AS {kept_as}) * {weight}"
-    return f"coalesce(CAST(sum({weighted}) AS {kept_as}), CAST(0 AS {kept_as}))"
-
-
 def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add, for each accumulator that is added to, its old and its new value to the grouped measures; of others the old one.
+    """Add to the grouped measures the old value of each accumulator, and the new value of those that a change is added to.
 
     No count is negative where rows may have expired: what is retracted of a group that has come back may not be of its rows.
     """
-
-    def counted(count: str) -> str:
-        return f"greatest({count}, 0L)" if ctx.may_have_expired else count
-
     columns = old_columns(node, tables)
-    for position, table in tables.value_tables.items():
-        for column in table.desc.schema.columns:
-            if column.name in node.group:
+    rows = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
+    columns |= {f"_new{GROUP_ROWS}": f"greatest({rows}, 0L)" if ctx.may_have_expired else rows, "_stored_new": "true"}
+    for position in tables.by_call:
+        old, changed, new = (Version(version, position) for version in ("old", "d", "new"))
+        for accumulator in _accumulators(node, position, tables):
+            if accumulator.new is None:
                 continue
-            if column.name == GROUP_ROWS:
-                columns[f"_new{GROUP_ROWS}"] = counted(f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)")
-                columns["_stored_new"] = "true"
-                continue
-            if column.name in (FIRST, COMPLETE):
-                continue
-            old, changed = columns[f"_old{column.name}_{position}"], f"_d{column.name}_{position}"
-            if column.name == EXTREME:
-                new = f"{'least' if node.calls[position].function == 'min' else 'greatest'}({old}, {changed})"
-            else:
-                new = f"CAST({old} + coalesce({changed}, CAST(0 AS {column.data_type})) AS {column.data_type})"
-                new = counted(new) if column.name == COUNT else new
-            columns[f"_new{column.name}_{position}"] = new
+            value = accumulator.new(columns[old[accumulator.column]], changed[accumulator.column])
+            if ctx.may_have_expired and accumulator.at_least_zero is not None:
+                value = accumulator.at_least_zero(value)
+            columns[new[accumulator.column]] = value
     accumulated = groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
-    totals = [*totals_of(node, tables, "old"), *totals_of(node, tables, "new")]
-    return accumulated.selectExpr("*", *totals) if totals else accumulated
+    derived = [*derived_of(node, tables, "old"), *derived_of(node, tables, "new")]
+    return accumulated.selectExpr("*", *derived) if derived else accumulated
 
 
 def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
     """The old value of each accumulator by name, as SQL over the newest stored states."""
     columns: dict[str, str] = {}
-    for position, table in tables.value_tables.items():
+    for position in tables.value_tables:
         state = _old_state(position)
         stored = f"({state} IS NOT NULL AND {state}.{STATE_WEIGHT} > 0)"
-        for column in table.desc.schema.columns:
-            if column.name in node.group:
-                continue
-            old = f"IF({stored}, {state}.{quoted(column.name)}, NULL)"
-            if column.name == GROUP_ROWS:
-                columns[f"_old{GROUP_ROWS}"] = f"coalesce({old}, 0L)"
-                columns["_stored_old"] = f"coalesce({stored}, false)"
-            elif column.name in (EXTREME, FIRST, COMPLETE):
-                columns[f"_old{column.name}_{position}"] = old
-            else:
-                columns[f"_old{column.name}_{position}"] = f"coalesce({old}, CAST(0 AS {column.data_type}))"
+        if not columns:  # the first table
+            columns[f"_old{GROUP_ROWS}"] = f"coalesce(IF({stored}, {state}.{quoted(GROUP_ROWS)}, NULL), 0L)"
+            columns["_stored_old"] = f"coalesce({stored}, false)"
+        if position < 0:
+            continue
+        old = Version("old", position)
+        for accumulator in _accumulators(node, position, tables):
+            value = f"IF({stored}, {state}.{quoted(accumulator.column)}, NULL)"
+            columns[old[accumulator.column]] = f"coalesce({value}, {accumulator.initial})" if accumulator.initial else value
     return columns
 
 
-def result(tables: Tables, call: AggCall, position: int, version: str) -> str:
-    """The call's value out of its value state, in the type that Spark gives the call."""
-    if tables.strategy(position) is CallStrategy.EXTREME:
-        return aggregate_extreme.result(call, position, version)
-    result_type = call.output.data_type
-    if call.function in ("min", "max"):
-        return f"CAST(_{version}{EXTREME}_{position} AS {result_type})"
-    count = f"_{version}{COUNT}_{position}"
-    if call.function == "count":
-        return count
-    kept = f"_{version}{sum_column(call)}_{position}"
-    decimals = decimal_sum(call.argument_types[0])
-    total = decimals.total(kept, None) if decimals else kept
-    total = f"_{version}_total_{position}" if _has_total(call, decimals) else total
-    if call.function == "sum":
-        return f"IF({count} > 0, CAST({total} AS {result_type}), NULL)"
-    mean = decimals.mean(total, count) if decimals else f"CAST({total} AS double) / CAST({count} AS double)"
-    return f"IF({count} > 0, CAST({mean} AS {result_type}), NULL)"
+def result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
+    """A call's value (SQL) in one version of its group, in the type that Spark gives the call."""
+    return tables.kinds[position].result(node.calls[position], Version(version, position))
 
 
-def totals_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
-    """Totals of decimal sums in one version, as named SQL over accumulators."""
-    totals = []
+def derived_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
+    """Columns that results are made of in one version, as named SQL over accumulators."""
+    derived: dict[str, str] = {}
     for position in tables.by_call:
-        call = node.calls[position]
-        decimals = decimal_sum(call.argument_types[0]) if call.function in ("sum", "avg") else None
-        if decimals is None or not _has_total(call, decimals):
-            continue
-        low, high, count = (f"_{version}{part}_{position}" for part in (sum_column(call), HIGH, COUNT))
-        total = decimals.total(low, high if decimals.has_high_part else None)
-        totals.append(f"IF({count} > 0, {total}, NULL) AS _{version}_total_{position}")
-    return totals
-
-
-def _has_total(call: AggCall, decimals: DecimalSum | None) -> bool:
-    if decimals is None:
-        return False
-    return decimals.has_high_part or (call.function == "avg" and decimals.mean_reads_total)
+        derived |= tables.kinds[position].derived(node.calls[position], Version(version, position))
+    return [f"{sql} AS {name}" for name, sql in derived.items()]
 
 
 def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:
@@ -265,7 +184,7 @@ def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tupl
         for column in table.desc.schema.columns:
             if column.name in node.group:
                 continue
-            source = f"_new{GROUP_ROWS}" if column.name == GROUP_ROWS else f"_new{column.name}_{position}"
+            source = f"_new{GROUP_ROWS}" if column.name == GROUP_ROWS else Version("new", position)[column.name]
             values.append(f"{source} AS {quoted(column.name)}")
         rows.append((table, [*group, *values, weight]))
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relstate_dagster.jobs.planner.aggregates.registry import leaves_out_nulls, only_counts
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
@@ -15,7 +16,6 @@ from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
-_NULL_IGNORING = frozenset({"sum", "count", "avg", "min", "max"})
 
 
 class AggregateCalls:
@@ -105,9 +105,9 @@ class AggregateCalls:
         condition = _condition_of(call)
         result = Field(output, type_ddl(function.dataType()), bool(function.nullable()))
         columns = []
-        if name in _NULL_IGNORING and len(arguments) == 1 and not of_python:
+        if leaves_out_nulls(name) and len(arguments) == 1 and not of_python:
             # count(1) and count(*) count rows, so they read no column unless a FILTER makes them.
-            constant = name == "count" and not arguments[0].nullable() and not call.isDistinct()
+            constant = only_counts(name) and not arguments[0].nullable() and not call.isDistinct()
             if condition is not None:
                 value = "1" if constant else self._write.sql(arguments[0], self._inputs.names)
                 data_type = "int" if constant else type_ddl(arguments[0].dataType())

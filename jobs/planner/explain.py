@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.distribution import Distribution, distribution, exchanges
 from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
@@ -26,7 +28,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Window,
     walk,
 )
-from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.table_schema import KeyPart, StateTableDesc, StateTableSchema
 
 #: Cost of an epoch at a node, in the change Δ and the state it touches.
@@ -46,13 +48,6 @@ _COSTS = {
     TopN: "rows of the input",
     FullQuery: "the query in full",
     Materialize: "|Δ|",
-}
-
-#: What calls of a strategy add to the cost of an aggregate.
-_CALL_COSTS = {
-    CallStrategy.EXTREME: "the values of a group when the first ones run out",
-    CallStrategy.DISTINCT: "|changed values|",
-    CallStrategy.MATERIALIZED_INPUT: "the rows of affected groups",
 }
 
 
@@ -75,8 +70,8 @@ def cost(node: PlanNode) -> str:
     if isinstance(node, TopN) and node.keeps_first:
         return "|Δ|, and the next rows of the input when the first ones run out"
     if isinstance(node, Aggregate):
-        strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
-        return ", and ".join(["|affected groups|", *(more for strategy, more in _CALL_COSTS.items() if strategy in strategies)])
+        strategies = {kind.strategy for kind in kinds_of(node)}
+        return ", and ".join(["|affected groups|", *(s.cost for s in CallStrategy if s.cost and s in strategies)])
     return _COSTS[type(node)]
 
 
@@ -128,7 +123,8 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
             in_place = f", {' and '.join(sides)} in place" if sides else ""
             return f"Join {node.join_type} on {on}{residual}{in_place}"
         case Aggregate():
-            calls = ", ".join(f"{c.label} by {call_strategy(c, append_only=node.child.append_only).value}" for c in node.calls)
+            kinds = zip(node.calls, kinds_of(node), strict=True)
+            calls = ", ".join(f"{call.label} by {kind.strategy.label}" for call, kind in kinds)
             return f"Aggregate by ({', '.join(node.group)})" + (f": {calls}" if calls else ": distinct")
         case Window():
             return "Window " + ", ".join(e.sql for e in node.expressions)

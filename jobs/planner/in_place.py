@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.lowered import select
 from relstate_dagster.jobs.planner.nodes import (
     Aggregate,
@@ -29,7 +31,6 @@ from relstate_dagster.jobs.planner.nodes import (
     UnionAll,
     walk,
 )
-from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -102,7 +103,7 @@ def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
     """Whether a side is all rows of an aggregate with results in value state, and looked up by what that is ordered by."""
     match node:
         case Aggregate():
-            strategies = {call_strategy(call, append_only=node.child.append_only) for call in node.calls}
+            strategies = {kind.strategy for kind in kinds_of(node)}
             return CallStrategy.MATERIALIZED_INPUT not in strategies and (not node.group or node.group[0] in columns)
         case Project():
             return _is_kept_by_aggregate(node.child, _below(node, columns))

@@ -1,7 +1,7 @@
-"""Which state tables a node needs: the one place that routes a node, or an aggregate call, to its state.
+"""Which state tables a node needs.
 
-Two tables a join, one or two a call of an aggregate, one for materialized input. Explain, the table catalog and the epoch
-runner all read this, so they cannot differ.
+Two tables a join, one or two a call of an aggregate (:mod:`.jobs.planner.aggregates`), one for materialized input. Explain,
+the table catalog and the epoch runner all read this, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import replace
 
-from relstate_dagster.jobs.planner.decimal_sums import decimal_parts, decimal_sum
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy, CountedValues, value_column
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -26,17 +27,7 @@ from relstate_dagster.state_lib.join_record_state import join_state_schema
 from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
-#: Columns of aggregate state, next to the group columns.
-COUNT = "_count"
-SUM = "_sum"
-#: The sum that a mean of decimals divides. Its name differs from that of earlier versions, which rounded means otherwise: views
-#: with such means have another state now, and are rebuilt.
-DIVIDEND = "_dividend"
-#: The part of a sum of long decimals that is above the low one (:mod:`.jobs.planner.decimal_sums`).
-HIGH = "_sum_high"
-EXTREME = "_extreme"
-FIRST = "_first"
-COMPLETE = "_complete"
+#: The number of rows of a group, in the first value state of an aggregate: a group whose count is 0 is gone.
 GROUP_ROWS = "_group_rows"
 
 #: Columns of the fences of a top-n: how far a fence is, and the value of the first ordering column there.
@@ -45,48 +36,14 @@ AT = "_at"
 #: Values that no fence can be at: nested ones have no literals, and statistics of files may leave out NaN.
 _NO_FENCE = ("array<", "struct<", "float", "double")
 
-_INTEGRAL = {"tinyint", "smallint", "int", "bigint"}
 
+class TableRole(enum.Enum):
+    """What a state table of an aggregate is for."""
 
-class CallStrategy(enum.Enum):
-    """How an aggregate call is kept up to date."""
-
-    VALUE = "value state"
-    EXTREME = "extreme state"
-    DISTINCT = "distinct state"
-    MATERIALIZED_INPUT = "materialized input"
-
-
-def is_exact(data_type: str) -> bool:
-    """Whether sums of the type are exact in any order (integers and decimals, not floating point)."""
-    return data_type in _INTEGRAL or decimal_parts(data_type) is not None
-
-
-def call_strategy(call: AggCall, *, append_only: bool) -> CallStrategy:
-    """The strategy of a call over an input that is append-only or not."""
-    if call.function in ("min", "max") and len(call.arguments) == 1:
-        return CallStrategy.VALUE if append_only else CallStrategy.EXTREME
-    if call.function == "count":
-        return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
-    if call.function in ("sum", "avg") and len(call.arguments) == 1 and _sum_can_be_kept(call.argument_types[0]):
-        return CallStrategy.DISTINCT if call.distinct else CallStrategy.VALUE
-    return CallStrategy.MATERIALIZED_INPUT
-
-
-def _sum_can_be_kept(data_type: str) -> bool:
-    decimals = decimal_sum(data_type)
-    return decimals.can_be_kept if decimals else is_exact(data_type)
-
-
-def sum_type(argument_type: str) -> str:
-    """The type of a running sum that overflows no earlier than its result.
-
-    Of long decimals it is that of the low part; the high one is a BIGINT.
-    """
-    decimals = decimal_sum(argument_type)
-    if decimals:
-        return decimals.kept_as
-    return "decimal(38,0)" if argument_type == "bigint" else "bigint"
+    ACCUMULATORS = "accumulators of a call"
+    COUNTS = "how often each value of a call occurs"
+    GROUP_ROWS = "rows of groups, where no call has accumulators"
+    INPUT = "input rows, where a call is computed again from them"
 
 
 def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
@@ -121,56 +78,41 @@ def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
     )
 
 
+def table_roles(node: Aggregate) -> tuple[tuple[TableRole, int], ...]:
+    """The roles of an aggregate's state tables, in their order, each with the position of its call; -1 where it is of none."""
+    kinds = kinds_of(node)
+    roles: list[tuple[TableRole, int]] = []
+    for position, kind in enumerate(kinds):
+        if kind.strategy is not CallStrategy.MATERIALIZED_INPUT:
+            roles.append((TableRole.ACCUMULATORS, position))
+        if kind.counted is not None:
+            roles.append((TableRole.COUNTS, position))
+    if not roles:
+        roles.append((TableRole.GROUP_ROWS, -1))
+    if any(kind.strategy is CallStrategy.MATERIALIZED_INPUT for kind in kinds):
+        roles.append((TableRole.INPUT, -1))
+    return tuple(roles)
+
+
 def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:
     group = tuple(StateColumn(f.name, f.data_type) for f in node.schema if f.name in node.group)
-    strategies = [call_strategy(c, append_only=node.child.append_only) for c in node.calls]
+    kinds = kinds_of(node)
+    # The first value state also counts the rows of the group.
+    first = (StateColumn(GROUP_ROWS, "bigint"),)
     tables: list[StateTableSchema] = []
-    for call, strategy in zip(node.calls, strategies, strict=True):
-        if strategy is CallStrategy.MATERIALIZED_INPUT:
-            continue
-        columns = [*group, *_accumulators(call, strategy)]
-        if not tables:
-            # The first value state also counts the rows of the group: a group whose count is 0 is gone.
-            columns.append(StateColumn(GROUP_ROWS, "bigint"))
-        tables.append(_value_state(call.label, tuple(columns), node.group))
-        if counts_values(strategy):
-            tables.append(_counted_values(call, strategy, group, node.group))
-    if not tables:
-        tables.append(_value_state("group rows", (*group, StateColumn(GROUP_ROWS, "bigint")), node.group))
-    if CallStrategy.MATERIALIZED_INPUT in strategies:
-        tables.append(_materialized_input(node.child, node.group))
+    for role, position in table_roles(node):
+        counted = kinds[position].counted if role is TableRole.COUNTS else None
+        if role is TableRole.INPUT:
+            tables.append(_materialized_input(node.child, node.group))
+        elif counted is not None:
+            tables.append(_counted_values(node.calls[position], counted, group, node.group))
+        elif role is TableRole.GROUP_ROWS:
+            tables.append(_value_state("group rows", (*group, *first), node.group))
+        else:
+            call = node.calls[position]
+            columns = (StateColumn(a.column, a.data_type) for a in kinds[position].accumulators(call))
+            tables.append(_value_state(call.label, (*group, *columns, *(() if tables else first)), node.group))
     return tuple(tables)
-
-
-def counts_values(strategy: CallStrategy) -> bool:
-    """Whether a call has a second table, of how often each value occurs, next to its value state."""
-    return strategy in (CallStrategy.EXTREME, CallStrategy.DISTINCT)
-
-
-def _accumulators(call: AggCall, strategy: CallStrategy) -> list[StateColumn]:
-    if strategy is CallStrategy.EXTREME:
-        counted = f"array<struct<`value`: {first_value_type(call.argument_types[0])}, `count`: bigint>>"
-        return [StateColumn(FIRST, counted), StateColumn(COMPLETE, "boolean")]
-    if call.function == "count":
-        return [StateColumn(COUNT, "bigint")]
-    if call.function in ("min", "max"):
-        return [StateColumn(EXTREME, call.argument_types[0])]
-    decimals = decimal_sum(call.argument_types[0])
-    low = StateColumn(sum_column(call), sum_type(call.argument_types[0]))
-    high = [StateColumn(HIGH, "bigint")] if decimals and decimals.has_high_part else []
-    return [low, *high, StateColumn(COUNT, "bigint")]
-
-
-def sum_column(call: AggCall) -> str:
-    """The state column of a sum, or of its low part."""
-    return DIVIDEND if call.function == "avg" and decimal_sum(call.argument_types[0]) else SUM
-
-
-def first_value_type(data_type: str) -> str:
-    """The type in which a value is kept within an array: Delta stores no intervals there, and nothing of type VOID."""
-    if data_type == "void":
-        return "boolean"
-    return "bigint" if data_type.startswith("interval") else data_type
 
 
 def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str, ...]) -> StateTableSchema:
@@ -186,25 +128,19 @@ def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str,
 
 
 def _counted_values(
-    call: AggCall, strategy: CallStrategy, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
+    call: AggCall, counted: CountedValues, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
 ) -> StateTableSchema:
-    """How often each value occurs in each group: for extremes sorted so that the extreme comes first."""
-    extreme = strategy is CallStrategy.EXTREME
+    """How often each value occurs in each group."""
     values = [StateColumn(value_column(n), t) for n, t in enumerate(call.argument_types)]
     return StateTableSchema(
         f"values of {call.label}",
-        StateKind.EXTREME_STATE if extreme else StateKind.DISTINCT_STATE,
+        counted.state,
         (*group_columns, *values),
-        (*(KeyPart(c) for c in group), *(KeyPart(v.name, descending=call.function == "max") for v in values)),
+        (*(KeyPart(c) for c in group), *(KeyPart(v.name, descending=counted.descending) for v in values)),
         len(group),
         group,
         MergeRule.SUM,
     )
-
-
-def value_column(position: int) -> str:
-    """The column of an extreme or distinct state that holds an argument of its call."""
-    return f"_value_{position}"
 
 
 def _input_prefix(node: Window | TopN | Temporal) -> tuple[str, ...]:

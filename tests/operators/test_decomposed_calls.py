@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.nodes import Aggregate, walk
-from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy
 from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab, decimal
 
@@ -48,7 +49,7 @@ def test_no_call_needs_the_rows_of_its_group(spark: SparkSession, name: str, gro
     session.conf.set("spark.sql.ansi.enabled", str(name != "correlation").lower())
     with Lab(session, f"SELECT {columns}{_CALLS[name]} FROM t{group}") as lab:
         aggregate = next(node for node in walk(lab.plan) if isinstance(node, Aggregate))
-        strategies = {call_strategy(call, append_only=False) for call in aggregate.calls}
+        strategies = {kind.strategy for kind in kinds_of(aggregate)}
         assert strategies <= {CallStrategy.VALUE, CallStrategy.EXTREME}
         for changes in epochs_of(_HISTORY):
             lab.step(changes)
@@ -72,7 +73,7 @@ def test_a_variance_far_from_zero_keeps_all_its_digits(spark: SparkSession) -> N
 def test_other_calls_are_computed_by_spark_from_the_rows_of_the_group(spark: SparkSession, call: str) -> None:
     with Lab(spark, f"SELECT size(array({call})) AS n, {call} IS NULL AS none FROM r GROUP BY g") as lab:
         aggregate = next(node for node in walk(lab.plan) if isinstance(node, Aggregate) and node.calls)
-        assert call_strategy(aggregate.calls[0], append_only=False) is CallStrategy.MATERIALIZED_INPUT
+        assert kinds_of(aggregate)[0].strategy is CallStrategy.MATERIALIZED_INPUT
         for changes in epochs_of([[("r", 1, (1, 4)), ("r", 2, (1, 7)), ("r", 3, (2, 1))], [("r", 1, (2, 5))]]):
             lab.step(changes)
             lab.check()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.planner.aggregates.registry import choose_kind
+from relstate_dagster.jobs.planner.aggregates.sums import sum_type
 from relstate_dagster.jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -18,7 +21,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Scan,
     walk,
 )
-from relstate_dagster.jobs.planner.state_tables import CallStrategy, call_strategy, infer_state_tables, sum_type
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.table_schema import StateKind
 
@@ -98,7 +101,7 @@ def test_the_strategy_of_a_call(
     function: str, data_type: str, distinct: bool, append_only: bool, strategy: CallStrategy
 ) -> None:
     call = AggCall(function, ("x",), distinct, "", Field("y", "int"), (data_type,))
-    assert call_strategy(call, append_only=append_only) is strategy
+    assert choose_kind(call, append_only=append_only).strategy is strategy
 
 
 def test_running_sums_are_wider_than_their_result() -> None:

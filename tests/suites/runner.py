@@ -15,11 +15,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
 from relstate_dagster.jobs.planner.planning import lowered
-from relstate_dagster.jobs.planner.state_tables import call_strategy, infer_state_tables
+from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.jobs.planner.text_check import check_texts
 from relstate_dagster.jobs.spark.cache import cache_folder
 from tests.suites import tpcds_data, tpch_data
@@ -144,8 +145,8 @@ def strategies(plan: Materialize) -> dict[str, int]:
             counts[f"{node.join_type} join"] += 1
         elif isinstance(node, Aggregate):
             counts["aggregate"] += 1
-            for call in node.calls:
-                counts[f"call by {call_strategy(call, append_only=node.child.append_only).value}"] += 1
+            for kind in kinds_of(node):
+                counts[f"call by {kind.strategy.label}"] += 1
         elif not isinstance(node, (Scan, Project, Materialize)):
             counts[type(node).__name__] += 1
     return dict(counts)
