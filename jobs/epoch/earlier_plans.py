@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.protocol import conflicting_claims
 from relstate_dagster.jobs.epoch.run_context import RunContext
@@ -20,9 +21,9 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
 
     Returns
     -------
-    The state in which those that have the same plan are noted as planned by this one; and those with another plan, which are
-    to be rebuilt. Views that cannot be planned, because a source cannot be read or the query is refused now, are in
-    ``run.unplannable``: they are left behind as they are, and looked at again by the next run.
+    The state in which those that have the same plan are noted as planned by this one, and their plans stored in its format; and
+    those with another plan, which are to be rebuilt. Views that cannot be planned, because a source cannot be read or the query
+    is refused now, are in ``run.unplannable``: they are left behind as they are, and looked at again by the next run.
     """
     built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
     earlier = [view for view in built if view.plan_version != PLAN_VERSION]
@@ -46,7 +47,8 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
             now = newest.views.get(name)
             # What another run has in hand it writes as it knows it: the next run looks again.
             if now is not None and now.planned == view.planned and not conflicting_claims(newest, run.claims.id, [name]):
-                newest = newest.with_view(replace(now, plan_version=PLAN_VERSION))
+                planned = Planned.of(view.planned.stateful)
+                newest = newest.with_view(replace(now, plan_version=PLAN_VERSION, planned=planned))
         return newest
 
     return run.warehouse.catalog.update(noted), others

@@ -1,4 +1,4 @@
-"""State tables of an aggregate by role, and the frames that meet per group: shared by its strategies."""
+"""State tables of an aggregate by role, and the frames that meet per group."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _in_order(node: Aggregate, rows: DataFrame) -> DataFrame:
 
 
 def with_results(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add the values of a global aggregate's calls: what Spark gives over no rows, where a version has none."""
+    """Add the values of a global aggregate's calls: over no rows, those that Spark gives."""
     if node.group or tables.input is None:
         return groups
     chosen = (

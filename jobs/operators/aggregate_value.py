@@ -79,7 +79,7 @@ def _folds(node: Aggregate, tables: Tables, *, is_backfill: bool) -> dict[str, s
 
 
 def folds_of(node: Aggregate, position: int, tables: Tables) -> dict[str, str]:
-    """The changes of a call's accumulators, as aggregates (SQL) over weighted rows with the call's arguments, by name."""
+    """The changes of a call's accumulators by name: aggregates (SQL) over weighted rows."""
     changed = Version("d", position)
     return {changed[a.column]: a.change for a in _accumulators(node, position, tables)}
 
@@ -108,7 +108,9 @@ def _no_state(node: Aggregate, table: StateTable) -> str:
 
 
 def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add to the grouped measures the old value of each accumulator, and the new value of those that a change is added to.
+    """Add the old and the new value of each accumulator to the grouped measures.
+
+    The new ones of extremes come later.
 
     No count is negative where rows may have expired: what is retracted of a group that has come back may not be of its rows.
     """
@@ -148,7 +150,7 @@ def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
 
 
 def result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
-    """A call's value (SQL) in one version of its group, in the type that Spark gives the call."""
+    """A call's value (SQL) in one version of its group, in Spark's type."""
     return tables.kinds[position].result(node.calls[position], Version(version, position))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
@@ -92,7 +93,7 @@ class FirstRow:
         function = "max" if self.descending else "min"
         result = Field(f"{_ROW}_of_group", row.output.data_type)
         call = AggCall(function, (_ROW,), False, f"{function}({quoted(_ROW)})", result, (row.output.data_type,))
-        first = Aggregate(with_rows, partition, (call,))
+        first = with_kinds(Aggregate(with_rows, partition, (call,)))
         columns = [
             NamedExpr(quoted(name) if name in in_group else f"{quoted(result.name)}.{quoted(name)}", f)
             for name, f in shown.items()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from relstate_dagster.jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.catalyst import Catalyst, relation_of, type_ddl
 from relstate_dagster.jobs.planner.expressions import (
     ExpressionWriter,
@@ -370,7 +371,7 @@ class Lowering:
             names[expression_id(call.resultAttribute())] = computed.column(call)
         if merged is not None:
             names[expression_id(session)] = computed.session(merged, session)
-        node: PlanNode = Aggregate(inputs.node(), tuple(groups.columns), tuple(computed.calls))
+        node: PlanNode = with_kinds(Aggregate(inputs.node(), tuple(groups.columns), tuple(computed.calls)))
         for above in (groups.maps, computed.means, computed.results):
             if above:
                 node = with_columns(node, above)

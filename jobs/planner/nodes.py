@@ -445,6 +445,7 @@ class AggCall:
     sql : the whole call as Spark SQL text over the input columns, for calls that Spark itself recomputes.
     output : the column it becomes.
     argument_types : DDL types of the arguments.
+    kind : the name of its aggregate kind (:mod:`.jobs.planner.aggregates`), chosen for the aggregate's input.
     """
 
     function: str
@@ -453,6 +454,7 @@ class AggCall:
     sql: str
     output: Field
     argument_types: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name
@@ -45,7 +46,7 @@ def not_in(left: PlanNode, right: PlanNode, key: JoinKey, flag: str) -> PlanNode
     largest = AggCall(
         "max", (_IS_NULL.name,), False, f"max({quoted(_IS_NULL.name)})", Field(flag, "boolean", True), (_IS_NULL.data_type,)
     )
-    about_right = Aggregate(is_null, (), (largest,))
+    about_right = with_kinds(Aggregate(is_null, (), (largest,)))
     both = with_sides_in_place(Join(without_match, about_right, "inner", (), None))
     kept = Filter(both, f"{quoted(flag)} IS NULL OR (NOT {quoted(flag)} AND {quoted(key.left)} IS NOT NULL)")
     return Project(kept, tuple(NamedExpr(quoted(f.name), f) for f in left.schema))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -29,7 +30,7 @@ def at_most_one_row(node: PlanNode, value: str, name: str) -> PlanNode:
         AggCall("first", ("_value",), False, "first(`_value`)", Field("_only", field.data_type, True), (field.data_type,)),
     )
     checked = f"CASE WHEN `_rows` > 1 THEN raise_error({_TOO_MANY_ROWS}) ELSE `_only` END"
-    return Project(Aggregate(only, (), calls), (NamedExpr(checked, column),))
+    return Project(with_kinds(Aggregate(only, (), calls)), (NamedExpr(checked, column),))
 
 
 def has_one_row(node: PlanNode) -> bool:

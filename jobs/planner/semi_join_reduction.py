@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
 from relstate_dagster.jobs.planner.lowered import NameSpace, select
 from relstate_dagster.jobs.planner.nodes import (
@@ -91,7 +92,10 @@ def _with_groups_of(node: PlanNode, column: str, keys: PlanNode) -> PlanNode:
             return _with_sides(node, left, right)
         case Filter() | Project() | Aggregate():
             child = _child_with_groups_of(node, column, keys)
-            return node if child is node.child else replace(node, child=child)
+            if child is node.child:
+                return node
+            # How a call is kept depends on its input.
+            return with_kinds(replace(node, child=child)) if isinstance(node, Aggregate) else replace(node, child=child)
     return node
 
 

@@ -79,7 +79,7 @@ def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
 
 
 def table_roles(node: Aggregate) -> tuple[tuple[TableRole, int], ...]:
-    """The roles of an aggregate's state tables, in their order, each with the position of its call; -1 where it is of none."""
+    """The roles of an aggregate's state tables, in order, each with its call's position or -1."""
     kinds = kinds_of(node)
     roles: list[tuple[TableRole, int]] = []
     for position, kind in enumerate(kinds):

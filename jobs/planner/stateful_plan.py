@@ -11,8 +11,9 @@ from functools import cache
 from typing import Any, Final
 
 from relstate_dagster.jobs.planner import nodes as node_types
+from relstate_dagster.jobs.planner.aggregates.registry import with_stored_kinds
 from relstate_dagster.jobs.planner.distribution import has_exchanges
-from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, walk
+from relstate_dagster.jobs.planner.nodes import Aggregate, Materialize, PlanNode, walk
 from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict
@@ -182,7 +183,8 @@ def _made(name: str, values: dict[str, Any]) -> Any:
         if not _is_of(value, expected[field_name]):
             raise PlanError(f"a stored plan is damaged: {name}.{field_name} is {value!r}")
     try:
-        return cls(**values)
+        node = cls(**values)
+        return with_stored_kinds(node) if isinstance(node, Aggregate) else node
     except TypeError as error:
         raise PlanError(f"a stored plan is damaged: {name}: {error}") from error
 

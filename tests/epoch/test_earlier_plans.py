@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -37,6 +40,19 @@ def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str |
     warehouse.catalog.update(earlier)
 
 
+def _stored_without_kinds(warehouse: Warehouse, view: str) -> None:
+    """A view's plan in the format of before version 3, whose aggregate calls named no kind."""
+
+    def without(value: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in value.items() if k != "kind"} if value.get("node") == "AggCall" else value
+
+    text = json.dumps(json.loads(warehouse.read().views[view].planned.to_json(), object_hook=without))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    Path(warehouse.catalog.plans.path, f"{digest}.json").write_text(text)
+    planned = warehouse.catalog.plans.planned(digest)
+    warehouse.catalog.update(lambda state: state.with_view(replace(state.views[view], planned=planned)))
+
+
 def _rows(script: Script) -> list[object]:
     return [script.rows("SELECT * FROM few"), script.rows("SELECT * FROM counted")]
 
@@ -68,12 +84,14 @@ def test_a_view_that_is_planned_as_before_keeps_its_state(spark: SparkSession, t
     before = script.warehouse.read().views
     for view in before:
         _as_of_an_earlier_version(script.warehouse, view)
+        _stored_without_kinds(script.warehouse, view)
     project = Project()
     assert idle_reports(script.warehouse, project, list(before)) is None
     script.run("REFRESH; VERIFY")
     after = script.warehouse.read().views
     assert {name: view.generation for name, view in after.items()} == {name: v.generation for name, v in before.items()}
     assert {view.plan_version for view in after.values()} == {PLAN_VERSION}
+    assert {name: view.planned for name, view in after.items()} == {name: view.planned for name, view in before.items()}
     assert idle_reports(script.warehouse, project, list(before)) is not None
     script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -102,6 +103,22 @@ def test_reduced_aggregates(spark: SparkSession, name: str) -> None:
         for step in _STEPS:
             lab.step(step)
             lab.check()
+
+
+def test_an_append_only_input_that_is_reduced_may_lose_rows(spark: SparkSession) -> None:
+    """So its calls are kept in another way."""
+    added = {**RELATIONS, "t": replace(RELATIONS["t"], append_only=True)}
+    least = "(SELECT g, min(v) AS low FROM t GROUP BY g) AS a"
+    with (
+        Lab(spark, f"SELECT a.g, a.low FROM {least}", added) as whole,
+        Lab(spark, f"SELECT two.k, a.low FROM {_TWO} JOIN {least} ON a.g = two.k", added) as reduced,
+    ):
+        for lab, kind in ((whole, "append-only min"), (reduced, "min")):
+            (aggregate,) = (node for node in walk(lab.plan) if isinstance(node, Aggregate))
+            assert [call.kind for call in aggregate.calls] == [kind]
+        for step in _STEPS[:3]:
+            reduced.step(step)
+            reduced.check()
 
 
 def test_a_filtered_relation_is_arranged_and_met_once(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.distribution import ANY, SINGLE, Distribution, distribution, exchanges
 from relstate_dagster.jobs.planner.explain import explain_plan
 from relstate_dagster.jobs.planner.nodes import (
@@ -43,7 +44,7 @@ def _view(child: PlanNode) -> Materialize:
 
 
 def _sum(child: PlanNode, *group: str) -> Aggregate:
-    return Aggregate(child, group, (AggCall("sum", ("g",), False, "sum(g)", Field("s", "bigint"), ("int",)),))
+    return with_kinds(Aggregate(child, group, (AggCall("sum", ("g",), False, "sum(g)", Field("s", "bigint"), ("int",)),)))
 
 
 def test_a_keyless_append_only_source_is_written_without_an_exchange() -> None:

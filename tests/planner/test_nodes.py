@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.planner.aggregates.registry import choose_kind
-from relstate_dagster.jobs.planner.aggregates.sums import sum_type
+from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
 from relstate_dagster.jobs.planner.nodes import (
     AggCall,
     Aggregate,
@@ -75,39 +73,12 @@ def test_two_tables_a_join_and_one_a_call() -> None:
         AggCall("count", (), False, "count(1)", Field("n", "bigint")),
         AggCall("max", ("v",), False, "max(`v`)", Field("m", "int"), ("int",)),
     )
-    node = Aggregate(t, ("g",), calls)
+    node = with_kinds(Aggregate(t, ("g",), calls))
     assert [s.label for s in infer_state_tables(node)] == ["sum(v)", "count(*)", "max(v)", "values of max(v)"]
     assert [s.storage_key[0].column for s in infer_state_tables(node)] == ["g", "g", "g", "g"]
     extreme = infer_state_tables(node)[3]
     assert [(p.column, p.descending) for p in extreme.storage_key] == [("g", False), ("_value_0", True)]
     assert len(infer_state_tables(Join(t, scan("d", "id"), "inner", (JoinKey("g", "id"),)))) == 2
-
-
-@pytest.mark.parametrize(
-    ("function", "data_type", "distinct", "append_only", "strategy"),
-    [
-        ("sum", "int", False, False, CallStrategy.VALUE),
-        ("sum", "decimal(38,10)", False, False, CallStrategy.VALUE),
-        ("sum", "double", False, False, CallStrategy.MATERIALIZED_INPUT),
-        ("avg", "bigint", False, True, CallStrategy.VALUE),
-        ("count", "string", False, False, CallStrategy.VALUE),
-        ("count", "string", True, False, CallStrategy.DISTINCT),
-        ("min", "string", False, False, CallStrategy.EXTREME),
-        ("min", "string", False, True, CallStrategy.VALUE),
-        ("percentile", "int", False, False, CallStrategy.MATERIALIZED_INPUT),
-    ],
-)
-def test_the_strategy_of_a_call(
-    function: str, data_type: str, distinct: bool, append_only: bool, strategy: CallStrategy
-) -> None:
-    call = AggCall(function, ("x",), distinct, "", Field("y", "int"), (data_type,))
-    assert choose_kind(call, append_only=append_only).strategy is strategy
-
-
-def test_running_sums_are_wider_than_their_result() -> None:
-    assert sum_type("int") == "bigint"
-    assert sum_type("bigint") == "decimal(38,0)"
-    assert sum_type("decimal(12,2)") == "decimal(38,2)"
 
 
 def test_equal_nodes_are_walked_once() -> None:

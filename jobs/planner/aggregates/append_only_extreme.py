@@ -1,4 +1,4 @@
-"""min(x) and max(x) of an input that only grows: the value itself, which no row takes away."""
+"""min(x) and max(x) of an append-only input: the value itself is kept."""
 
 from __future__ import annotations
 

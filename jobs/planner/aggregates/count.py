@@ -26,7 +26,7 @@ class Count(AggregateKind):
     name = function = "count"
     strategy = CallStrategy.VALUE
     reads_values = False
-    description = ("count(x)", "Σ w where x is not NULL", "count")
+    description = (r"count(\*), count(x)", "Σ w, where x is not NULL", "count")
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Every call that is not DISTINCT."""

@@ -1,4 +1,4 @@
-"""min(x) and max(x): the first values of a group, next to the counts of all its values.
+"""min(x) and max(x): the first values of a group, beside the counts of all values.
 
 The operator :mod:`.jobs.operators.aggregate_extreme` follows the first values; it computes both accumulators.
 """
@@ -17,7 +17,10 @@ COMPLETE: Final = "_complete"
 
 
 def first_value_type(data_type: str) -> str:
-    """The type in which a value is kept within an array: Delta stores no intervals there, and nothing of type VOID."""
+    """The type of a value within an array.
+
+    Delta stores no intervals there, and nothing of type VOID.
+    """
     if data_type == "void":
         return "boolean"
     return "bigint" if data_type.startswith("interval") else data_type

@@ -1,6 +1,7 @@
-"""The contract of an aggregate kind: all that the planner, the operators and explain ask of an aggregate call.
+"""The contract of an aggregate kind.
 
-A kind that is added is one file here and one line in :mod:`.jobs.planner.aggregates.registry`.
+The planner, the operators and explain ask a kind for all that they do with a call. To add a kind, add a file here and a line in
+:mod:`.jobs.planner.aggregates.registry`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from relstate_dagster.state_lib.table_schema import StateKind
 
 
 class CallStrategy(enum.Enum):
-    """The operator that feeds a call, as explain names it, and what the call adds to the cost of its aggregate."""
+    """The operator that feeds a call: its name in explain, and what it adds to the cost."""
 
     VALUE = ("value state", "")
     EXTREME = ("extreme state", "the values of a group when the first ones run out")
@@ -29,7 +30,7 @@ class CallStrategy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A column of a call's value state, and how it follows the changes of its group.
+    """A column of a call's value state, and how changes of the group change it.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class CountedValues:
-    """A second state table of a call: how often each value occurs in each group, ordered by value within the group."""
+    """A second state table of a call: the count of each value in each group, sorted by value."""
 
     state: StateKind
     descending: bool = False
@@ -59,7 +60,7 @@ class CountedValues:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Names of a call's columns in one version of its groups: ``old``, ``new``, or ``d`` for the change."""
+    """Names of a call's columns in one version: ``old``, ``new``, or ``d`` for the change."""
 
     version: str
     position: int
@@ -70,13 +71,13 @@ class Version:
 
 
 class AggregateKind(Protocol):
-    """How the calls of a function are kept up to date, or some of its calls.
+    """Maintenance of the calls of one function, or of some of them.
 
     The function leaves out rows with a NULL among its arguments. Every other function is of the materialized kind.
 
     A kind has one table of value state with its accumulators, unless its strategy is materialized input; with ``counted``, it
     has a table of counts besides. The operators add to each group the columns ``_old…``, ``_d…`` and ``_new…`` of each
-    accumulator, of which the kind makes the result: of the old ones what the view shows, of the new ones what it will.
+    accumulator. The result is made of them: from the old ones the row that the view shows, from the new ones its next row.
 
     Attributes
     ----------
@@ -96,13 +97,13 @@ class AggregateKind(Protocol):
     description: tuple[str, str, str]
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
-        """Whether it keeps a call of its function, over an input that is append-only or not."""
+        """Whether it keeps a call of its function over an append-only input, or another."""
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The columns of its value state, in the order in which they are stored."""
 
     def derived(self, _call: AggCall, _at: Version) -> Mapping[str, str]:
-        """Columns computed once out of the accumulators of a version: SQL by name. The result may name them."""
+        """SQL by name of columns that the result reads, computed from a version's accumulators."""
         return {}
 
     def result(self, call: AggCall, at: Version) -> str:

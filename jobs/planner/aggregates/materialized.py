@@ -1,4 +1,4 @@
-"""Any other aggregate of Spark: its input is kept, and Spark computes the affected groups from it."""
+"""Any other aggregate of Spark, which computes affected groups from the input that is kept."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ WHOLE_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def is_exact(data_type: str) -> bool:
-    """Whether sums of the type are exact in any order (whole numbers and decimals, not floating point)."""
+    """Whether sums of the type are exact in any order: of whole numbers and decimals."""
     return data_type in WHOLE_NUMBERS or decimal_parts(data_type) is not None
 
 
@@ -50,7 +50,7 @@ def sum_type(argument_type: str) -> str:
 
 
 def summed(call: AggCall, column: str) -> tuple[Accumulator, ...]:
-    """The sum of a call's argument, in one part or two, and the number of its values."""
+    """The sum of a call's argument, in one part or two, and its count."""
     (data_type,), value = call.argument_types, quoted(call.arguments[0])
     decimals, kept_as = decimal_sum(data_type), sum_type(data_type)
     if decimals:
