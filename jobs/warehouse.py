@@ -26,7 +26,8 @@ from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.declare import check_name
 from relstate_dagster.jobs.declare.model import FileFolder
 from relstate_dagster.jobs.functions import UserFunctions
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.protocol import Source
+from relstate_dagster.jobs.sources.registry import open_source
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.spark.cache import cache_folder
 from relstate_dagster.state_lib.lake.address import Address
@@ -98,6 +99,6 @@ class Warehouse:
         """The index of a source by a column for which one is declared, be it built or not."""
         return SourceIndex(self.index_path(source.name, column), column)
 
-    def source(self, entry: SourceEntry) -> DeltaSource:
+    def source(self, entry: SourceEntry) -> Source:
         """The reader of a registered source."""
-        return DeltaSource(entry.name, entry.path, entry.primary_key)
+        return open_source(entry.kind, entry.name, entry.path, entry.primary_key)

@@ -41,6 +41,11 @@ class SourceEntry:
     watermark: str | None = None
 
     @property
+    def kind(self) -> str:
+        """What opens it (:mod:`.jobs.sources.registry`)."""
+        return "files" if self.folder is not None else "changelog" if self.is_changelog else "delta"
+
+    @property
     def watermarked(self) -> Watermark | None:
         """How far behind its newest row others may come; ``None`` where nothing is said of that."""
         return None if self.watermark is None else watermark_of(self.watermark, f"source {self.name}")

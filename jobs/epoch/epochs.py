@@ -43,8 +43,8 @@ from relstate_dagster.jobs.epoch.shared_reads import SharedReads
 from relstate_dagster.jobs.epoch.until_version import check_reachable, reachable_epochs
 from relstate_dagster.jobs.epoch.view_run import Advanced
 from relstate_dagster.jobs.instants import read_clock
-from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.protocol import resolve_pins
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.state_lib.errors import DeclarationError
 

@@ -9,8 +9,8 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological
 from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
-from relstate_dagster.jobs.sources.delta_source import resolve_pins
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
+from relstate_dagster.jobs.sources.protocol import resolve_pins
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 

@@ -28,16 +28,17 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of
 from relstate_dagster.jobs.epoch.plan import run_limits
 from relstate_dagster.jobs.epoch.sessions import Workload, session_for
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.file_records import MALFORMED_COLUMNS, FileRecords, partition_names
 from relstate_dagster.jobs.sources.folder_files import FILE_COLUMNS, LEDGER_COLUMNS, FolderFiles, full_paths
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.state_lib.errors import EpochError, RelstateError, SourceError
 from relstate_dagster.state_lib.lake.commit import append_rows, create_plain_table
 from relstate_dagster.state_lib.lake.files import read_file, write_once
 from relstate_dagster.state_lib.lake.folders import delete_folder
-from relstate_dagster.state_lib.lake.log import commit_info, rows_changed
+from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info, rows_changed
 from relstate_dagster.state_lib.lake.parquet import parquet_bytes, parquet_table
+from relstate_dagster.state_lib.lake.table import OpenedTable
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Ingested:
 def ingest_all(
     spark: SparkSession,
     folders: Mapping[str, SourceEntry],
-    sources: Mapping[str, DeltaSource],
+    sources: Mapping[str, Source],
     on_start: Callable[[str], None],
 ) -> tuple[dict[str, Ingested], dict[str, Exception]]:
     """Read the new files of some folders.
@@ -87,9 +88,7 @@ def ingest_all(
     return found, errors
 
 
-def ingest(
-    spark: SparkSession, entry: SourceEntry, source: DeltaSource, on_start: Callable[[str], None] = _log.info
-) -> Ingested:
+def ingest(spark: SparkSession, entry: SourceEntry, source: Source, on_start: Callable[[str], None] = _log.info) -> Ingested:
     """Read the files of a folder that were not read yet.
 
     Raises
@@ -107,13 +106,14 @@ class _Ingestion:
         spark: SparkSession,
         entry: SourceEntry,
         files: FolderFiles,
-        source: DeltaSource,
+        source: Source,
         on_start: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._entry = entry
         self._files = files
         self._source = source
+        self._table, self._log = OpenedTable(entry.path), DeltaLog(entry.path)
         self._on_start = on_start
         self._rows = self._malformed = self._count = 0
 
@@ -197,7 +197,7 @@ class _Ingestion:
 
     def _committed(self) -> int:
         """The number of the last batch whose rows were committed; 0 before the first."""
-        return int(self._source.table.latest().transaction_version(_APP) or 0)
+        return int(self._table.latest().transaction_version(_APP) or 0)
 
     def _finish(self) -> None:
         """Enter the last batch into the ledger, if the run that committed it did not come to that."""
@@ -248,9 +248,9 @@ class _Ingestion:
         ------
         SourceError : the commit is not in the log any more.
         """
-        version = self._source.table.latest().version()
+        version = self._table.latest().version()
         while True:
-            actions = self._source.log.commit(version)
+            actions = self._log.commit(version)
             if any(_is_batch(action, number) for action in actions):
                 return str(commit_info(actions).get("userMetadata")), rows_changed(actions)[0]
             version -= 1

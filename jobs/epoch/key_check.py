@@ -18,7 +18,6 @@ from relstate_dagster.jobs.epoch.inputs import EpochInputs
 from relstate_dagster.jobs.epoch.plan import RunLimits, run_limits
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.key_files import (
     KeyProblem,
@@ -29,6 +28,7 @@ from relstate_dagster.jobs.sources.key_files import (
     problem_with_new,
 )
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.whole_keys import keys_in_order
 from relstate_dagster.state_lib.collected import DriverLimits, collected, frame_of
@@ -86,7 +86,7 @@ def check_primary_keys(
 def _problem_in_changes(
     session: SparkSession,
     inputs: EpochInputs,
-    source: DeltaSource,
+    source: Source,
     before: Pin,
     until: Pin,
     changed: ChangeRange,
@@ -139,7 +139,7 @@ def _narrowest(new: pa.Table, key: Sequence[str], held: SnapshotFiles) -> Lookup
 
 
 def _changed_keys(
-    session: SparkSession, source: DeltaSource, before: Pin, until: Pin, changed: ChangeRange, limits: DriverLimits
+    session: SparkSession, source: Source, before: Pin, until: Pin, changed: ChangeRange, limits: DriverLimits
 ) -> pa.Table | None:
     """The keys that changed and their weights, where the driver can hold them."""
     layout = source.layout(until.version)
@@ -149,7 +149,7 @@ def _changed_keys(
     return None if changes is None else collected(changes.select(*columns_of(source.key), WEIGHT), limits.collected_bytes)
 
 
-def _problem_in_all(session: SparkSession, source: DeltaSource, pin: Pin, most_keys: int) -> KeyProblem | None:
+def _problem_in_all(session: SparkSession, source: Source, pin: Pin, most_keys: int) -> KeyProblem | None:
     """The first problem with the keys of a whole source."""
     found = source.files(pin)
     by_driver = found.have(source.key) and are_compared_by_arrow(struct_of(pin.schema_json), source.key)

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.epoch.steps import TargetFound, ViewEpochPlan
 from relstate_dagster.jobs.epoch.view_epoch import state_chain
 from relstate_dagster.jobs.epoch.view_table import driver_writes
 from relstate_dagster.jobs.planner.nodes import depends_on_time
-from relstate_dagster.jobs.sources.delta_source import resolve_pins
+from relstate_dagster.jobs.sources.protocol import resolve_pins
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.table import OpenedTable

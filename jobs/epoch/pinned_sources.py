@@ -13,8 +13,8 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads, made_columns
 from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, MADE_BY_SOURCES, ROW_ID, WEIGHT
@@ -42,7 +42,7 @@ class PinnedSources:
         """The epoch that this one builds on; as :meth:`.jobs.catalog.state.CatalogState.last_of`."""
         return self.catalog.last_of(self.view)
 
-    def source(self, name: str) -> DeltaSource:
+    def source(self, name: str) -> Source:
         """The reader of a source, one for all views of a run.
 
         Raises

@@ -23,8 +23,8 @@ from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.instants import Clock
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 
@@ -69,7 +69,7 @@ class RunContext:
     checked_keys: set[CheckedKey] = field(default_factory=set)
     unplannable: dict[str, RelstateError] = field(default_factory=dict)
 
-    def source(self, entry: SourceEntry) -> DeltaSource:
+    def source(self, entry: SourceEntry) -> Source:
         """The reader of a source, one for the whole run."""
         return self.reads.source(self.warehouse, entry)
 

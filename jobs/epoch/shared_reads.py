@@ -16,8 +16,8 @@ from relstate_dagster.jobs.operators.side_by_side import Once
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.nodes import Scan, walk
 from relstate_dagster.jobs.planner.used_columns import used_columns
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
@@ -79,7 +79,7 @@ class SharedReads:
         columns: Iterable[str],
         read: Callable[[], DataFrame | None],
     ) -> DataFrame | None:
-        """The changes, as :meth:`.jobs.sources.delta_source.DeltaSource.changes` gives them, with at least some columns.
+        """The changes, as :meth:`.jobs.sources.protocol.Source.changes` gives them, with at least some columns.
 
         Parameters
         ----------
@@ -110,15 +110,15 @@ class SourceReads:
 
     ranges: dict[tuple[str, Pin, Pin], ChangeRange] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
-    _sources: dict[str, DeltaSource] = field(default_factory=dict)
+    _sources: dict[str, Source] = field(default_factory=dict)
     _indexes: dict[tuple[str, str], SourceIndex] = field(default_factory=dict)
 
-    def source(self, warehouse: Warehouse, entry: SourceEntry) -> DeltaSource:
+    def source(self, warehouse: Warehouse, entry: SourceEntry) -> Source:
         """The reader of a registered source, which opens each of its versions once."""
         return self._sources.setdefault(entry.name, warehouse.source(entry))
 
-    def range(self, source: DeltaSource, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
-        """As :meth:`.jobs.sources.delta_source.DeltaSource.check_range`, once."""
+    def range(self, source: Source, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
+        """As :meth:`.jobs.sources.protocol.Source.check_range`, once."""
         place = (source.name, since, until)
         if place not in self.ranges:
             self.ranges[place] = source.check_range(since, until, append_only=append_only())

@@ -91,12 +91,9 @@ class InputSizes:
             if name in self.sources.catalog.views:
                 reads.append(self._read_of(name, "all rows of the view", *_totals(self._view_files(name))))
             else:
-                source, pin = self.sources.source(name), self.sources.pin(name)
-                if pin.first_files is None:
-                    reads.append(self._read_of(name, "all rows", *source.table.totals(pin.version)))
-                else:
-                    some = source.files(pin).files
-                    reads.append(self._read_of(name, f"the first {len(some)} file(s)", *_totals(some)))
+                pin = self.sources.pin(name)
+                which = "all rows" if pin.first_files is None else f"the first {pin.first_files} file(s)"
+                reads.append(self._read_of(name, which, *self.sources.source(name).totals(pin)))
         return tuple(reads)
 
     def _view_read(self, name: str, moved: tuple[int, int] | None) -> Read:

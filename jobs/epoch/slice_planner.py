@@ -11,7 +11,7 @@ from relstate_dagster.jobs.epoch.sessions import Workload
 from relstate_dagster.jobs.epoch.slices import is_large, may_go_on, next_slice
 from relstate_dagster.jobs.epoch.view_epoch import state_chain
 from relstate_dagster.jobs.instants import read_clock
-from relstate_dagster.jobs.sources.delta_source import resolve_pins
+from relstate_dagster.jobs.sources.protocol import resolve_pins
 from relstate_dagster.jobs.view_planner import ViewPlanner
 from relstate_dagster.state_lib.errors import RelstateError, SourceError, StateError, first_line
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -35,7 +35,7 @@ class SlicePlanner:
         """Whether a source of a view is large, as far as that can be told."""
         entries = [state.sources[name] for name in view.reads if name in state.sources]
         try:
-            return any(is_large(self._run.source(entry).table.total_bytes()) for entry in entries)
+            return any(is_large(self._run.source(entry).totals()[0]) for entry in entries)
         except (RelstateError, OSError):
             return False
 

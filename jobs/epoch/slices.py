@@ -62,7 +62,7 @@ def next_slice(sources: PinnedSources) -> EpochEntry | None:
 
 
 def _bytes_of(sources: PinnedSources, name: str) -> int:
-    return sources.source(name).table.total_bytes(sources.pin(name).version)
+    return sources.source(name).totals(sources.pin(name).whole)[0]
 
 
 def _may_be_sliced(sources: PinnedSources) -> bool:

@@ -14,14 +14,14 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog_relations import topological, with_upstream_views
 from relstate_dagster.jobs.declare.changelogs import changelog_of
 from relstate_dagster.jobs.declare.names import as_declared
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 
 
 class Opens(Protocol):
     """Opens the table of a source."""
 
-    def __call__(self, entry: SourceEntry) -> DeltaSource:
+    def __call__(self, entry: SourceEntry) -> Source:
         """Return its reader."""
 
 

@@ -7,12 +7,10 @@ It is worked out from the log, so reading the same range again gives the same id
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -24,27 +22,26 @@ from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin, Rest
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.row_counts import RowCounts
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
-from relstate_dagster.state_lib.errors import RelstateError, SourceError
+from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
 from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, table_facts
 from relstate_dagster.state_lib.lake.parquet import footer_rows
-from relstate_dagster.state_lib.lake.statistics import data_files
+from relstate_dagster.state_lib.lake.statistics import byte_count, data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
-#: Sources that are looked at side by side.
-_LOOKED_AT_ONCE: Final = 16
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
-class DeltaSource:
-    """One source of a warehouse.
+class DeltaSource(Source):
+    """A Delta table.
 
     Parameters
     ----------
@@ -54,9 +51,7 @@ class DeltaSource:
     """
 
     def __init__(self, name: str, path: str, key: Sequence[str] = ()) -> None:
-        self.name = name
-        self.path = Address.parse(path).spark
-        self.key = tuple(key)
+        super().__init__(name, Address.parse(path).spark, key)
         self.log = DeltaLog(path)
         self.table = OpenedTable(path)
         self._order = CommitOrder(name, self.log)
@@ -289,6 +284,17 @@ class DeltaSource:
         """How the table's files hold its rows; ``None`` where only Delta can read them."""
         return FileLayout.of(self.table.path, self.facts(version))
 
+    def totals(self, pin: Pin | None = None) -> tuple[int, int | None]:
+        """Bytes of the table's files, and rows where the log has them."""
+        if pin is not None and pin.first_files is not None:
+            files = self.files(pin).files
+            return byte_count(files), row_count(files)
+        return self.table.totals(None if pin is None else pin.version)
+
+    def newest_version(self, least: int | None = None) -> int:
+        """The newest version, from the names of log files."""
+        return self.log.latest_version(least)
+
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The table as of a pin, without weights and hidden columns.
 
@@ -417,35 +423,6 @@ class DeltaSource:
         if COMMIT_VERSION in made:
             columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
         return rows.select(*columns, weight)
-
-
-def resolve_pins(
-    sources: Mapping[str, DeltaSource], last: Mapping[str, Pin], until_version: Mapping[str, int] = MappingProxyType({})
-) -> tuple[dict[str, Pin], dict[str, Exception]]:
-    """Look once at sources, all at the same time, without Spark.
-
-    Parameters
-    ----------
-    last : what was pinned of them before.
-    until_version : the versions that some of them are to be read up to at most.
-
-    Returns
-    -------
-    The pins of those that can be looked at, and the errors of the others.
-    """
-    pins, errors = dict[str, Pin](), dict[str, Exception]()
-    if not sources:
-        return pins, errors
-    with ThreadPoolExecutor(max_workers=min(_LOOKED_AT_ONCE, len(sources))) as pool:
-        under_way = {
-            name: pool.submit(source.pin, last.get(name), until_version.get(name)) for name, source in sorted(sources.items())
-        }
-        for name, looking in under_way.items():
-            try:
-                pins[name] = looking.result()
-            except (RelstateError, OSError) as error:
-                errors[name] = error
-    return pins, errors
 
 
 def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:

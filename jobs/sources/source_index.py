@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.collected import collected
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -33,7 +34,6 @@ from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain, write_deltalake
 from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
-from relstate_dagster.state_lib.lake.statistics import data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
 from relstate_dagster.state_lib.sql_text import quoted
@@ -148,7 +148,7 @@ class SourceIndex:
 
     # Writing. Each commit holds a whole version of the source, so a kill leaves the version before.
 
-    def build(self, spark: SparkSession, source: DeltaSource, pin: Pin, columns: Iterable[str]) -> None:
+    def build(self, spark: SparkSession, source: Source, pin: Pin, columns: Iterable[str]) -> None:
         """Write the rows of the source as of a pin, in place of what is there.
 
         Parameters
@@ -158,12 +158,11 @@ class SourceIndex:
         """
         spark.conf.set(_PAGE_ROWS_SETTING, str(tuning().index_page_rows))
         wanted = (self.column, *sorted(set(columns) - {self.column}))
-        files = data_files(source.table.at(pin.version))
+        size, total = source.totals(pin)
         rows = _as_stored(source.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint")), wanted)
-        total = row_count(files)
         count = rows.count() if total is None else total
         contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, count, 0, pin.fingerprint)
-        by_range = rows.repartitionByRange(1 + sum(file.bytes for file in files) // tuning().index_file_bytes, _stored(0))
+        by_range = rows.repartitionByRange(1 + size // tuning().index_file_bytes, _stored(0))
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
     def append(self, changes: DataFrame | None, until: Pin, most_bytes: int) -> None:

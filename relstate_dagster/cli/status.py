@@ -108,7 +108,7 @@ def _source(home: Warehouse, state: CatalogState, source: SourceEntry) -> list[s
 
     pin = state.last_pins.get(source.name)
     try:
-        newest = str(home.source(source).log.latest_version(pin.version if pin else None))
+        newest = str(home.source(source).newest_version(pin.version if pin else None))
     except SourceError:
         newest = "[red]gone[/]"
     key = ", ".join(source.primary_key) or ("append-only" if source.append_only else "none")
