@@ -1,1 +1,1 @@
-"""Epochs: pin the sources, bring the views up to date one after the other, publish, complete, and repair."""
+"""Epochs: pin sources, compute views, publish, complete, and repair."""

@@ -44,7 +44,10 @@ def cancellable(
 
 
 def stop(under_way: Collection[Future[Any]], cancel: CancelJobs) -> None:
-    """Wait for threads that are to end, and cancel their jobs until they have: a thread may begin another one."""
+    """Cancel the jobs of threads until all of them have ended.
+
+    A thread may begin another job meanwhile.
+    """
     pending = {future for future in under_way if not future.cancel()}
     while pending:
         with suppress(Py4JError, PySparkException, OSError):

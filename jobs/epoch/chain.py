@@ -1,4 +1,4 @@
-"""The chain of a table that only epochs write: which of its commits are known, and what came after them.
+"""The commits of a table that only epochs write: known ones, and those after them.
 
 A view's state table and its published table are built up by epochs, each commit on the one before. The catalog has recorded
 the last one: its Delta version and a digest, which the commit holds itself (``userMetadata``). Before an epoch builds on a
@@ -103,7 +103,10 @@ class CommitsSince:
         return not self.epochs and self.foreign is None
 
     def made_by(self, wanted: EpochCommit) -> int | None:
-        """The version of the commit that an earlier try of this epoch made, if it is the only one that changed anything."""
+        """The version of an earlier try's commit of this epoch.
+
+        ``None`` if there is none, or another commit changed rows too.
+        """
         if self.foreign is not None or len(self.epochs) != 1:
             return None
         version, found = self.epochs[0]
@@ -199,7 +202,10 @@ class Chain:
         return CommitsSince(known, newest, tuple(epochs), foreign)
 
     def expect(self, known: int) -> Callable[[DeltaTable], None]:
-        """A check that a commit is about to be made on a known version; EpochError where somebody was faster."""
+        """A check that the next commit follows a known version.
+
+        It raises EpochError if another commit came first.
+        """
 
         def check(table: DeltaTable) -> None:
             since = self._between(known, table.version())
@@ -213,7 +219,7 @@ class Chain:
         return f"its {self._what} at {self._table.path} is not as the catalog knows it: {since}"
 
     def changed_by_others(self, since: CommitsSince, recorded: Recorded) -> str:
-        """What somebody else did to the table, and the ways out, as part of a message."""
+        """What other writers did to the table, and the remedies, for a message."""
         if not self._is_restorable:
             return f"{self.describe(since)}; {self.rebuild}"
         return (

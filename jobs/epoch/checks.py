@@ -97,7 +97,10 @@ class _Checks:
     # -- what is said of rows, their number and their newest value ------------------------------------------------
 
     def in_one_pass(self, checks: Sequence[Check]) -> dict[str, CheckReport]:
-        """Make checks in one pass; where one cannot be computed, each by itself, so that it fails alone."""
+        """Run checks in one pass.
+
+        A check that cannot be computed then runs by itself, so that it fails alone.
+        """
         if not checks:
             return {}
         try:
@@ -139,7 +142,10 @@ class _Checks:
         return reports
 
     def _failing_rows(self, failed: dict[int, Check]) -> dict[int, list[Cells]]:
-        """Some of the rows that fail each check, the same ones every time, in one pass for all."""
+        """Some failing rows of each check, in one pass.
+
+        They are the same ones every time.
+        """
         which = F.array_compact(F.array(*(F.when(_violated(check), F.lit(n)) for n, check in failed.items())))
         cells = F.array(*as_texts(self._rows, self._columns))
         failing = self._rows.where(reduce(Column.__or__, map(_violated, failed.values())))
@@ -192,7 +198,10 @@ class _Checks:
         return int(sums["keys"]), f"{sums['keys']:,} keys occur more than once, in {sums['rows']:,} rows", shown
 
     def _references(self, check: Check) -> tuple[int, str, ShownRows]:
-        """Rows whose columns occur nowhere in the other table; with a NULL among them, they refer to nothing."""
+        """Rows whose columns occur nowhere in the other table.
+
+        Columns with a NULL among them refer to nothing.
+        """
         others = self._other_rows(check).select(*columns_of(check.table_columns))
         names = [f"c{n}" for n in range(len(others.columns))]
         pairs = zip(columns_of(check.columns), names, strict=True)
@@ -207,7 +216,10 @@ class _Checks:
         return failing, f"{failing:,} rows refer to nothing in {check.table}", shown
 
     def _other_rows(self, check: Check) -> DataFrame:
-        """A source or view as of the view's epoch; a source that the epoch has not pinned as it is now."""
+        """A source or view as of the view's epoch.
+
+        A source that the epoch has not pinned is read at its newest version.
+        """
         name, at = table_of(self._state, check.table), self._view.last_epoch
         assert at is not None
         if name is None:
@@ -225,7 +237,7 @@ class _Checks:
     # -- reports --------------------------------------------------------------------------------------------------
 
     def _check_columns(self, checks: Sequence[Check]) -> None:
-        """Raise where the rows are those of an earlier query, without a column that the declaration has."""
+        """Raise if rows of an earlier query lack a declared column."""
         known = {name.lower() for name in self._columns}
         for check in checks:
             missing = [column for column in check.columns if column.lower() not in known]

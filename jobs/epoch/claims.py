@@ -1,4 +1,4 @@
-"""Claims: the views that a run has to itself, so that runs over others go on beside it.
+"""Claims of views: other runs leave them alone, and go on beside this one.
 
 A claim is a row of the catalog, and so are its views' epochs: to begin an epoch is to claim its views, and to complete it is
 to give them back, each by one commit. A claim has a lease, which the run renews as long as it lives. Of a run on this
@@ -46,7 +46,9 @@ def _lease_seconds() -> float:
 
 
 class Claims:
-    """What one run claims, one set of views at a time; a context that renews the lease, and ends it.
+    """The claim of a run: a context that renews its lease, and ends it.
+
+    It is of one set of views at a time.
 
     Parameters
     ----------
@@ -119,7 +121,10 @@ class Claims:
                 return state
 
     def claimed(self, views: Collection[str]) -> CatalogState | None:
-        """Claim views that are only to be left alone; ``None`` where another run has one of them."""
+        """Claim views that are only to be left alone.
+
+        ``None`` if another run has one of them.
+        """
         own = self.claim(views)
 
         def step(state: CatalogState) -> CatalogState:
@@ -139,12 +144,17 @@ class Claims:
         return self.record(self._catalog.update(lambda state: released(state, self.id)))
 
     def record(self, state: CatalogState) -> CatalogState:
-        """Take notice of a state that this run has written: whether there is anything left to give back."""
+        """Note a state that this run has written.
+
+        Then it is known whether a claim is left to give back.
+        """
         self._may_hold = self.id in state.claims
         return state
 
     def acquire_views(self, views: Collection[str], state: CatalogState | None = None) -> CatalogState:
-        """A state in which no living run holds any of some views. What dead ones hold is in it still.
+        """A state in which no living run holds any of some views.
+
+        Claims of dead runs are still in it.
 
         Parameters
         ----------
@@ -186,7 +196,7 @@ class Claims:
         return [claim for claim in conflicting_claims(state, self.id, views) if not self.is_dead(claim)]
 
     def check(self) -> None:
-        """Look whether the claim is still this run's, where its lease was not renewed in time.
+        """Check that the claim is still this run's, unless its lease was renewed in time.
 
         Raises
         ------
@@ -203,7 +213,7 @@ class Claims:
         return utc_now() > claim.until
 
     def _without_dead(self, state: CatalogState, views: Collection[str]) -> CatalogState:
-        """The state without dead claims that were for no epoch: there is nothing to settle of them."""
+        """The state without claims of dead runs that had no epoch."""
         for claim in conflicting_claims(state, self.id, views):
             if claim.epoch is None and self.is_dead(claim):
                 state = released(state, claim.id)
@@ -214,7 +224,10 @@ class Claims:
         return self._catalog.update(lambda state: self._without_dead(state, views))
 
     def _given_up(self, state: CatalogState) -> CatalogState:
-        """What a run leaves that ends early: an epoch for the next run to settle, else nothing."""
+        """The claim that a run leaves behind if it ends early.
+
+        An epoch stays for the next run to settle, else nothing does.
+        """
         own = state.claims.get(self.id)
         if own is None or own.epoch is None:
             return released(state, self.id)

@@ -1,4 +1,6 @@
-"""When the state of a view is compacted, how far, and how many vnodes it has: the policy over :mod:`.state_lib.compaction`.
+"""Policy of compaction: when state is rewritten, how far, and with how many vnodes.
+
+The work is done by :mod:`.state_lib.compaction`.
 
 After an epoch, where it is cheap; by ``relstate compact``, large tables as well. Neither writes the catalog: an epoch reads
 the newest version of its view's state up to which there is nothing but compactions (:mod:`.jobs.epoch.chain`). Vnode counts
@@ -33,7 +35,10 @@ from relstate_dagster.state_lib.vnode import fitting_vnode_count
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What a compaction of one view's state came to; ``rows`` of each rewritten table by its id."""
+    """Result of one compaction of a view's state.
+
+    ``rows`` are those of each rewritten table, by its id.
+    """
 
     view: str
     files_before: int
@@ -69,7 +74,7 @@ def maintain(
     commit: StateCommit,
     epoch: int,
 ) -> StateAfterEpoch:
-    """Rewrite small tables that are due, merge runs where there are many, and let vnode counts grow with what is stored.
+    """Rewrite tables that are due, merge small runs, and let vnode counts grow.
 
     Parameters
     ----------
@@ -97,7 +102,9 @@ def maintain(
 def compact_view(
     session: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, is_claimed: bool = False
 ) -> CompactReport:
-    """Rewrite every table of a view that has more than one run, and merge what small runs remain.
+    """Rewrite all tables of a view that have more than one run.
+
+    Small runs that remain are merged.
 
     Parameters
     ----------
@@ -142,7 +149,7 @@ def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, Expi
 
 
 def expiring(tables: Mapping[PlanNode, Sequence[StateTableDesc]], until: int) -> dict[int, ExpiredRows]:
-    """What expires of state that was last written in an epoch or before it: of joins row by row, of aggregates by the group.
+    """Rows of joins, and groups of aggregates, last written in an epoch or before it.
 
     Materialized input of windows, top-n and temporal filters does not expire, and neither do the view's own rows.
     """
@@ -159,7 +166,10 @@ def expiring(tables: Mapping[PlanNode, Sequence[StateTableDesc]], until: int) ->
 
 
 def closed_rows(view: ViewEntry) -> dict[int, ExpiredRows | ClosedRows]:
-    """The rows of groups that watermarks have closed as of the view's last epoch, by table; none where state expires anyway."""
+    """Rows of groups that watermarks have closed, by state table.
+
+    There are none if state expires anyway.
+    """
     if view.state_ttl is not None or view.expiry.until is not None:
         return {}
     found = closed_groups(view.plan, view.watermarks)

@@ -1,4 +1,7 @@
-"""Views that another version of the planner has planned: an epoch of theirs may give rows that the query does not."""
+"""Views planned by another version of the planner.
+
+Their epochs may give other rows than their queries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a run that change the catalog: an epoch begun, brought to its end, or settled where its run has died.
+"""Steps of a run that change the catalog: an epoch begins, ends, or is settled.
 
 An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
 first, makes one state commit and publishes; it ends with a catalog commit that records the versions of every view's tables
@@ -61,7 +61,10 @@ class Epochs:
         self._catalog = run.warehouse.catalog
 
     def _finish_dead_run(self, dead: Claim, but: Collection[str]) -> Iterator[ViewReport]:
-        """Publish what views have committed of an epoch whose run died. What they had not, the next epoch computes."""
+        """Publish what a dead run has committed.
+
+        The next epoch computes the rest.
+        """
         own = self._claims.claim(dead.views, dead.epoch)
         try:
             state = self._catalog.update(lambda newest: taken_over(newest, dead, own))
@@ -94,7 +97,7 @@ class Epochs:
     def acquire_views(
         self, names: Collection[str], but: Collection[str] = (), state: CatalogState | None = None
     ) -> Generator[ViewReport, None, CatalogState]:
-        """A state in which nobody holds some views; what dead runs have left of them is settled.
+        """Claim views, after the epochs of dead runs that held them are settled.
 
         ``state`` is one that was read just now; the newest without one.
         """
@@ -110,7 +113,10 @@ class Epochs:
                     yield from self._finish_dead_run(claim, but)
 
     def start_epoch(self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str] = ()) -> Iterator[ViewReport]:
-        """Bring views, upstream first, to a new epoch: those that are not selected without views which they read."""
+        """Bring views, upstream first, to a new epoch.
+
+        Selected views whose upstream views are not selected are left out.
+        """
         for attempt in range(_ATTEMPTS):
             rebuilt = with_dependents(state, full_refresh)
             base = yield from self.acquire_views({*names, *rebuilt}, rebuilt, None if attempt else state)
@@ -135,11 +141,11 @@ class Epochs:
             return
 
     def _with_problems(self, well: Sequence[str], state: CatalogState) -> CatalogState:
-        """The state with the reasons for which views were left behind, and without those of views that are well."""
+        """The state with the errors of failed views alone."""
         return left_behind(clear_errors(state, well), self._run.left.problems)
 
     def begin(self, base: CatalogState, state: CatalogState, epoch: EpochEntry) -> tuple[CatalogState, EpochEntry]:
-        """Begin an epoch on top of whatever others have written since its views were looked at.
+        """Begin an epoch on top of what others have written meanwhile.
 
         Raises
         ------

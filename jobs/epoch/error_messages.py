@@ -1,4 +1,4 @@
-"""Errors of Spark, Java and files inside an epoch, as one line that says what, where and what to do."""
+"""Errors of Spark, Java and files as one line: what, where, what to do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _GONE: Final = (
 
 
 def explained(view: str, epoch: int | None, error: BaseException) -> RelstateError:
-    """The error of a view that could not be computed, as one of this project's own.
+    """The error of a view that could not be computed, as a RelstateError.
 
     Parameters
     ----------
@@ -161,7 +161,10 @@ def ends_the_run(error: BaseException, at_work: Collection[str] = ()) -> Relstat
 
 @contextmanager
 def ended_spark_is_said() -> Iterator[None]:
-    """Say in words of this project that Spark has ended, wherever in a piece of work it is noticed."""
+    """Report that Spark has ended, in words of this project.
+
+    It may be noticed anywhere in a piece of work.
+    """
     try:
         yield
     except RelstateError:
@@ -194,7 +197,10 @@ _OF_EXECUTORS: Final = (
 
 
 def lost_an_executor(error: BaseException) -> bool:
-    """Whether a view was not computed for the death of an executor alone: computed once more, it may well be."""
+    """Whether the death of an executor alone made a view fail.
+
+    A second try may then work.
+    """
     return any(words in text_of(error) for words in _OF_EXECUTORS)
 
 

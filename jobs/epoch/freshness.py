@@ -1,4 +1,4 @@
-"""Which views are behind their sources: compared with what is published, by the logs alone, without Spark."""
+"""Views that are behind their sources, by the logs alone and without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def views_behind(
     state: CatalogState | None = None,
     until_version: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Views that a run would change, each with the reason; the same reason as long as nothing else happens.
+    """Views that a run would change, each with a stable reason.
 
     A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
     source that cannot be looked at has not moved. One that is a folder has moved when there are new files in it.
@@ -46,7 +46,7 @@ def views_behind(
 
 
 def new_files(state: CatalogState, names: Iterable[str]) -> dict[str, str]:
-    """Of those names that are folders of files: which files are new, or why that cannot be said."""
+    """New files of sources that are folders, or why they cannot be listed."""
     found = {}
     for name in names:
         entry = state.sources.get(name)

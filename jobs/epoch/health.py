@@ -1,4 +1,4 @@
-"""Whether the tables of a view are as the catalog knows them: what ``status`` looks at, without Spark."""
+"""Tables of views compared with the catalog, without Spark, for ``status``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relstate_dagster.state_lib.state_files import StateFiles
 
 
 def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
-    """What somebody else, or a damaged disk, has done to a view's state and to its published table, and the ways out."""
+    """Damage to a view's state and published table, with the remedies."""
     for chain, table, recorded in _chains(warehouse, state, view):
         if not is_table(table.path):
             yield f"there is no Delta table at {table.path} any more; {chain.rebuild}"
@@ -35,7 +35,9 @@ def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntr
 
 
 def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> None:
-    """Look whether the last epoch of a view is still in its tables, at the cost of two files' sizes.
+    """Check that a view's last epoch is still in its tables.
+
+    That costs the sizes of two files.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunct
 
 
 def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, OpenedTable, Recorded]]:
-    """The state and the published table of a view, and what the catalog has recorded of each."""
+    """State and published table of a view, with what the catalog has recorded of each."""
     versions = state.versions_at(view.name)
     if versions is not None:
         files, published = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))

@@ -1,4 +1,4 @@
-"""What an epoch says of its lookups: which of them an index of a source would make much cheaper."""
+"""Advice of an epoch: lookups that an index of a source would make much cheaper."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from relstate_dagster.state_lib.tuning import tuning
 
 @dataclass(slots=True)
 class IndexAdvice:
-    """The lookups of an epoch that would be much cheaper by an index that is not declared."""
+    """Lookups that an undeclared index would make much cheaper."""
 
     _costly: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _declared: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def saw(self, source: str, declared: tuple[str, ...], files: SnapshotFiles, lookup_keys: LookupKeys) -> None:
-        """Note a lookup in the files of a source, by a column without an index; ``declared`` are the columns with one."""
+        """Note a lookup by a column without an index.
+
+        ``declared`` are the columns with one.
+        """
         rows = row_count(files.files) or 0
         if rows < tuning().advised_rows:  # so for most lookups nothing is estimated
             return
@@ -30,7 +33,10 @@ class IndexAdvice:
             self._declared[source] = declared
 
     def lines(self) -> tuple[str, ...]:
-        """One sentence for each index that would help; each has the whole property, which replaces the one that is there."""
+        """One sentence for each index that would help.
+
+        Each has the whole property, which replaces the present one.
+        """
         columns = dict(self._declared)
         for source, column in sorted(self._costly):
             columns[source] = (*columns[source], column)

@@ -1,4 +1,4 @@
-"""When the indexes of sources are built and brought up to date: after an epoch, once its views are published.
+"""Upkeep of source indexes, after an epoch has published its views.
 
 What an index lacks of a version an epoch reads beside it, so it is brought up to date only where that has become much.
 """
@@ -37,7 +37,9 @@ def refresh_indexes(
     claims: Claims,
     but: Collection[str] = (),
 ) -> None:
-    """Bring the indexes of sources to the versions that the newest epoch has pinned, but for those that another run is at.
+    """Bring the indexes of sources to the newest pinned versions.
+
+    Indexes that another run is working on are left out.
 
     An index is of the columns that the views of today read.
 

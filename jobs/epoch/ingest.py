@@ -1,4 +1,4 @@
-"""Reads the new files of folders that are sources into their tables, each file once, before an epoch pins them.
+"""Ingestion of new files of folders into tables, each file once, before an epoch.
 
 A batch of files becomes one commit of the source's table, under the next transaction of one application: of two runs that read
 the same files one commits, and the other sees that and goes on from there. In this order:
@@ -51,7 +51,10 @@ _MALFORMED: Final = b"malformed"
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What was read of a folder: files, rows of them, and records that were no rows, which are at ``malformed_path``."""
+    """Files and rows read of a folder, and records that are no rows.
+
+    Those are at ``malformed_path``.
+    """
 
     files: int
     rows: int
@@ -200,7 +203,7 @@ class _Ingestion:
         return int(self._table.latest().transaction_version(_APP) or 0)
 
     def _finish(self) -> None:
-        """Enter the last batch into the ledger, if the run that committed it did not come to that."""
+        """Enter the last batch into the ledger, if its run died before that."""
         # In this order: what others commit meanwhile makes the second number greater.
         entered = self._entered()
         number = self._committed()
@@ -217,7 +220,7 @@ class _Ingestion:
         return int(self._files.ledger.latest().transaction_version(_APP) or 0)
 
     def _enter(self, number: int, batch: str, rows: int) -> None:
-        """Enter a batch that was committed into the ledger, unless another run does so at the same time."""
+        """Enter a committed batch into the ledger, unless another run does so meanwhile."""
         try:
             self._append_to_ledger(number, batch, rows)
         except (FileNotFoundError, PySparkException):
@@ -257,7 +260,7 @@ class _Ingestion:
 
 
 def _reason(error: BaseException) -> str:
-    """What Spark says of a file that it cannot read, with what has made it say so."""
+    """Spark's reason why a file cannot be read, with its cause."""
     stack = f"{error}\n{getattr(error, '_stackTrace', '')}"
     _, _, cause = stack.rpartition("Caused by: ")
     said = takewhile(lambda line: not line.startswith("at "), (line.strip() for line in cause.splitlines()))

@@ -1,4 +1,4 @@
-"""The inputs of one view's epoch: change sets of its sources and upstream views between its last epoch and this one."""
+"""Inputs of one view's epoch: change sets of its sources and upstream views."""
 
 from __future__ import annotations
 
@@ -99,18 +99,21 @@ class EpochInputs:
         return None if changes is None else self.sources.as_read(name, changes)
 
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
-        """The rows of a source or an upstream view as of this epoch, with weights; those within some values at least."""
+        """Rows of a relation as of this epoch, with weights.
+
+        With keys, those within their values at least.
+        """
         return self._view_rows(name, lookup_keys) if self._is_view(name) else self.lookups.rows(self.spark, name, lookup_keys)
 
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
-        """The rows of a source as of this epoch of which a column lies between two values, with weights."""
+        """Rows of a source with a column between two values, with weights."""
         rows = self.sources.snapshot(name, self.spark)
         return rows.where(F.col(quoted(column)).between(lower, upper)).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     # Of views, the log tells nothing of this: their state has a row more than once.
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
-        """Whether no row that a relation had as of the last epoch is within some values, as far as is known."""
+        """Whether no row of the last epoch is within some values, if known."""
         return not self._is_view(name) and self.lookups.provably_absent_before(name, lookup_keys)
 
     def row_count(self, name: str) -> int | None:
@@ -118,11 +121,11 @@ class EpochInputs:
         return None if self._is_view(name) else self.lookups.row_count(name)
 
     def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
-        """About how many rows of a relation are read to find those within some values, where that is known."""
+        """About how many rows a lookup of some values reads, if known."""
         return None if self._is_view(name) else self.lookups.rows_read(name, lookup_keys)
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
-        """Some rows of a relation, with weights, and how many they are, where that is known."""
+        """Some rows of a relation, with weights, and their number, if known."""
         return None if self._is_view(name) else self.lookups.sample(self.spark, name)
 
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:

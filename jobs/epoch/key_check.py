@@ -1,4 +1,4 @@
-"""Checks that a declared primary key is one, before an epoch that would build on it writes anything."""
+"""Checks of declared primary keys, before an epoch writes anything."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def check_primary_keys(
     found: Mapping[str, ChangeRange],
     checked: set[CheckedKey],
 ) -> None:
-    """Check keyed sources: all rows before the first backfill that reads them, later only the keys of rows that came in.
+    """Check keyed sources.
+
+    All rows before the first backfill that reads them, later only keys that came in.
 
     ``checked`` remembers, within one run, what another view has had checked already.
 
@@ -120,7 +122,10 @@ def _problem_in_changes(
 def _problem_with_new(
     session: SparkSession, new: pa.Table, key: Sequence[str], schema: T.StructType, held: SnapshotFiles, most_rows: int
 ) -> KeyProblem | None:
-    """The first of some new keys that a source had already. Where much has to be read, Spark looks for them."""
+    """The first of some new keys that a source had already.
+
+    Spark searches if much has to be read.
+    """
     files = files_with(new, key, held)
     rows = row_count(files)
     if rows is not None and rows <= most_rows:
@@ -160,7 +165,10 @@ def _problem_in_all(session: SparkSession, source: Source, pin: Pin, most_keys: 
 
 
 def _known_until(state: CatalogState, name: str, until: Pin) -> Pin | None:
-    """The newest pin up to which the keys of a source have been checked: views with this key were built on it."""
+    """The newest pin up to which a source's keys are checked.
+
+    Views with this key were built on it.
+    """
     key = state.sources[name].primary_key
     built = [
         state.epochs[view.last_epoch].pins.get(name)

@@ -28,7 +28,7 @@ _EXACT: Final = (*_LITERAL, T.TimestampType, T.TimestampNTZType, T.BinaryType)
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """The rows of some keys: what the query gives, and what is published; and how many keys they are."""
+    """Rows of sampled keys, by the query and as published, and the number of keys."""
 
     expected: DataFrame
     actual: DataFrame
@@ -61,7 +61,10 @@ def sample_of(expected: DataFrame, actual: DataFrame, plan: Materialize, count: 
 
 
 def _at(frame: DataFrame, keys: Sequence[str], held: DataFrame, values: Sequence[Row]) -> DataFrame:
-    """The rows of a frame whose keys are held; ``values`` has those of their columns that can be written as literals."""
+    """Rows of a frame whose keys are held.
+
+    ``values`` are those of their columns that can be written as literals.
+    """
     if len(values) <= _MOST_LITERALS:
         for key in values[0].asDict() if values else ():
             frame = frame.where(_is_one_of(F.col(key), {row[key] for row in values}))
@@ -76,7 +79,10 @@ def _is_one_of(column: Column, values: set[Any]) -> Column:
 
 
 def _key_columns(schema: T.StructType, plan: Materialize) -> list[int]:
-    """The columns that tell rows apart: those of the stream key that are shown, else all; compared exactly, either way."""
+    """Columns that tell rows apart, compared exactly.
+
+    The stream key's, if they are shown, else all.
+    """
     exact = [n for n, field in enumerate(schema.fields) if _is(field, _EXACT)]
     of_key = [n for n in exact if plan.output[n].column in (plan.stream_key or ())]
     return of_key or exact

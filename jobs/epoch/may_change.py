@@ -32,7 +32,7 @@ def sources_of_new(state: CatalogState, selected: Sequence[str]) -> list[str]:
 
 
 def versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersions]:
-    """What views have come to that do not take part in an epoch, or have reached it before."""
+    """Versions of views that do not take part in an epoch, or have reached it."""
     found = dict(epoch.versions)
     for name in state.views:
         known = state.versions_at(name)
@@ -42,7 +42,7 @@ def versions_seen(state: CatalogState, epoch: EpochEntry) -> dict[str, ViewVersi
 
 
 def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
-    """The views of an epoch that may change in it. A view over views that change takes part as well."""
+    """Views of an epoch that may change in it, and views over those."""
     found = [v for v in epoch.views if _may_change(state, state.views[v], epoch)]
     for view in epoch.views:
         if view not in found and any(up in found for up in state.views[view].reads):
@@ -51,7 +51,10 @@ def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
 
 
 def _may_change(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
-    """Whether a view can differ from its last epoch: it has none, time or a source moved, or an upstream view did."""
+    """Whether a view may differ from its last epoch.
+
+    It has none, time or a source moved, or an upstream view did.
+    """
     if view.last_epoch is None:
         return True
     if depends_on_time(view.plan):

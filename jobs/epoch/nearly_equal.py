@@ -30,7 +30,7 @@ _CELLS: Final = "_cells"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Rows missing from, and unexpected in, one of two bags: how many, and some of them."""
+    """Rows missing from, and unexpected in, one of two bags: counts and examples."""
 
     missing: int = 0
     unexpected: int = 0
@@ -41,7 +41,7 @@ class Difference:
 def unmatched(
     differing: DataFrame, columns: Sequence[str], count: str, texts: Sequence[Column] = (), shown: int = 0
 ) -> Difference:
-    """How many rows of each of two bags have no nearly equal row in the other, and some of them.
+    """Rows of each of two bags without a nearly equal one: counts and examples.
 
     Parameters
     ----------
@@ -126,7 +126,10 @@ def _nearly(a: Column, b: Column, data_type: T.DataType) -> Column:
 
 
 def _without_partner(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """The rows of two short lists, the last value of each apart, that have no nearly equal row in the other."""
+    """Rows of two short lists without a nearly equal row in the other.
+
+    The last value of each row is apart.
+    """
     free, alone = list(right), []
     for row in left:
         found = next((n for n, other in enumerate(free) if _nearly_values(row[:-1], other[:-1])), None)

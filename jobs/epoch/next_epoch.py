@@ -1,4 +1,4 @@
-"""What the next epoch of a view would do as things are now: looked at without Spark, and without writing anything."""
+"""Preview of a view's next epoch, without Spark and without writing anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from relstate_dagster.state_lib.state_files import StateFiles
 
 
 class NextEpoch:
-    """The next epoch of views. Views below them are taken as they are now, though the same epoch would change them first.
+    """The next epoch of views.
+
+    Views below them are taken as they are now, though that epoch would change them first.
 
     Parameters
     ----------
@@ -56,7 +58,9 @@ class NextEpoch:
         return InputSizes(pinned, SourceLookups(pinned), versions)
 
     def plan(self, view: ViewEntry) -> ViewEpochPlan:
-        """The plan of a view's next epoch; of one at its beginning, for what a rebuild would do.
+        """The plan of a view's next epoch.
+
+        For a view at its beginning: of a rebuild.
 
         Raises
         ------

@@ -33,7 +33,7 @@ _TRIES: Final = 3
 def run_views_in_parallel(
     run: RunContext, state: CatalogState, epoch: EpochEntry, views: Sequence[ViewEntry]
 ) -> Iterator[Advanced | ViewReport]:
-    """Bring views to an epoch, each as soon as those that it reads are done, several at a time.
+    """Bring views to an epoch, several at a time, each after its upstream views.
 
     Most of a small epoch is planning, so that views gain by it that Spark computes one after the other.
 

@@ -1,4 +1,4 @@
-"""The sources of one view as of an epoch: their readers, the versions that epochs have pinned, and what changed between."""
+"""Sources of one view as of an epoch: readers, pins, and changes between them."""
 
 from __future__ import annotations
 
@@ -101,11 +101,14 @@ class PinnedSources:
         return () if since is None else added_columns(self.pin_of(since, name).schema_json, self.pin(name).schema_json)
 
     def reads_all_columns(self, name: str) -> bool:
-        """Whether the view reads all columns that a source had when it was planned, as one with ``*`` does."""
+        """Whether the view reads all columns that a source had, as ``SELECT *`` does."""
         return (self._planned(name) or {}).keys() - MADE_BY_SOURCES == (self._columns_read(name) or set()) - MADE_BY_SOURCES
 
     def snapshot(self, name: str, session: SparkSession) -> DataFrame:
-        """A source as of this epoch, with the columns that the view was planned with: ``*`` means those."""
+        """A source as of this epoch, with the columns that the view was planned with.
+
+        ``*`` means those.
+        """
         source, pin, planned = self.source(name), self.pin(name), self._planned(name)
         if self.catalog.sources[name].is_changelog:
             rows = self.as_planned(name, source.all_rows(session, pin, self.generated_columns(name)).drop(WEIGHT))
@@ -122,11 +125,14 @@ class PinnedSources:
         return made_columns(self.view, name)
 
     def as_planned(self, name: str, rows: DataFrame) -> DataFrame:
-        """Rows of a source with all columns that the view was planned with, also those that were dropped since."""
+        """Rows with all columns that the view was planned with, also dropped ones."""
         return self._with_planned(name, rows, keeps_unread=True)
 
     def as_read(self, name: str, rows: DataFrame) -> DataFrame:
-        """As :meth:`as_planned`, with NULL in columns that nothing in the view reads: whoever holds the rows holds less."""
+        """As :meth:`as_planned`, with NULL in columns that the view never reads.
+
+        The driver holds less then.
+        """
         return self._with_planned(name, rows, keeps_unread=False)
 
     def _with_planned(self, name: str, rows: DataFrame, *, keeps_unread: bool) -> DataFrame:
@@ -143,7 +149,10 @@ class PinnedSources:
         return rows.select(*kept, *added)
 
     def _planned(self, name: str) -> dict[str, str] | None:
-        """The columns of a source that the view was planned with, and their types; ``None`` where the plan does not say."""
+        """Columns of a source that the view was planned with, and their types.
+
+        ``None`` if the plan does not have them.
+        """
         assert self.view.plan is not None
         scans = [n for n in walk(self.view.plan) if isinstance(n, Scan) and n.relation == name]
         return {f.name: f.data_type for scan in scans for f in scan.columns} or None
@@ -154,7 +163,10 @@ class PinnedSources:
         return used_columns(self.view.plan)
 
     def _columns_read(self, name: str) -> set[str] | None:
-        """At least the columns of a source that the view reads, and its key; ``None`` where the plan does not say."""
+        """At least the columns of a source that the view reads, and its key.
+
+        ``None`` if the plan does not have them.
+        """
         used = self._used_columns.get(name)
         return None if used is None else used | set(self.catalog.sources[name].primary_key)
 

@@ -1,4 +1,4 @@
-"""Plans a view's epoch from its stored plan, sizes and limits: the one place that decides how an epoch is done.
+"""Plans a view's epoch, as a pure function of its stored plan, sizes and limits.
 
 Every function here is pure but for its defaults, which are the limits of this process. Nothing else reads
 :func:`.state_lib.sizing.sizing`.
@@ -160,7 +160,7 @@ def _publish(sizes: ViewSizes, is_small: bool, engine: Workload, tasks: int | No
 
 
 def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_tasks: int) -> ViewEpochPlan:
-    """Plan the rest of an epoch of which a change set met more rows than the driver may hold.
+    """Plan the rest of an epoch whose change set met too many rows.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_
 
 
 def plan_large_commit(plan: ViewEpochPlan) -> ViewEpochPlan:
-    """Plan the rest of an epoch whose results are more than the driver may bring to itself."""
+    """Plan the rest of an epoch whose results are too many for the driver."""
     limit = plan.compute.limits.collected_bytes
     publish = replace(plan.publish, writer=_by_rows(plan.publish.writer))
     commit = replace(plan.commit, writer=Writer.SPARK)

@@ -1,4 +1,4 @@
-"""The protocol of epochs, as transitions from one state of the catalog to the next. Pure: nothing is read or written.
+"""The protocol of epochs as pure transitions of the catalog's state.
 
 ::
 
@@ -65,7 +65,10 @@ def with_dependents(state: CatalogState, names: Iterable[str]) -> list[str]:
 
 
 def to_rebuild(state: CatalogState, names: Iterable[str]) -> CatalogState:
-    """Views, and the views over them, are to be planned and built again; readers see them as they are until then."""
+    """Mark views, and views over them, to be rebuilt.
+
+    Readers see them unchanged until then.
+    """
     for name in with_dependents(state, names):
         view = state.rebuilds.get(name, state.views[name])
         state = state.with_rebuild(replace(view.restarted(), planned_on=""))
@@ -73,7 +76,10 @@ def to_rebuild(state: CatalogState, names: Iterable[str]) -> CatalogState:
 
 
 class Claimed(ConcurrentCatalogChange):
-    """Views that a run wants are another run's: that one began first, or died and is to be settled."""
+    """Another run has views that this one wants.
+
+    It began first, or it died and has to be settled.
+    """
 
 
 #: The error of a run that was taken for dead.
@@ -122,7 +128,7 @@ def released(state: CatalogState, holder: str) -> CatalogState:
 
 
 def taken_over(state: CatalogState, dead: Claim, claim: Claim) -> CatalogState:
-    """A run settles the epoch of one that has died: its claim becomes that of the run, epoch and all.
+    """Take over the claim of a dead run, with its epoch, to settle it.
 
     Raises
     ------
@@ -140,7 +146,7 @@ def epochs_numbered(state: CatalogState, number: int) -> list[EpochEntry]:
 
 
 def begun(state: CatalogState, claim: Claim) -> CatalogState:
-    """An epoch has begun: its pins, instant and views are settled, and the views are the run's own.
+    """Begin an epoch: fix its pins, instant and views, and claim the views.
 
     What is to be built in it has its plan by now. An epoch that has no number yet is given the next one, which the claim in
     the new state has; others are epochs that views follow to.
@@ -164,7 +170,9 @@ def begun(state: CatalogState, claim: Claim) -> CatalogState:
 def completed(
     state: CatalogState, holder: str, reached: Mapping[str, ViewProgress], problems: Mapping[str, Problem]
 ) -> CatalogState:
-    """An epoch is complete: some views have reached it, the others are left behind; none is claimed any more.
+    """Complete an epoch: record views that reached it, and errors of the others.
+
+    No view is claimed any more.
 
     An epoch that no view has reached is forgotten: its number is not used again. So is that of a slice, but for what the view
     that is built in slices remembers of it.
@@ -212,7 +220,10 @@ def clear_errors(state: CatalogState, names: Iterable[str]) -> CatalogState:
 
 
 def blocked_by(state: CatalogState, names: Sequence[str], left: Iterable[str]) -> dict[str, str]:
-    """Of some views, upstream first, those over views that are left behind; each with the one that it waits for."""
+    """Views over failed views, each with the one that it waits for.
+
+    In the order in which they are given, upstream first.
+    """
     behind, found = set(left), dict[str, str]()
     for name in names:
         upstream = next((up for up in state.views[name].reads if up in behind), None)

@@ -1,4 +1,4 @@
-"""Publishing: the stored change set of an epoch applied to the view's Delta table, once, however often it is tried.
+"""Publishing: apply an epoch's stored change set to the view's table, exactly once.
 
 The change set is read back from the state commit at its fixed version, so a repeated publish applies the same rows. It
 has one row a key: the published table's hidden ``_key`` is the key of the view's state table (encoded sort key and stream
@@ -119,7 +119,10 @@ def target_of(
 def _of_new_generation(
     session: SparkSession, table: OpenedTable, chain: Chain, view: ViewEntry, wanted: EpochCommit, recorded: Recorded
 ) -> Target:
-    """The published table before the first epoch of a generation: none, the one that readers see, or one that nobody does."""
+    """The published table before the first epoch of a generation.
+
+    There is none, or readers see it, or it is a leftover.
+    """
     if not is_table(table.path):
         return _made(session, table.path, view, wanted)
     try:
@@ -153,7 +156,10 @@ def _made(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit
 
 
 def _made_again(session: SparkSession, path: str, view: ViewEntry, wanted: EpochCommit) -> Target:
-    """A table in the place of one that is of no use: of a view that was dropped, damaged, or laid out in another way."""
+    """A new table in place of a useless one.
+
+    That is of a dropped view, damaged, or laid out differently.
+    """
     delete_folder(path)
     forget_table(session, path)
     return _made(session, path, view, wanted)
@@ -221,7 +227,7 @@ def publish(
 def _held_changes(
     session: SparkSession, files: StateFiles, view: ViewEntry, commit: StateCommit, epoch: int, step: Publish
 ) -> pa.Table | None:
-    """The change set as rows of the driver, if it has them or is to write them."""
+    """The change set as rows of the driver, if it writes or already has them."""
     if step.mode is WriteMode.OVERWRITE:
         return None
     store = StateStore(session, files, view.tables)
@@ -239,7 +245,10 @@ def _publish_by_driver(target: Target, rows: pa.Table, view: ViewEntry, mode: Wr
 
 
 def _partition_texts(view: ViewEntry) -> list[str]:
-    """The text columns by which a view's table is partitioned: Delta reads an empty text there as NULL."""
+    """Text columns that partition a view's table.
+
+    Delta reads an empty text there as NULL.
+    """
     plan = view.plan
     types = {o.name: plan.field_named(o.column).data_type for o in plan.output}
     return [name for name in view.layout.partitioned_by if types[name] == "string"]
@@ -274,7 +283,10 @@ def _publish_by_spark(
     mode: WriteMode,
     keys: pa.ChunkedArray | None,
 ) -> Published:
-    """Apply changes of any size; ``keys`` are those of rows that go, where they are replaced by key."""
+    """Apply changes of any size.
+
+    ``keys`` are those of rows that go, where they are replaced by key.
+    """
     table, app, metadata = target.table, app_id(view), target.wanted.to_json()
     txn_version = epoch_txn_version(target.wanted.epoch, table.transaction_version(app))
     target.chain.expect(target.known)(table.latest())
@@ -320,7 +332,9 @@ def _merge(
 
 
 def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | None) -> pa.Table | None:
-    """As :func:`_changes`, out of rows that were computed just now; ``None`` where only the state has them all.
+    """As :func:`_changes`, from rows computed just now.
+
+    ``None`` if only the state has them all.
 
     A view without a stream key needs to know how many copies of a row it held before.
     """
@@ -339,7 +353,10 @@ def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | Non
 
 
 def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
-    """One row a key: the view's columns, ``_key``, ``OP`` (+1 insert or update, −1 delete) and ``IS_THERE``."""
+    """One row for each key of the change set.
+
+    The view's columns, ``_key``, ``OP`` (+1 insert or update, −1 delete) and ``IS_THERE``.
+    """
     plan = view.plan
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)

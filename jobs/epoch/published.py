@@ -1,4 +1,4 @@
-"""Small change sets applied to a published table by the driver: one commit of delta-rs and no Spark job."""
+"""Small change sets applied by the driver: one delta-rs commit and no Spark job."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def append_changes(
 def merge_changes(
     table: OpenedTable, changes: pa.Table, app_id: str, txn_version: int, metadata: str, check: Check
 ) -> Published:
-    """Insert, replace and delete rows by their key. ``changes``: as for :func:`append_changes`, one row a key."""
+    """Insert, replace and delete rows by their key.
+
+    ``changes``: as for :func:`append_changes`, one row a key.
+    """
     changes = changes.drop_columns([IS_THERE])
     changes = changes.set_column(changes.schema.get_field_index(OP), OP, changes[OP].cast(pa.int64()))
 

@@ -1,4 +1,4 @@
-"""Whether each row of published views has a key of its own: the hidden key column, as of a version of each view's table.
+"""Check that keys of published views are unique, at a version of each table.
 
 A Spark job takes half a second where there are only a few rows, so keys of small tables are counted by the driver. Those of
 all other tables are counted by Spark together.
@@ -46,7 +46,7 @@ class KeyReport:
 def check_keys(
     spark: SparkSession, warehouse: Warehouse, state: CatalogState, versions: Mapping[str, int | None]
 ) -> list[KeyReport]:
-    """Count the keys that occur more than once in views, in the order in which these are given.
+    """Count keys that occur more than once, view by view, in the given order.
 
     Parameters
     ----------
@@ -77,7 +77,10 @@ def _version(warehouse: Warehouse, state: CatalogState, name: str, version: int 
 
 
 def _by_driver(path: str, version: int) -> int | None:
-    """Keys that occur more than once; ``None`` where the table is too large for the driver, or only Spark can read it."""
+    """Count keys that occur more than once, on the driver.
+
+    ``None`` if the table is too large, or only Spark can read it.
+    """
     rows = rows_at(path, version, [VIEW_KEY], most_bytes=run_limits().checked_bytes)
     if rows is None:
         return None
@@ -88,7 +91,10 @@ def _by_driver(path: str, version: int) -> int | None:
 
 
 def _by_spark(spark: SparkSession, warehouse: Warehouse, versions: Mapping[str, int]) -> dict[str, int]:
-    """As :func:`_by_driver`, of all tables in one job; views without such a key are left out."""
+    """As :func:`_by_driver`, of all tables in one job.
+
+    Views without such a key are left out.
+    """
     keys = [
         spark.read.format("delta")
         .option("versionAsOf", version)

@@ -1,4 +1,4 @@
-"""The epochs of a view whose rows can still be read, those of earlier generations among them.
+"""Epochs of a view that can still be read, also of earlier generations.
 
 The catalog knows the last epochs of the view's generation. Those of the generations before are in the log of the published
 table, as long as that was not made again: each of its commits names the epoch that made it.
@@ -20,7 +20,7 @@ from relstate_dagster.state_lib.lake.table import TableNotFoundError
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An epoch that a view has reached: the version of its published table then, and the generation that made it."""
+    """An epoch of a view, with its published version and the generation that made it."""
 
     epoch: int
     version: int
@@ -28,7 +28,7 @@ class Reached:
 
 
 def reached_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> list[Reached]:
-    """The epochs that a view has reached and that the catalog or the published table's log remembers, oldest first."""
+    """Epochs of a view that the catalog or the table's log remembers, oldest first."""
     found: dict[int, Reached] = {}
     last = view.last_epoch or 0
     for commit in _kept_commits(warehouse.view_path(view.name)):
@@ -43,7 +43,7 @@ def reached_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -
 
 
 def _kept_commits(path: str) -> list[tuple[int, str | None]]:
-    """Versions and metadata of a table's commits, oldest first, without those that a RESTORE has taken back."""
+    """Versions and metadata of commits, oldest first, without those a RESTORE took back."""
     try:
         history = latest_commits(path)
     except TableNotFoundError:
@@ -60,7 +60,7 @@ def _kept_commits(path: str) -> list[tuple[int, str | None]]:
 def two_epochs(
     warehouse: Warehouse, view: ViewEntry, known: list[Reached], since: int | None, until: int | None
 ) -> tuple[Reached, Reached]:
-    """Two epochs of a view that can both be read; by default the last one and the one before that.
+    """Two readable epochs of a view; by default the last one and its predecessor.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What ``auto`` recomputes: views of which past epochs say that all of it costs less than its change.
+"""Choice of ``auto``: recompute a view if past epochs show that to be cheaper.
 
 A view that is recomputed is rebuilt in the epoch, state and all, as a full refresh would: the epochs after it are
 incremental again.
@@ -55,7 +55,9 @@ def costs_after(view: ViewEntry, state: CatalogState, sizes: ViewSizes, seconds:
 
 
 def may_choose(state: CatalogState, view: ViewEntry) -> bool:
-    """Whether it is for ``auto`` to choose, and concerns nobody else: views over it would have to be rebuilt as well.
+    """Whether ``auto`` may choose to recompute a view.
+
+    No view over it has to be rebuilt then. One whose state expires would get back lost rows.
 
     A view whose state expires is not chosen: rebuilt, it would have what it had lost.
     """
@@ -65,5 +67,8 @@ def may_choose(state: CatalogState, view: ViewEntry) -> bool:
 
 
 def _reads_sources_alone(state: CatalogState, view: ViewEntry) -> bool:
-    """Whether the logs of sources tell how much the view reads: what changes in other views is known once they are done."""
+    """Whether a view reads sources only.
+
+    How much changes in other views is known only once they are done.
+    """
     return all(name in state.sources for name in view.reads)

@@ -1,4 +1,4 @@
-"""The keys of rows that go from a large published table, as a condition by which Delta deletes them where it appends others.
+"""Keys of rows that leave a large published table, as a condition for ``replaceWhere``.
 
 MERGE joins the whole table with the change set: by an outer join where some rows are new, which sends every row of the table
 through a shuffle. A condition on the key is asked of each row where it is read.

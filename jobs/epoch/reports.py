@@ -72,7 +72,7 @@ class ViewReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """A view compared with its query run in full: rows that one has more often than the other.
+    """A view compared with its query run in full, in both directions.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """A check that a view declares, made on the view as of the last epoch that it has reached.
+    """Result of a declared check on a view's last epoch.
 
     Parameters
     ----------

@@ -76,11 +76,14 @@ class RunContext:
     def inputs(
         self, state: CatalogState, view: ViewEntry, epoch: EpochEntry, versions: Mapping[str, ViewVersions] | None = None
     ) -> EpochInputs:
-        """What a view reads in an epoch; ``versions`` are what views below it come to in the same one."""
+        """Inputs of a view in an epoch.
+
+        ``versions`` are those of upstream views in the same epoch.
+        """
         return self.runs.inputs(state, view, epoch, self.reads, versions)
 
     def check_inputs(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
-        """Raise for whatever a view cannot read, if its own last epoch is lost, and if its plan may be wrong."""
+        """Raise if a view cannot read its inputs or its own last epoch."""
         if view.name in self.unplannable:
             raise self.unplannable[view.name]
         check_tables(self.warehouse, state, view)
@@ -97,11 +100,13 @@ class RunContext:
     def failed(
         self, view: ViewEntry, error: Exception, epoch: int | None = None, pins: Mapping[str, Pin] | None = None
     ) -> ViewReport:
-        """Leave a view behind that could not be computed, with the versions of its sources at this try."""
+        """Record a view that failed, with the versions of its sources."""
         return self.left.failed(view, error, epoch, identities(pins or {}, view))
 
     def raise_if_fatal(self, error: Exception, at_work: Collection[str] = ()) -> None:
-        """Raise what no view is to blame for: the run ends, and the next one settles the epoch.
+        """Raise an error that no view caused.
+
+        The run ends, and the next one settles the epoch.
 
         Parameters
         ----------

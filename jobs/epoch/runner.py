@@ -1,4 +1,4 @@
-"""What is done with the views of a warehouse: runs, compaction, vacuum, and what looks whether they are right."""
+"""Work on the views of a warehouse: runs, compaction, vacuum, verification and checks."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ class EpochRunner:
         return [v for v in order if v in wanted]
 
     def compact(self, views: Sequence[str] | None = None) -> Iterator[CompactReport]:
-        """Compact the state of views, beside whatever else runs: what an epoch would lose by it is not committed.
+        """Compact the state of views, beside running epochs.
+
+        A rewrite that would lose an epoch's rows is not committed.
 
         Views of which state may have expired, or is of closed groups, are claimed meanwhile, as by a run.
         """
@@ -210,7 +212,7 @@ class EpochRunner:
 
     @ended_spark_is_said()
     def verify(self, views: Sequence[str] | None = None, *, sample: int | None = None) -> list[VerifyReport]:
-        """Compare views, as of the last epoch each has reached, with their queries run in full, both ways.
+        """Compare views, at their last epochs, with their queries run in full.
 
         Parameters
         ----------
@@ -240,13 +242,13 @@ class EpochRunner:
 
     @ended_spark_is_said()
     def full_recompute_seconds(self, views: Sequence[str]) -> dict[str, float]:
-        """How long each view's query takes when run in full and written as a new Delta table, for comparison."""
+        """Seconds that each view's query takes in full, written as a new Delta table."""
         state = self._warehouse.read()
         return {name: recompute_seconds(self._spark, self._warehouse, state, state.view(name)) for name in views}
 
     @ended_spark_is_said()
     def stream_key_unique(self, versions: Mapping[str, int | None]) -> list[KeyReport]:
-        """How many keys of published views occur more than once (0 is right), all looked at together.
+        """Count duplicate keys of published views (0 is right), all views together.
 
         Parameters
         ----------
@@ -256,7 +258,7 @@ class EpochRunner:
 
 
 def _with_malformed(report: ViewReport, state: CatalogState, ingested: Mapping[str, Ingested]) -> ViewReport:
-    """The report of a view with what this run has read of folders and could not take for rows."""
+    """The report of a view with malformed records that this run has read of folders."""
     view = state.working.views.get(report.view)
     reads = () if view is None else view.reads  # one that another run has made since, and left unfinished
     found = {name: ingested[name] for name in reads if name in ingested and ingested[name].malformed}

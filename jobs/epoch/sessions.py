@@ -132,7 +132,10 @@ def session_for(
 
 
 def _divide_files(session: SparkSession) -> None:
-    """Let all cores share what is read. Spark Connect does not say how many there are."""
+    """Let all cores share reading.
+
+    Spark Connect does not say how many there are.
+    """
     context = getattr(session, "sparkContext", None)
     if context is not None:
         session.conf.set("spark.sql.files.minPartitionNum", str(context.defaultParallelism))
@@ -160,7 +163,9 @@ def transaction(session: SparkSession, app_id: str, version: int, metadata: str)
 
 
 def forget_table(session: SparkSession, path: str) -> None:
-    """Let Spark open a Delta table again that was deleted and made again: Delta keeps opened logs by their paths.
+    """Let Spark open a deleted and recreated Delta table anew.
+
+    Delta keeps opened logs by their paths.
 
     Spark Connect has no way to say so; there another version of the table is noticed, and another table is not.
     """

@@ -1,4 +1,4 @@
-"""What the views of a run read of sources, found out or read once for all of them."""
+"""Facts and changes of sources that the views of a run share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from relstate_dagster.state_lib.lake.commit import is_plain
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """What is read: the changes of a source between two pins, by their identities, and which columns it makes for them."""
+    """Identity of a read: source, both pins, and the columns that the source makes."""
 
     source: str
     since: str
@@ -45,7 +45,9 @@ class _Held:
 
 @dataclass(slots=True)
 class SharedReads:
-    """Changes of sources that several views of an epoch read: read by the first, and held by the driver for the others.
+    """Changes that several views of an epoch read.
+
+    The first view reads them, and the driver holds them for the others.
 
     Parameters
     ----------
@@ -140,7 +142,10 @@ def scanned_columns(view: ViewEntry) -> dict[str, set[str]]:
 
 
 def made_columns(view: ViewEntry, name: str) -> frozenset[str]:
-    """The columns that a view reads of a source and that the source makes: they are in no file."""
+    """Columns that a view reads and its source makes.
+
+    No file has them.
+    """
     scanned = scanned_columns(view).get(name, set()) & MADE_BY_SOURCES
     if scanned <= {ROW_ID}:
         return frozenset(scanned)
@@ -150,7 +155,10 @@ def made_columns(view: ViewEntry, name: str) -> frozenset[str]:
 
 
 def _held(changes: DataFrame | None, columns: frozenset[str], most_bytes: int) -> _Held | None:
-    """The rows of a change set; ``None`` where there is none, or Arrow or the driver cannot hold it."""
+    """Rows of a change set on the driver.
+
+    ``None`` if there are none, or neither Arrow nor the driver can hold them.
+    """
     if changes is None:
         return None
     names = [name for name in changes.columns if name in columns]

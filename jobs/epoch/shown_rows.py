@@ -1,4 +1,4 @@
-"""Some rows as texts, for people: what a failed check shows, and what an epoch has changed."""
+"""Some rows as texts: of failed checks, and of an epoch's changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def _text(value: Column, data_type: T.DataType) -> Column:
 
 
 def changed_rows(changes: pa.Table, sign: str) -> ShownRows:
-    """Some rows of a change set, with ``+`` or ``−`` in front, by the column that holds the sign; longer texts are cut."""
+    """Some rows of a change set, with ``+`` or ``−`` in front.
+
+    One column holds the sign. Longer texts are cut.
+    """
     some = changes.slice(0, SHOWN_ROWS)
     if not some.num_rows:
         return NO_ROWS

@@ -1,4 +1,4 @@
-"""Which slice of a view is next, from the catalog and the logs of its sources."""
+"""The next slice of a view, by the catalog and the logs of its sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relstate_dagster.state_lib.state_files import StateFiles
 
 
 class SlicesLost(Exception):
-    """What the slices of a view have come to, or were computed from, cannot be read any more, or is not what is asked for."""
+    """Slices of a view, or their inputs, are gone or do not fit."""
 
 
 class SlicePlanner:
@@ -28,7 +28,10 @@ class SlicePlanner:
         self._run = run
 
     def is_next(self, state: CatalogState, view: ViewEntry) -> bool:
-        """Whether a slice may be what is next for a view, at the cost of a look at its sources for one that is not built."""
+        """Whether a view may continue with a slice.
+
+        One that is not built costs a look at its sources.
+        """
         return view.last_epoch is None and (view.built_until is not None or self.is_large(state, view))
 
     def is_large(self, state: CatalogState, view: ViewEntry) -> bool:
@@ -40,7 +43,9 @@ class SlicePlanner:
             return False
 
     def following(self, state: CatalogState, name: str) -> tuple[CatalogState, EpochEntry] | None:
-        """The epoch of a view's next slice, and the state in which the view is planned for it; nothing is written.
+        """The epoch of a view's next slice, and the state with its plan.
+
+        Nothing is written.
 
         Returns
         -------
@@ -68,7 +73,7 @@ class SlicePlanner:
         return None if found is None else (state, found)
 
     def _check_readable(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
-        """Raise unless what is left of a view can be computed from what its slices have read."""
+        """Raise unless the rest of a view can be computed from what its slices read."""
         assert view.built_until is not None
         for name, pin in view.built_until.pins.items():
             if self._run.until.get(name, pin.version) < pin.version:

@@ -1,4 +1,4 @@
-"""The slices of large views in a run (:mod:`.jobs.epoch.slices`): begun, computed and committed one after the other."""
+"""Slices of large views in a run: begun, computed and committed one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class SliceRun:
     def build(
         self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str]
     ) -> Generator[ViewReport, None, tuple[CatalogState, Sequence[str]]]:
-        """Build large views in slices, up to the last one, which the epoch that follows computes.
+        """Build large views in slices, but for the last one.
+
+        The epoch that follows computes that.
 
         Returns
         -------
@@ -68,7 +70,10 @@ class SliceRun:
     def _to_rebuild(
         self, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str]
     ) -> Generator[ViewReport, None, CatalogState]:
-        """Mark views to be rebuilt, once nobody has them: an epoch that another run completes takes the mark away."""
+        """Mark views to be rebuilt, once they are free.
+
+        An epoch that another run completes takes the mark away.
+        """
         while True:
             rebuilt = with_dependents(state, full_refresh)
             state = yield from self._epochs.acquire_views({*names, *rebuilt}, rebuilt)
@@ -80,7 +85,7 @@ class SliceRun:
         return to_rebuild(newest, full_refresh)
 
     def _start_over(self, name: str, lost: SlicesLost) -> None:
-        """Forget the slices of a view that were computed from what cannot be read any more."""
+        """Forget slices of a view whose inputs cannot be read any more."""
         self._run.tell(f"{name}: starts over, {lost}")
 
         def restarted(newest: CatalogState) -> CatalogState:

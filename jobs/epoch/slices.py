@@ -1,4 +1,4 @@
-"""Large views are built in slices: epochs in each of which one of their sources has some more of its files.
+"""Slices: epochs that each read some more files of a large view's source.
 
 A slice is computed as any change is, from what it finds of new rows, and committed to the view's state alone. The view
 reaches no epoch by it and nothing is published. The last slice is the epoch itself: it computes what is left together with
@@ -21,7 +21,7 @@ from relstate_dagster.state_lib.units import bytes_shown
 
 
 def is_large(total_bytes: int) -> bool:
-    """Whether a source is large enough for a view over it to be built in slices."""
+    """Whether a source is large enough to build views over it in slices."""
     return 2 * total_bytes >= 3 * tuning().slice_bytes
 
 
@@ -66,7 +66,10 @@ def _bytes_of(sources: PinnedSources, name: str) -> int:
 
 
 def _may_be_sliced(sources: PinnedSources) -> bool:
-    """Whether slices cost about as much as all at once, and each source tells which of its rows a file has."""
+    """Whether slices cost about as much as one backfill.
+
+    Each source also has to know the rows of its files.
+    """
     catalog, view = sources.catalog, sources.view
     if view.strategy != "incremental" or not all(name in catalog.sources for name in view.reads):
         return False

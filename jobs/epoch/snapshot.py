@@ -13,7 +13,10 @@ from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 
 @dataclass(frozen=True, slots=True)
 class ViewSnapshot:
-    """A view as of an epoch: the newest epoch of its own up to that one, and the Delta version of the table at ``path``."""
+    """A view as of an epoch: its own newest epoch and Delta version.
+
+    The version is of the table at ``path``.
+    """
 
     view: str
     epoch: int
@@ -36,7 +39,9 @@ class Snapshot:
 
 
 def snapshot(warehouse: Warehouse, views: Iterable[str] | None = None, epoch: int | None = None) -> Snapshot:
-    """The Delta versions of views as of an epoch; all views, and the newest epoch, by default.
+    """Delta versions of views as of an epoch.
+
+    By default of all views, and of the newest epoch.
 
     Views that were brought up to date by one run are at one epoch. Where they were by several, ``mixed`` says which of them
     have read other versions of a source than the rest.
@@ -73,7 +78,7 @@ def epoch_of(state: CatalogState, view: str, until: int | None) -> int:
 
 
 def _pinned(state: CatalogState, view: str, epoch: int) -> dict[str, int]:
-    """The versions of the sources that a view, and the views below it, have read at an epoch."""
+    """Versions of sources that a view, and views below it, have read at an epoch."""
     found: dict[str, int] = {}
     for name in state.views[view].reads:
         if name in state.views:

@@ -1,4 +1,4 @@
-"""Lookups in sources as of an epoch: in their own files, or in an index of them where that reads far fewer rows."""
+"""Lookups in sources as of an epoch, by their files or by an index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relstate_dagster.state_lib.tuning import tuning
 
 @dataclass
 class SourceLookups:
-    """The rows of a view's sources as of an epoch, by the values of a column.
+    """Rows of a view's sources as of an epoch, by values of a column.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class SourceLookups:
         return used_columns(self.pinned.view.plan)
 
     def advice_lines(self) -> tuple[str, ...]:
-        """What an epoch says of the view's sources: new columns that it does not have yet, and indexes that would help."""
+        """Advice of an epoch: new columns of sources, and indexes that would help."""
         view, catalog = self.pinned.view, self.pinned.catalog
         selected = [n for n in view.reads if n in catalog.sources and "*" in view.query and self.pinned.reads_all_columns(n)]
         added = {name: self.pinned.new_columns(name) for name in selected}
@@ -54,7 +54,10 @@ class SourceLookups:
         return (*new, *self.advice.lines())
 
     def rows(self, spark: SparkSession, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
-        """The rows of a source and ``_weight``; those within some values at least, and all without any."""
+        """Rows of a source and ``_weight``.
+
+        With keys, those within their values at least.
+        """
         place = None if lookup_keys is None else self._lookup_place(name, lookup_keys)
         if lookup_keys is not None and isinstance(place, SourceIndex):
             return self.pinned.as_planned(name, self._indexed(spark, name, place, lookup_keys))
@@ -68,7 +71,10 @@ class SourceLookups:
         return self.pinned.as_planned(name, _weighted(own.read(spark, lookup_keys)))
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
-        """Whether no row that a source had as of the view's last epoch is within some values, as far as the log tells."""
+        """Whether no row of the view's last epoch is within some values.
+
+        False if the log does not tell.
+        """
         since = self.pinned.since
         if since is None:
             return False
@@ -76,17 +82,26 @@ class SourceLookups:
         return old is not None and not old.files_with(lookup_keys)
 
     def row_count(self, name: str) -> int | None:
-        """How many rows a source has, those included that are only marked as deleted; ``None``: the log does not tell."""
+        """Rows of a source, also those only marked as deleted.
+
+        ``None`` if the log does not tell.
+        """
         found = self.files(name)
         return row_count(found.files) if found.are_rows else None
 
     def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
-        """About how many rows of a source are read to find those within some values; ``None``: the log does not tell."""
+        """About how many rows a lookup of some values reads.
+
+        ``None`` if the log does not tell.
+        """
         count = self.row_count(name)
         return count if count is None or lookup_keys is None else self._lookup_place(name, lookup_keys).rows_read(lookup_keys)
 
     def sample(self, spark: SparkSession, name: str) -> tuple[DataFrame, int] | None:
-        """The rows of some file of a source and ``_weight``, and how many they are; ``None``: the log does not tell."""
+        """Rows of one file of a source with ``_weight``, and their number.
+
+        ``None`` if the log does not tell.
+        """
         if not self.row_count(name):
             return None
         some = self.files(name).sample(tuning().sample_rows)
@@ -110,7 +125,7 @@ class SourceLookups:
         return tuple(file for name in sorted(names - self.pinned.catalog.views.keys()) for file in self.files(name).files)
 
     def _lookup_place(self, name: str, lookup_keys: LookupKeys) -> SnapshotFiles | SourceIndex:
-        """The files of a source, or an index of it in which far fewer rows are read."""
+        """Files of a source, or an index that reads far fewer rows."""
         pinned, own = self.pinned, self.files(name)
         entry = pinned.catalog.sources.get(name)
         if entry is None or lookup_keys.column not in entry.indexes:
@@ -125,7 +140,7 @@ class SourceLookups:
         return index if since is not None and since.changed_bytes <= tuning().index_change_bytes else own
 
     def _indexed(self, spark: SparkSession, name: str, index: SourceIndex, lookup_keys: LookupKeys) -> DataFrame:
-        """The rows of a source from an index, with what has changed since it was written."""
+        """Rows of a source from an index, with the changes since it was written."""
         contents, until = index.contents, self.pinned.pin(name)
         assert contents is not None
         rows, found = index.read(spark, lookup_keys), self.pinned.range(name, contents.pin)
@@ -138,7 +153,7 @@ class SourceLookups:
         return rows.select("*", *(unread.cast(f.dataType).alias(f.name) for f in others))
 
     def _advise(self, name: str, own: SnapshotFiles, lookup_keys: LookupKeys) -> None:
-        """Note what a lookup in a source's own files reads, if there is no index that it could have used."""
+        """Note the rows that a lookup reads, unless an index could have served it."""
         entry = self.pinned.catalog.sources.get(name)
         if entry is not None and lookup_keys.column not in entry.indexes and self.pinned.view.last_epoch is not None:
             self.advice.saw(name, entry.indexes, own, lookup_keys)

@@ -1,4 +1,4 @@
-"""The typed steps of one view's epoch: what is read, computed, committed, published and maintained, by whom, and why.
+"""Typed steps of one view's epoch, each with its writer, mode, sizes and reason.
 
 A plan is made by :mod:`.jobs.epoch.plan` before the epoch runs. The executor walks its steps; ``EXPLAIN``, ``relstate plan``,
 the report and Dagster print them. Facts of later (rows of a change set, bytes of the published table) settle a step, by the
@@ -20,14 +20,19 @@ from relstate_dagster.state_lib.units import bytes_shown
 
 
 class Writer(enum.Enum):
-    """Who writes and commits: ``DRIVER`` by delta-rs, without a Spark job; ``SPARK`` on the executors, by Spark's Delta."""
+    """Who writes and commits.
+
+    ``DRIVER``: by delta-rs, without a Spark job. ``SPARK``: on the executors, by Spark's Delta.
+    """
 
     DRIVER = "the driver"
     SPARK = "Spark"
 
 
 class WriteMode(enum.Enum):
-    """How a change set is applied: what only inserts is appended, and nothing of the table is read for it.
+    """How a change set is applied to a published table.
+
+    What only inserts is appended, and nothing of the table is read for it.
 
     ``REPLACE`` is for few keys in a large table: rows of these keys are deleted and others appended, in one commit. ``MERGE``
     joins the table with the change set. ``NOTHING`` is applied if no row of the view has changed.
@@ -233,7 +238,10 @@ class Publish:
         return self.writer is Writer.DRIVER or (self.writer is None and rows <= self.most_rows)
 
     def for_changes(self, found: ChangeFound) -> Publish:
-        """Settle by the change set: appended if no row goes, by the driver if it has the rows."""
+        """Settle by the change set.
+
+        It is appended if no row goes, and by the driver if it has the rows.
+        """
         mode = self.mode
         if mode is WriteMode.MERGE and found.goes is False:
             mode = WriteMode.APPEND
@@ -324,7 +332,9 @@ class Maintain:
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """More was found than a step was planned for; the steps after it replace the rest of the plan.
+    """More rows than a step was planned for.
+
+    The steps after it replace the rest of the plan.
 
     Parameters
     ----------
@@ -401,7 +411,10 @@ class ViewEpochPlan:
         return ViewEpochPlan((*self.steps[:place], step, *self.steps[place + 1 :]))
 
     def without_changes(self, *, is_committed: bool) -> ViewEpochPlan:
-        """The same plan for a view of which no row has changed, though perhaps its state."""
+        """The same plan for a view without changed rows.
+
+        Its state may have changed.
+        """
         plan = self.settled(replace(self.publish, mode=WriteMode.NOTHING, is_settled=True))
         return plan if is_committed else plan.settled(replace(plan.commit, is_nothing=True))
 

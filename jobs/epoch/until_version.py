@@ -26,7 +26,9 @@ class Opens(Protocol):
 
 
 def named_sources(until_version: Mapping[str, int], sources: Collection[str]) -> dict[str, int]:
-    """Versions by the names that the catalog has. A table of changes goes by the name of what they come to as well.
+    """Versions by the sources' names in the catalog.
+
+    A table of changes is also found by the name of its view.
 
     Raises
     ------
@@ -76,7 +78,10 @@ def check_reachable(
 
 
 def reachable_epochs(state: CatalogState, view: ViewEntry, until_version: Mapping[str, int]) -> list[int]:
-    """The epochs, after its own last one, that all views below a view have reached, and which read no further."""
+    """Later epochs that all upstream views of a view have reached.
+
+    They read no source further than asked for.
+    """
     upstream = [state.views[n] for n in view.reads if n in state.views]
     common = set.intersection(*(set(u.epochs) for u in upstream)) if upstream else set()
     later = [e for e in common if view.last_epoch is None or e > view.last_epoch]
@@ -95,7 +100,7 @@ def _check_not_read(state: CatalogState, view: ViewEntry, until_version: Mapping
 
 
 def _too_far(state: CatalogState, view: ViewEntry, epoch: EpochEntry, until_version: Mapping[str, int]) -> list[str]:
-    """The sources that a view, or one below it, has read further than a version at an epoch."""
+    """Sources that a view, or one below it, has read beyond a version."""
     if not until_version:
         return []
     read = {source for name in with_upstream_views(state, view.name) for source in state.views[name].reads}

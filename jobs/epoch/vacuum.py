@@ -1,4 +1,4 @@
-"""Deleting the files that no retained epoch needs: of views, of their state, of the catalog, and of indexes.
+"""Deletes files of views, state, catalog and indexes that no retained epoch needs.
 
 Delta's own VACUUM deletes what stopped being part of a table longer than a retention ago. What is added here is how long
 that has to be: the versions of the epochs that are retained stay readable. The views, and those over them, are claimed
@@ -32,7 +32,7 @@ _OF_VACUUM = frozenset({"VACUUM START", "VACUUM END"})
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """What was deleted for one view (its state and what is published), for the ``catalog``, or for the ``indexes``."""
+    """Files deleted for one view, for the ``catalog``, or for the ``indexes``."""
 
     name: str
     files_deleted: int
@@ -67,7 +67,9 @@ def vacuum(
     epochs: int | None = None,
     hours: int = RETAINED_HOURS,
 ) -> Iterator[VacuumReport]:
-    """Delete what no retained epoch needs, view by view; then what the catalog no longer needs.
+    """Delete files that no retained epoch needs, view by view.
+
+    Then those that the catalog no longer needs.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def vacuum(
 
 
 def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[int]:
-    """The last epochs of a view, and those from which the views over it go on."""
+    """The last epochs of a view, and those that views over it continue from."""
     wanted = set(view.epochs if epochs is None else view.epochs[-epochs:])
     readers = [state.views[n].last_epoch for n in state.dependents(view.name) if n in state.views]
     oldest = min((e for e in readers if e is not None), default=None)
@@ -116,7 +118,7 @@ def _retained(state: CatalogState, view: ViewEntry, epochs: int | None) -> list[
 
 
 def _vacuum_table(session: SparkSession, path: str, versions: Sequence[int | None], hours: int) -> _Vacuumed:
-    """Delete the files of a Delta table that none of some versions, nor the newest one, needs."""
+    """Delete files of a Delta table that neither some versions nor the newest need."""
     try:
         table = DeltaTable(path)
     except TableNotFoundError:

@@ -1,4 +1,7 @@
-"""The oracle: a view compared, as a bag and both ways, with its query run in full by Spark on the pinned inputs."""
+"""The oracle: a view compared with its query run in full, both ways.
+
+As bags, on the pinned inputs.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def verify_view(
 def _difference(
     spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry, sample: int | None
 ) -> tuple[Difference, int | None]:
-    """What is missing and unexpected in a view, as of the epoch it has reached, and how many keys were looked at."""
+    """Missing and unexpected rows of a view at its epoch, and the keys compared."""
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
@@ -102,7 +105,10 @@ def _difference_in(
 
 
 def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> float:
-    """Run a view's query in full as of its last epoch, write the result as a Delta table, and drop it again."""
+    """Run a view's query in full, write the result as Delta, and drop it.
+
+    As of the view's last epoch.
+    """
     if view.last_epoch is None:
         raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
     session = session_for(spark, view.settings, Workload.FULL, warehouse.functions, is_local=warehouse.is_local)
@@ -124,7 +130,9 @@ def published_rows(
     version: int | None = None,
     with_key: bool = False,
 ) -> DataFrame:
-    """The view as a reader sees it: as of the last complete epoch, without hidden columns.
+    """The view as readers see it, without hidden columns.
+
+    As of the last complete epoch.
 
     Parameters
     ----------
@@ -141,13 +149,19 @@ def published_rows(
 
 
 def difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
-    """As :func:`bag_difference`, for the frame of a query: where it ends in LIMIT, ties may fall either way."""
+    """As :func:`bag_difference`, of a query's frame.
+
+    Where it ends in LIMIT, ties may fall either way.
+    """
     found = compared(expected, actual)
     return found.missing, found.unexpected
 
 
 def compared(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Difference:
-    """As :func:`difference`, with some of the rows that differ; ties of a LIMIT can be among them."""
+    """As :func:`difference`, with some of the rows that differ.
+
+    Ties of a LIMIT can be among them.
+    """
     names = [f"_c{n}" for n in range(len(expected.columns))]
     found = compared_bags(expected, actual, shown)
     missing, unexpected = found.missing, found.unexpected
@@ -170,7 +184,10 @@ def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
 
 
 def compared_bags(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Difference:
-    """As :func:`bag_difference`, with up to ``shown`` of the rows on each side, each once however often it differs."""
+    """As :func:`bag_difference`, with up to ``shown`` rows of each side.
+
+    Each row is shown once.
+    """
     names = [f"_c{n}" for n in range(len(expected.columns))]
     has_float = any("float" in t or "double" in t for _, t in expected.dtypes)
     one = F.lit(1).cast("bigint")

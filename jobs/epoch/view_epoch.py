@@ -1,4 +1,4 @@
-"""One view in one epoch: its change set computed, and committed with all its state in one append."""
+"""Compute a view's change set, and commit it with all state in one append."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 
 @dataclass(frozen=True, slots=True)
 class StateCommit:
-    """What the state commit of a view at an epoch wrote: its Delta version, rows by table id.
+    """A view's state commit: its Delta version, and rows by table id.
 
     ``stored`` are the rows themselves, where this process has computed them just now and holds them. ``late_rows`` of
     changelogs came after a newer row of their key. ``flows`` are the rows
@@ -64,7 +64,9 @@ def app_id(view: ViewEntry) -> str:
 
 
 def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
-    """Epochs take the even transaction versions; a compaction that read as of epoch e takes 2e + 1.
+    """The transaction version of an epoch: an even number.
+
+    A compaction that read as of epoch e takes 2e + 1.
 
     ``newest`` is the one that a table has: where a catalog was restored from a backup it may be of a later epoch, and Delta
     skips what is not above it.
@@ -78,7 +80,7 @@ def state_chain(files: StateFiles, view: ViewEntry, fence: Fence = lambda: None)
 
 
 def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCommit:
-    """What the state commit of a view at an epoch says of itself: the same for every try."""
+    """Identity of a view's state commit in an epoch, equal for every try."""
     base = (before or ViewVersions()).digest
     view, epoch = inputs.view, inputs.epoch
     return EpochCommit(view.name, view.generation, epoch.epoch, epoch.run_id, _digest(inputs, base), base)
@@ -95,7 +97,7 @@ def _rows_by_table(files: StateFiles, version: int) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class StateBase:
-    """The state that an epoch of a view builds on, and the commit that it makes.
+    """The state that an epoch builds on, and the commit that it makes.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ class StateBase:
 def compute_and_commit(
     inputs: EpochInputs, plan: ViewEpochPlan, base: StateBase, *, strict: bool = False
 ) -> tuple[StateCommit | None, ViewEpochPlan]:
-    """Compute the change set of a view and append it, with the state it needs, in one Delta commit.
+    """Compute a view's change set and append it with its state in one Delta commit.
 
     Parameters
     ----------
@@ -248,7 +250,10 @@ def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Ta
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:
-    """Names the change set by all that determines it: plan, tables, inputs as pinned, instant, and the commit it builds on."""
+    """Digest of all that determines a change set.
+
+    Plan, tables, pinned inputs, instant, and the commit that it builds on.
+    """
     view, epoch = inputs.view, inputs.epoch
     pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
     upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
@@ -281,7 +286,7 @@ def _has_moved(inputs: EpochInputs, since: EpochEntry, name: str) -> bool:
 
 
 def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
-    """The view's query run in full by Spark, on its inputs as of the epoch and at its instant."""
+    """The view's query run in full, on the epoch's inputs and at its instant."""
     for name in inputs.view.reads:
         inputs.snapshot(name, session).createOrReplaceTempView(name)
     for name, query in inputs.view.inlined.items():

@@ -1,4 +1,4 @@
-"""One view brought to one epoch: computed and committed, published, its state kept small; each once, however often tried."""
+"""Executor of a view's epoch: compute, commit, publish and maintain, each exactly once."""
 
 from __future__ import annotations
 
@@ -199,7 +199,10 @@ class ViewRuns:
     def _computed(
         self, inputs: EpochInputs, plan: ViewEpochPlan, base: StateBase, *, strict: bool
     ) -> tuple[StateCommit | None, ViewEpochPlan]:
-        """Compute and commit as planned, and once more by another plan if much more is met."""
+        """Compute and commit as planned.
+
+        If far more rows are met, once more by another plan.
+        """
         step = plan.compute
         try:
             with self.pool.lend(inputs.view, step.engine, step.shuffle_tasks) as session:
@@ -253,7 +256,10 @@ def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:
 def _rows(
     view: ViewEntry, epoch: EpochEntry, commit: StateCommit, done: Published | None, rows_in: Mapping[str, Flow]
 ) -> EpochRows:
-    """The rows that went through the plan; of all slices so far, where the view is built in slices."""
+    """Rows that went through the plan.
+
+    Of all slices so far, if the view is built in slices.
+    """
     flows, written = commit.flows, Counter(commit.rows)
     if view.built_until is not None and view.rows is not None:
         before = view.rows.by_node(view.plan)
@@ -268,7 +274,9 @@ def _rows(
 def _state_so_far(
     files: StateFiles, view: ViewEntry, before: ViewVersions | None, wanted: EpochCommit, fence: Fence
 ) -> tuple[CommitsSince | None, StateCommit | None]:
-    """The state that the epoch builds on (``None``: there is none yet), and the commit that an earlier try has made.
+    """The state that the epoch builds on, and the commit of an earlier try.
+
+    Each is ``None`` if there is none.
 
     Raises
     ------
@@ -288,7 +296,10 @@ def _state_so_far(
 
 
 def _versions(before: ViewVersions | None, commit: StateCommit | None, done: Published | None, digest: str) -> ViewVersions:
-    """What a view has come to; where an epoch wrote or published nothing, that is what it came to before."""
+    """Table versions of a view after an epoch.
+
+    Unchanged if the epoch wrote or published nothing.
+    """
     held = before or ViewVersions()
     if commit is None:
         return held

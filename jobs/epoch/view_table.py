@@ -22,7 +22,7 @@ _REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 
 
 def create_view_table(session: SparkSession, path: str, view: ViewEntry) -> None:
-    """Create the empty Delta table of a view, change data feed on, laid out as the view declares."""
+    """Create a view's empty Delta table with change data feed and declared layout."""
     plan, layout = view.plan, view.layout
     properties = {"delta.enableChangeDataFeed": "true", **LOG_PROPERTIES, **view.table_properties}
     if layout.partitioned_by:
@@ -74,7 +74,10 @@ def driver_writes(view: ViewEntry, table: DeltaTable) -> bool:
 
 
 def has_layout(table: OpenedTable, view: ViewEntry) -> bool:
-    """Whether a table is partitioned as the view declares; tables with clusters, or without, are made again."""
+    """Whether a table is partitioned as declared.
+
+    Tables with clusters, or without, are made again.
+    """
     metadata = table.latest().metadata()
     is_clustered = "clustering" in (table.latest().protocol().writer_features or ())
     same_partitions = tuple(metadata.partition_columns) == view.layout.partitioned_by
@@ -90,7 +93,10 @@ def commented(rows: DataFrame, view: ViewEntry) -> DataFrame:
 
 
 def set_properties(session: SparkSession, table: OpenedTable, view: ViewEntry) -> bool:
-    """Give an existing table the properties that its view declares by now; whether that took a commit."""
+    """Set table properties that its view declares by now.
+
+    Returns whether that took a commit.
+    """
     there = table.opened().metadata().configuration
     changed = {name: value for name, value in view.table_properties.items() if there.get(name) != value}
     if changed:
@@ -99,7 +105,7 @@ def set_properties(session: SparkSession, table: OpenedTable, view: ViewEntry) -
 
 
 def merge_small_files(table: OpenedTable, view: ViewEntry) -> None:
-    """Put the small files of a published table together where epochs have left many: a commit that changes no rows.
+    """Merge small files of a published table, in a commit that changes no rows.
 
     Each epoch that only appends leaves one. Tables with clusters, or names that the driver cannot write, are left to OPTIMIZE.
     """

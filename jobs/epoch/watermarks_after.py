@@ -1,4 +1,4 @@
-"""How far the sources of a view have come, by their watermarks: known from their logs, without reading a row."""
+"""Watermarks of a view's sources, from their logs alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relstate_dagster.jobs.sources.file_layout import struct_of
 
 
 def watermarks_after(inputs: EpochInputs) -> Watermarks:
-    """The watermarks of a view after an epoch: those that it had, moved on by what its sources have now.
+    """Watermarks of a view after an epoch, moved on by its sources.
 
     Only sources are looked at that close groups of some aggregate of the view. Files without statistics of the column say
     nothing, so that less is closed.
