@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from relstate_dagster.jobs.planner.aggregates import append_only_extreme, extreme
+from relstate_dagster.jobs.planner.aggregates import append_only_extreme, bits, extreme
 from relstate_dagster.jobs.planner.aggregates.average import Average
 from relstate_dagster.jobs.planner.aggregates.count import Count
 from relstate_dagster.jobs.planner.aggregates.distinct import Distinct
@@ -25,7 +25,7 @@ _EARLIER: Final[tuple[AggregateKind, ...]] = (
     MATERIALIZED,
 )
 #: Of the kinds of a function the first one that takes a call keeps it; calls that none takes are materialized.
-KINDS: Final[tuple[AggregateKind, ...]] = _EARLIER
+KINDS: Final[tuple[AggregateKind, ...]] = (*_EARLIER, *bits.KINDS)
 
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 _BY_FUNCTION: Final = {kind.function: [k for k in KINDS if k.function == kind.function] for kind in KINDS}
