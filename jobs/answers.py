@@ -1,4 +1,7 @@
-"""What people ask of the rows of views, answered by Spark in this process, with values as they are shown."""
+"""Answers about rows of views, computed by Spark in this process.
+
+Values are as they are shown.
+"""
 
 from __future__ import annotations
 

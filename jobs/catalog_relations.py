@@ -34,7 +34,10 @@ def with_columns_named(entry: SourceEntry, facts: TableFacts) -> SourceEntry:
 
 
 def source_relation(entry: SourceEntry, facts: TableFacts) -> Relation:
-    """A source: keyed by its primary key, by Serial row ids if keyless and append-only, else a multiset."""
+    """A source as the planner sees it.
+
+    Keyed by its primary key, by Serial row ids if keyless and append-only, else a multiset.
+    """
     columns, char_types = schema_fields(facts.schema_json), _char_types(struct_of(facts.schema_json))
     missing = [c for c in entry.primary_key if c not in {f.name for f in columns}]
     if missing:
@@ -70,7 +73,7 @@ def _char_types(schema: StructType) -> tuple[tuple[str, str], ...]:
 
 
 def view_relation(entry: ViewEntry) -> Relation:
-    """A materialized view as an input of another: visible columns first, key columns that it hides after them."""
+    """A materialized view as an input: visible columns, then hidden key columns."""
     plan = entry.plan
     names = _names_in_relation(entry)
     visible = tuple(Field(o.name, *_type_of(entry, o.column)) for o in plan.output)

@@ -1,4 +1,4 @@
-"""Declared checks analysed by Spark on the columns that a view and its warehouse have; nothing is read."""
+"""Declared checks, analysed by Spark on a view's columns; nothing is read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _OTHER: Final = "_other"
 
 
 def table_of(state: CatalogState, name: str) -> str | None:
-    """The source or materialized view that a check refers to, as it is called; ``None`` where there is none."""
+    """The source or view that a check refers to; ``None`` if there is none."""
     return next((known for known in (*state.sources, *state.views) if known.lower() == name.lower()), None)
 
 
 def check_declared(spark: SparkSession, functions: UserFunctions | None, view: ViewEntry) -> None:
-    """Look whether the checks of a view can be made on its columns; what they refer to is looked at apart from it.
+    """Raise unless the checks of a view can be made on its columns.
+
+    What they refer to is checked apart from it.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def check_references(
     view: ViewEntry,
     relations_of: Callable[[CatalogState, list[str]], Mapping[str, Relation]],
 ) -> None:
-    """Look whether what the checks of a view refer to is there, with columns that can be compared.
+    """Raise unless the tables that checks refer to exist, with comparable columns.
 
     Raises
     ------

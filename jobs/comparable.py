@@ -1,4 +1,4 @@
-"""Values made comparable: Spark compares and groups by neither maps nor VARIANT values, and by collations not to the letter."""
+"""Values in a form that Spark can compare: maps, VARIANT values, and collated texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relstate_dagster.state_lib.row_encoding import contains_map, parts_of
 
 
 def comparable(value: str, data_type: T.DataType) -> str:
-    """A value, as SQL text, in a form of which two are equal (``<=>``) where the values are: SQL text.
+    """A value, as SQL, in a form that is equal (``<=>``) exactly for equal values.
 
     Maps are equal where their entries are. NaN equals NaN and 0.0 equals -0.0, as in all of Spark.
     """

@@ -1,4 +1,4 @@
-"""Places where a test may kill the process for real, to see that the next run repairs what was left.
+"""Places where a test may kill the process, to see the next run repair it.
 
 ``RELSTATE_FAILPOINT=<place>`` sends SIGKILL to this very process when it gets there; unset, nothing happens.
 """

@@ -1,4 +1,4 @@
-"""Functions of the user's own, by a callable that registers them in a session, as any Spark program does.
+"""The user's own functions, by a callable that registers them in a session.
 
 ::
 
@@ -79,19 +79,19 @@ class UserFunctions:
 
 
 def _travels_by_value(module: ModuleType) -> None:
-    """Send the module's functions whole to Spark's workers, which may not be able to import it."""
+    """Send the module's functions as a whole to workers that cannot import it."""
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def not_registered(functions: UserFunctions | None) -> str:
-    """What to do about a function that no session knows, as the end of a message."""
+    """The remedy for an unregistered function, as the end of a message."""
     if functions is None:
         return f"no callable registers; set {VARIABLE}=package.module:callable to one that does"
     return f"{functions.name} does not register; register it there, in the session it is called with"
 
 
 def called_in(texts: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some functions that query texts call, as far as words tell: a name before a parenthesis."""
+    """Functions that query texts call, by their words: a name before a parenthesis."""
     text = "\n".join(texts)
     called = {n for n in names if re.search(rf"(?i)(?<!\w)`?{re.escape(n)}`?\s*\(", text)}
     return tuple(sorted(called))

@@ -1,4 +1,4 @@
-"""Whether a run would find nothing to do: by the catalog and logs alone, so that no JVM is started for it."""
+"""Whether a run would find nothing to do, by catalog and logs without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next run of a project would do: compared with the warehouse, without Spark, and without writing anything."""
+"""Preview of a project's next run, without Spark and without writing anything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class Outlook:
 
 
 def outlook(warehouse: Warehouse, project: Project, *, most_tasks: int, views: Collection[str] | None = None) -> list[Outlook]:
-    """What the next run would do with each view, upstream first, and views that no file declares any more.
+    """Actions of the next run, view by view, upstream first.
+
+    Views that no file declares any more come last.
 
     Parameters
     ----------
@@ -117,7 +119,10 @@ def _with_upstream(project: Project, views: Collection[str]) -> list[ViewDeclara
 
 
 def _all_bytes(source: SourceEntry | None) -> int | None:
-    """Bytes of a source's table, none of one that is made by the run; ``None`` if they are in other files, or unreadable."""
+    """Bytes of a source's table, none of one that the run makes.
+
+    ``None`` if they are in other files, or unreadable.
+    """
     if source is None or source.folder is not None:
         return None
     try:
@@ -127,7 +132,7 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
 
 
 def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterator[tuple[str, str]]:
-    """Sources and plain views that are declared otherwise, with what that says of a view which reads them."""
+    """Edited sources and plain views, with the reason for views that read them."""
     for source in project.sources:
         entry, known = source_entry(warehouse, source), state.sources.get(source.name)
         if known is not None and not is_same_source(replace(known, indexes=entry.indexes), entry):
@@ -168,7 +173,10 @@ def _rebuild(following: NextEpoch, view: ViewEntry, why: str) -> Outlook:
 
 
 def _follow(following: NextEpoch, state: CatalogState, view: ViewEntry, below: set[str]) -> Outlook:
-    """A view that is declared as it was; ``below`` are views that it reads, and that the run changes."""
+    """A view without edits.
+
+    ``below`` are views that it reads, and that the run changes.
+    """
     try:
         plan = following.plan(view)
     except (RelstateError, OSError) as error:

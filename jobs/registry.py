@@ -1,4 +1,4 @@
-"""Declares sources and views in a warehouse, and drops them: what the catalog knows, checked before it is written."""
+"""Declaration and removal of sources and views, checked before the catalog is written."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Registry:
         self._patience = patience
 
     def _patiently(self, change: Callable[[], CatalogState]) -> CatalogState:
-        """Make a change, from the start again where others were faster; wait for runs that have the views that it changes.
+        """Make a change, again if others were faster, after runs that have its views.
 
         Raises
         ------
@@ -83,7 +83,9 @@ class Registry:
             return self._warehouse.catalog.commit(base, state, unclaimed)
 
     def add_source(self, entry: SourceEntry) -> CatalogState:
-        """Register a Delta table as a source, or declare it otherwise than before: views that read it are then rebuilt.
+        """Register a Delta table as a source, or change its declaration.
+
+        Views that read it are then rebuilt.
 
         Other indexes, and another watermark, may be declared at any time.
         """
@@ -108,14 +110,19 @@ class Registry:
         return self._commit(base, state)
 
     def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
-        """Register a view that is inlined where it is used; views that inline one that is replaced are rebuilt."""
+        """Register an inlined view.
+
+        Views that inline a replaced one are rebuilt.
+        """
         state = self._warehouse.read()
         name = as_declared(name, state.plain_views) if replace_existing else name
         self.check_free(state, name, besides="plain view" if replace_existing else "")
         return self.declare([], [PlainViewEntry(name, query)])
 
     def declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry] = ()) -> CatalogState:
-        """Make views known, all or none: new ones, and edited ones, which are to be rebuilt with the views over them.
+        """Register views, all or none.
+
+        Edited ones are rebuilt, with the views over them.
 
         Parameters
         ----------
@@ -184,7 +191,10 @@ class Registry:
         return state
 
     def _planned_again_with(self, state: CatalogState, names: Iterable[str], edited: str) -> CatalogState:
-        """The state with some views, and those over them, planned again on what was edited; the next run rebuilds them."""
+        """The state with edited views, and those over them, planned again.
+
+        The next run rebuilds them.
+        """
         wanted = set(with_dependents(state, names))
         for name in topological(state.working):
             if name not in wanted:
@@ -203,12 +213,15 @@ class Registry:
         return state
 
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
-        """Plan a view and register it; it is backfilled by the next run that includes it."""
+        """Plan a view and register it.
+
+        The next run that includes it fills it.
+        """
         self.check_free(self._warehouse.read(), definition.name, besides="")
         return self.declare([definition])
 
     def drop(self, name: str, kind: str) -> CatalogState:
-        """Drop a source, view or materialized view, and the files that the warehouse made for it.
+        """Drop a source, view or materialized view, and files the warehouse made for it.
 
         The catalog first says that they are to be deleted: whoever comes next deletes what a drop that died has left.
 
@@ -308,7 +321,10 @@ def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
 
 
 def declares(state: CatalogState, view: ViewDeclaration) -> bool:
-    """Whether a declaration is of a view as it is, options included; it is not being rebuilt."""
+    """Whether a declaration equals a view, options included.
+
+    A view to be rebuilt equals none.
+    """
     known = state.views.get(view.name)
     if known is None or view.name in state.rebuilds or not has_query_of(known, view):
         return False
@@ -316,7 +332,7 @@ def declares(state: CatalogState, view: ViewDeclaration) -> bool:
 
 
 def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
-    """Whether a declaration is of the view as it is, but for options that need no rebuild."""
+    """Whether a declaration equals a view, but for options that need no rebuild."""
     same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
     return same_query and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
 

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 
 def text_value(value: Any) -> str:
-    """A value for people: NULL is NULL, and binary values are hexadecimal digits, as they are written in a key."""
+    """A value for people: NULL is NULL, binary values are hexadecimal digits."""
     if value is None:
         return "NULL"
     if isinstance(value, (bytes, bytearray)):
@@ -17,7 +17,10 @@ def text_value(value: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """A value for JSON: decimals, dates and times are texts, binary values hexadecimal digits, NaN and infinities texts."""
+    """A value for JSON.
+
+    Decimals, dates and times are texts, as are NaN and infinities, and binary values hexadecimal digits.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The rows of a view's state tables as people read them: merged, in key order, under their own names."""
+"""Rows of a view's state tables for people: merged, in key order, with names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def state_rows(
     columns: Sequence[str] | None = None,
     epoch: int | None = None,
 ) -> DataFrame:
-    """The rows of one state table as of an epoch, read from the files of their vnode whose key range may hold them.
+    """Rows of one state table as of an epoch.
+
+    Read from files of their vnode whose key range may hold them.
 
     Parameters
     ----------

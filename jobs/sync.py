@@ -1,4 +1,7 @@
-"""Makes a project's declarations known to a warehouse: sources registered, views planned, edited views planned again."""
+"""Registers a project's declarations in a warehouse.
+
+Sources are registered, views planned, edited views planned again.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,10 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
 
 
 def _check_watermark(entry: SourceEntry, types: Mapping[str, str]) -> None:
-    """Check that the watermark of a source is about a column that it has, of times, dates or whole numbers."""
+    """Check that a source has the column of its watermark.
+
+    It is one of times, dates or whole numbers.
+    """
     watermark, where = entry.watermarked, f"source {entry.name}"
     if watermark is None:
         return
@@ -123,7 +129,10 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry
 
 
 def create_source_table(spark: SparkSession, path: str, source: SourceDeclaration) -> None:
-    """Create the Delta table of a managed source, change data feed on. The key is recorded by us, not by Delta."""
+    """Create a managed source's Delta table with change data feed.
+
+    The catalog records the key, not Delta.
+    """
     missing = [c for c in source.primary_key if c.lower() not in {column.name.lower() for column in source.columns}]
     if missing:
         raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
@@ -156,7 +165,7 @@ def _folders_called(warehouse: Warehouse, name: str) -> list[str]:
 
 
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
-    """Where a table lies that no one declared: in the warehouse's sources, or in Spark's catalog."""
+    """Path of an undeclared table: in the warehouse's sources, or Spark's catalog."""
     for found in (name, *_folders_called(warehouse, name)):
         try:
             table_facts(OpenedTable(warehouse.source_path(found)))

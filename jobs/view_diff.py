@@ -78,7 +78,10 @@ class ViewDiff:
 
     @property
     def differing_rows(self) -> int:
-        """How many rows differ, one that was added or removed several times counted once a time."""
+        """Number of differing rows.
+
+        One that was added or removed several times counts each time.
+        """
         return self.added + self.removed + self.changed
 
     def for_show(self, *, as_json: bool) -> ViewDiff:
@@ -98,7 +101,7 @@ def view_diff(
     *,
     limit: int = 20,
 ) -> ViewDiff:
-    """Compare a view as of two epochs; by default as of its last one and the one before.
+    """Compare a view as of two epochs, by default its last two.
 
     Parameters
     ----------
@@ -118,7 +121,7 @@ def view_diff(
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Two frames with the same columns, called ``_c0``, ``_c1``, …, and what rows are matched by.
+    """Two frames with equal columns ``_c0``, ``_c1``, …, and the key that matches rows.
 
     Parameters
     ----------
@@ -185,7 +188,7 @@ class _Comparison:
         return [f"_c{n}" for n in range(len(self.columns))]
 
     def _stacked(self, keep: Sequence[str]) -> DataFrame:
-        """The rows of both frames: the row as one column, of the old or of the new ones, and what they are grouped by."""
+        """Rows of both frames: each as one column of old or new, with its key."""
         row = f"struct({', '.join(self._names())})"
         sides = []
         for frame, is_old in zip(self.frames, (True, False), strict=True):
@@ -237,7 +240,7 @@ class _Comparison:
 
 
 def _common_columns(tables: Sequence[DataFrame], first: Reached, last: Reached) -> tuple[list[str], list[str]]:
-    """The columns that two tables both have, of one type; and a sentence for each other one."""
+    """Columns that two tables have in common, and a sentence for each other one."""
     old, new = ({f.name: f.dataType for f in t.schema.fields if f.name != VIEW_KEY} for t in tables)
     columns = [name for name in new if name in old and old[name].simpleString() == new[name].simpleString()]
     notes = []
@@ -253,7 +256,7 @@ def _common_columns(tables: Sequence[DataFrame], first: Reached, last: Reached) 
 
 
 def _key_of(entry: ViewEntry, columns: Sequence[str]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """What the rows of a view are matched by, as SQL texts, and the columns that those are."""
+    """The key that matches a view's rows, as SQL texts, and its columns."""
     key = visible_key(entry)
     if key is None:
         return None, None
@@ -265,7 +268,10 @@ def _key_of(entry: ViewEntry, columns: Sequence[str]) -> tuple[tuple[str, ...] |
 
 
 def visible_key(entry: ViewEntry) -> tuple[str, ...] | None:
-    """The columns that tell a view's rows apart, as readers see them; ``()`` where some are hidden, ``None`` without a key."""
+    """Visible columns that tell a view's rows apart.
+
+    ``()`` where some are hidden, ``None`` without a key.
+    """
     key = entry.plan.stream_key
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""Views planned: a declaration made an entry of the catalog, on sources and views as they are."""
+"""Planner of views: a declaration becomes a catalog entry, on present sources and views."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class ViewPlanner:
         self._warehouse = warehouse
 
     def plan(self, state: CatalogState, definition: ViewDeclaration) -> ViewEntry:
-        """Plan a view without declaring it: its entry, with table ids as they would be allocated.
+        """Plan a view without declaring it.
+
+        Its entry has table ids as they would be allocated.
 
         Raises
         ------
@@ -122,7 +124,7 @@ class ViewPlanner:
         check_references(self._spark, state, view, self.relations)
 
     def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
-        """The state with a view planned on its inputs as they are now, where those, or the planner, are not what they were.
+        """The state with a view planned again, if its inputs or the planner changed.
 
         Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used,
         but for slices that were completed.
@@ -174,7 +176,10 @@ class ViewPlanner:
         return plan
 
     def _planned_on(self, state: CatalogState, query: str, reads: Sequence[str]) -> str:
-        """A digest of relations as a plan depends on them: columns, keys, and whether they are only appended to."""
+        """Digest of relations as a plan depends on them.
+
+        Columns, keys, and whether they are only appended to.
+        """
         known = self.relations(state, reads)
         parts = [repr(known.get(name)) for name in sorted(reads)] + [repr(plain_views_in(state, query))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -203,7 +208,7 @@ class ViewPlanner:
         )
 
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
-        """The user's functions that a view calls, itself or through a plain view that it reads."""
+        """The user's functions that a view calls, also through plain views."""
         return called_in(
             [definition.sql, *plain_views_in(state, definition.sql).values()],
             Catalyst(self._spark, {}, {}, functions).user_functions(),
@@ -216,7 +221,10 @@ def mentions(query: str, name: str) -> bool:
 
 
 def plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
-    """The plain views that a query reads, itself or through others; each after those that it reads."""
+    """Plain views that a query reads, also through others.
+
+    Each comes after those that it reads.
+    """
     found: dict[str, str] = {}
 
     def visit(text: str) -> None:
@@ -230,7 +238,7 @@ def plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
 
 
 def named_in(state: CatalogState, query: str) -> set[str]:
-    """The sources and views that a query may name, itself or through plain views, as they are called."""
+    """Sources and views that a query may name, also through plain views."""
     texts = (query, *plain_views_in(state, query).values())
     named = {name.lower() for text in texts for name in relations_named(text)}
     return {name for name in (*state.sources, *state.views) if name.lower() in named}
@@ -260,7 +268,10 @@ def layout_of(view: ViewDeclaration) -> TableLayout:
 
 
 def _as_large(tables: Sequence[StateTableDesc], before: Sequence[StateTableDesc]) -> dict[int, StateTableDesc]:
-    """State tables, by id, with as many vnodes as the same ones had before: what is rebuilt is about as large."""
+    """State tables, by id, with the vnode counts of equal ones before.
+
+    Rebuilt state is about as large.
+    """
     counts = {repr(table.schema): table.vnode_count for table in before}
     return {t.table_id: replace(t, vnode_count=max(t.vnode_count, counts.get(repr(t.schema), 0))) for t in tables}
 

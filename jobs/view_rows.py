@@ -1,4 +1,7 @@
-"""The rows of a published view as of an epoch, without hidden columns: by Spark, or in memory without it."""
+"""Rows of a published view as of an epoch, without hidden columns.
+
+By Spark, or in memory without it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from relstate_dagster.state_lib.lake.rows import rows_at
 
 
 def epoch_of_run(state: CatalogState, run_id: str) -> int | None:
-    """The newest complete epoch that a run has begun; ``None`` where it has begun none that the catalog remembers."""
+    """Newest complete epoch of a run; ``None`` if the catalog remembers none."""
     return max((epoch.epoch for epoch in state.epochs.values() if epoch.run_id == run_id), default=None)
 
 
@@ -26,7 +29,9 @@ def newest_epoch(state: CatalogState) -> int | None:
 
 
 def spark_rows(spark: SparkSession, warehouse: Warehouse, view: str, epoch: int | None = None) -> DataFrame:
-    """A view as of an epoch, the newest by default; rows are read when the frame is used.
+    """A view as of an epoch, by default the newest.
+
+    Rows are read when the frame is used.
 
     Raises
     ------
@@ -39,7 +44,9 @@ def spark_rows(spark: SparkSession, warehouse: Warehouse, view: str, epoch: int 
 
 
 def arrow_rows(warehouse: Warehouse, view: str, epoch: int | None = None) -> pa.Table | None:
-    """As :func:`spark_rows`, all rows in memory, without Spark; ``None`` where only Spark can read the table.
+    """As :func:`spark_rows`, all rows in memory, without Spark.
+
+    ``None`` if only Spark can read the table.
 
     That is one whose columns have names that Parquet does not take.
     """

@@ -18,7 +18,10 @@ _LEAST_PAUSE, _MOST_PAUSE = 0.1, 2.0
 
 
 def seconds_to_wait(wanted: float | None = None) -> float:
-    """How long to wait for another run: as wanted, else what RELSTATE_LOCK_WAIT_SECONDS says, else ten minutes."""
+    """Seconds to wait for another run.
+
+    As asked for, else RELSTATE_LOCK_WAIT_SECONDS, else ten minutes.
+    """
     return float(os.environ.get("RELSTATE_LOCK_WAIT_SECONDS", _WAIT_SECONDS)) if wanted is None else wanted
 
 

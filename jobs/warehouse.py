@@ -1,4 +1,6 @@
-"""A warehouse: the folder that holds sources, views, state and the catalog. Opening one needs no JVM.
+"""A warehouse: the folder of sources, views, state and catalog.
+
+Opening one needs no JVM.
 
 ::
 
@@ -52,7 +54,10 @@ class Warehouse:
 
     @property
     def holders_path(self) -> Path:
-        """The folder of the locks of this machine's processes that hold claims: in its cache, if the warehouse is not local."""
+        """Folder of the locks of this machine's claim holders.
+
+        In its cache, if the warehouse is not local.
+        """
         if self.is_local:
             return Path(self.root) / "_relstate" / "holders"
         return cache_folder() / "holders" / hashlib.sha256(self.root.encode()).hexdigest()[:16]
@@ -71,7 +76,7 @@ class Warehouse:
         return path.removeprefix(f"{self.root}/")
 
     def source_path(self, name: str, folder: FileFolder | None = None) -> str:
-        """Where a managed source lies, or the table of the rows that came from a folder of files."""
+        """Path of a managed source, or of the table with a folder's rows."""
         return managed_path(self.root, check_name(name), folder)
 
     def view_path(self, name: str) -> str:
@@ -87,7 +92,10 @@ class Warehouse:
         return f"{self.root}/_relstate/state/{check_name(view)}"
 
     def index_path(self, source: str, column: str) -> str:
-        """Where the index of a source by a column lies; its folder has no character that an address would escape."""
+        """Path of a source's index by a column.
+
+        Its folder has no character that an address would escape.
+        """
         return f"{self.indexes_path}/{check_name(source)}/{quote(column, safe='').replace('%', '+')}"
 
     @property
@@ -96,7 +104,7 @@ class Warehouse:
         return f"{self.root}/_relstate/indexes"
 
     def index(self, source: SourceEntry, column: str) -> SourceIndex:
-        """The index of a source by a column for which one is declared, be it built or not."""
+        """The declared index of a source by a column, built or not."""
         return SourceIndex(self.index_path(source.name, column), column)
 
     def source(self, entry: SourceEntry) -> Source:

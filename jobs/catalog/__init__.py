@@ -1,1 +1,1 @@
-"""The catalog: views, plans, table ids, epochs and how far each view has come, in one Delta table."""
+"""The catalog in one Delta table: views, plans, table ids, epochs, and progress."""

@@ -1,4 +1,4 @@
-"""What the epochs of a view have cost, and what that says of the next one: incrementally, or all of it again."""
+"""Costs of a view's past epochs, and the cheaper way for the next one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relstate_dagster.state_lib.units import bytes_shown
 
 @dataclass(frozen=True, slots=True)
 class EpochCost:
-    """One epoch: bytes of the files that held what was read of the sources, and seconds up to the published view.
+    """One epoch: bytes read of sources, and seconds up to the published view.
 
     ``used`` counts how often all was recomputed because of it.
     """
@@ -44,7 +44,9 @@ class Costs:
         return replace(self, changes={**self.changes, size: (*self.changes.get(size, ()), cost)[-2:]})
 
     def of_change(self, changed_bytes: int) -> float | None:
-        """Seconds that a change is expected to take; ``None`` where no two of its size, or of a greater, are known.
+        """Expected seconds of a change.
+
+        ``None`` unless two of its size or of a greater one are known.
 
         What an epoch costs at least is taken from the shortest, and what its change adds from one of about this size.
         """
@@ -74,7 +76,10 @@ class Costs:
         )
 
     def used(self, changed_bytes: int) -> Costs:
-        """What is known once all is recomputed for a change: the costs that decided it count for less the next time."""
+        """The costs after a recompute was chosen by them.
+
+        They count for less the next time.
+        """
         like = self._like(changed_bytes)
         if like is None:
             return self

@@ -23,7 +23,7 @@ from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 @dataclass(frozen=True, slots=True)
 class SourceEntry:
-    """A registered source: where it lies, its key, whether the warehouse made it, and the columns it has an index by.
+    """A registered source: place, key, indexes, and whether the warehouse made it.
 
     ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
     over it has it. ``folder`` is the folder of files whose rows are appended to it as they come. ``watermark`` is how far
@@ -47,7 +47,7 @@ class SourceEntry:
 
     @property
     def watermarked(self) -> Watermark | None:
-        """How far behind its newest row others may come; ``None`` where nothing is said of that."""
+        """How far behind its newest row others may come; ``None`` if undeclared."""
         return None if self.watermark is None else watermark_of(self.watermark, f"source {self.name}")
 
 
@@ -65,7 +65,10 @@ def is_same_source(one: SourceEntry | None, other: SourceEntry) -> bool:
 
 
 def managed_path(root: str, name: str, folder: FileFolder | None = None) -> str:
-    """Where the table of a managed source lies; each declaration of a folder of files has a table of its own."""
+    """Path of a managed source's table.
+
+    Each declaration of a folder of files has a table of its own.
+    """
     return f"{root}/sources/{name}" if folder is None else f"{root}/sources/{name}-{folder.digest}"
 
 
@@ -79,7 +82,7 @@ class PlainViewEntry:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How a view's published table is laid out: ``CLUSTER BY`` and ``PARTITIONED BY`` columns, and comments of columns."""
+    """Layout of a published table: ``CLUSTER BY``, ``PARTITIONED BY``, and comments of columns."""
 
     cluster_by: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
@@ -88,7 +91,9 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a view was left behind: the epoch that it could not reach (``None``: it was not begun) and the reason.
+    """The reason why a view failed, and the epoch that it could not reach.
+
+    The epoch is ``None`` if it was not begun.
 
     ``pins`` are the versions of its sources at that try, as :attr:`Pin.identity`: the same ones give the same error again.
     """
@@ -99,7 +104,10 @@ class Problem:
 
 
 def new_generation() -> str:
-    """A name for a life of a view's state that no other ever had: dropped, restored and rebuilt views never share a folder."""
+    """A unique name for one life of a view's state.
+
+    Dropped, restored and rebuilt views never share a folder.
+    """
     return f"g{uuid.uuid4().hex[:12]}"
 
 
@@ -159,7 +167,7 @@ class ViewEntry:
 
     @property
     def node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
-        """The state tables of each node of the plan, children first, with the vnodes that they have now."""
+        """State tables of each plan node, children first, with current vnode counts."""
         counts, first = self.vnode_counts, self.first_vnode_counts
 
         def now(planned: StateTableDesc) -> StateTableDesc:
@@ -199,7 +207,10 @@ class ViewEntry:
         return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None, built_until=None)
 
     def restarted(self) -> ViewEntry:
-        """The entry before a backfill, in a generation of its own, whose tables begin with the vnodes that they have now."""
+        """The entry before a backfill, in a new generation.
+
+        Its tables begin with their current vnode counts.
+        """
         first = dict(self.vnode_counts)
         return replace(
             self,
@@ -217,7 +228,10 @@ class ViewEntry:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The commit of a table that the catalog has recorded: its version and its digest; ``None`` before the first."""
+    """A table's commit as the catalog recorded it: version and digest.
+
+    ``None`` before the first.
+    """
 
     version: int | None = None
     digest: str = ""
@@ -225,7 +239,9 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class ViewVersions:
-    """The Delta versions of a view's state and of its published table at an epoch; ``None`` before the first.
+    """Delta versions of a view's state and published table at an epoch.
+
+    ``None`` before the first.
 
     ``digest`` names the state commit, and ``published`` the one whose change set was published last (a commit without changes
     of the view publishes none); both are in the commits themselves, so that another commit of the same number is noticed.
@@ -249,7 +265,7 @@ class ViewVersions:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """How far a view is built with one of its slices: which source is read in slices, the number of this one, and bytes.
+    """Progress of a view with one of its slices: source, number, and bytes read.
 
     ``bytes`` of the source's ``total_bytes`` have been read once this slice is computed.
     """
@@ -262,7 +278,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry:
-    """An epoch: the pinned sources, and the views that have reached it, or are to, with what they have come to.
+    """An epoch: pinned sources, its views, and their versions.
 
     ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
     views that ``auto`` has recomputed, with the reason. ``slice`` is there where its one view is not brought to it but built a
@@ -281,7 +297,9 @@ class EpochEntry:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Views that a run has to itself: nobody else computes, changes or drops them until it is done.
+    """Views that a run has to itself.
+
+    No other run computes, changes or drops them meanwhile.
 
     Parameters
     ----------

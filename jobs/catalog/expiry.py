@@ -1,4 +1,4 @@
-"""Which rows of a view's state are older than its ``state.ttl``: epochs marked with their instants."""
+"""Age of a view's state, for ``state.ttl``: epochs marked with their instants."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Expiry:
     until: int | None = None
 
     def after(self, epoch: int, instant: datetime, ttl: timedelta | None) -> Expiry:
-        """What is known after one more epoch of the view. Without a time to live nothing more expires."""
+        """The marks after one more epoch of the view.
+
+        Without a time to live nothing more expires.
+        """
         if ttl is None:
             return self if self.until is None else Expiry(until=self.until)
         marks = self.marks

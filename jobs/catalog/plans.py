@@ -1,4 +1,6 @@
-"""Plans of views, each in a file of its own, named by its content: written once, and read when a view is computed or shown.
+"""Plans of views, each in a file named by its content.
+
+Written once, and read when a view is computed or shown.
 
 A plan is most of what there is to say of a view. The catalog names it, so what a run reads and writes of the catalog does
 not grow with the plans of views that it has nothing to do with.
@@ -19,7 +21,7 @@ from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
 class Planned:
-    """A view's plan and the state tables that it needs. Two are equal if their digests are.
+    """A view's plan with its state tables, compared by their digest.
 
     Parameters
     ----------
@@ -87,7 +89,10 @@ class PlanStore:
         return Planned(digest, self._load)
 
     def delete_unused(self, used: Collection[str], hours: float) -> None:
-        """Delete plans that no view has, and that were written longer ago: younger ones may be of a catalog to come."""
+        """Delete old plans that no view has.
+
+        Younger ones may be of a catalog that is being written.
+        """
         oldest = time.time() - hours * 3600
         for info in files_in(self.path):
             if info.base_name.removesuffix(".json") not in used and info.mtime.timestamp() < oldest:

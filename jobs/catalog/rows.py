@@ -46,7 +46,10 @@ WAREHOUSE: Final = ("warehouse", "")
 
 
 def changed_rows(base: CatalogState, state: CatalogState) -> dict[RowKey, Payload | None]:
-    """The rows that a commit writes to make one state out of another; ``None`` for those that are no more."""
+    """Rows of the commit that turns one state into another.
+
+    Removed entries are ``None``.
+    """
     about = {
         "version": state.version,
         "format_version": state.format_version,

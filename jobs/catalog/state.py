@@ -1,4 +1,4 @@
-"""All that the catalog holds, as one plain value, and how what one writer changed is put on top of what another one has."""
+"""The catalog's contents as one plain value, and how concurrent changes are put together."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CatalogState:
         return None if last is None else self.epochs[last].versions.get(name)
 
     def last_of(self, view: ViewEntry) -> EpochEntry | None:
-        """The epoch that the next one of a view builds on: the newest it has reached, or that of its last slice.
+        """The epoch that a view's next one builds on: its newest, or its last slice's.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class CatalogState:
 
     @property
     def working(self) -> CatalogState:
-        """The state as a run sees it: views that are to be rebuilt are at their beginning."""
+        """The state as a run sees it: views to be rebuilt are at their beginning."""
         return replace(self, views={**self.views, **self.rebuilds})
 
     def with_view(self, view: ViewEntry) -> CatalogState:
@@ -110,7 +110,10 @@ class CatalogState:
         return replace(self, views={**self.views, view.name: view})
 
     def with_rebuild(self, view: ViewEntry) -> CatalogState:
-        """The state with a view that is to be built again; one that readers do not see yet is simply replaced."""
+        """The state with a view to be rebuilt.
+
+        A view that readers do not see yet is replaced.
+        """
         if self.views[view.name].last_epoch is None:
             return self.with_view(view)
         return replace(self, rebuilds={**self.rebuilds, view.name: view})
@@ -137,7 +140,10 @@ class CatalogState:
         return replace(self, plain_views={**self.plain_views, view.name: view})
 
     def without(self, name: str) -> CatalogState:
-        """The state without a source, view or plain view of that name; of claims only those are left that have others."""
+        """The state without a source, view or plain view.
+
+        Claims that have other views as well are kept.
+        """
         claims = {k: replace(c, views=tuple(v for v in c.views if v != name)) for k, c in self.claims.items()}
         return replace(
             self,
@@ -149,7 +155,10 @@ class CatalogState:
         )
 
     def with_epoch(self, epoch: EpochEntry) -> CatalogState:
-        """The state with an epoch added or replaced; epochs that nothing refers to any more are forgotten."""
+        """The state with an epoch added or replaced.
+
+        Epochs without references are forgotten.
+        """
         epochs = {**self.epochs, epoch.epoch: epoch}
         needed = {e for v in self.views.values() for e in v.epochs} | {epoch.epoch}
         newest = max(epochs)
@@ -162,14 +171,17 @@ class CatalogState:
 
 
 def changed_entries(base: Mapping[_K, _V], state: Mapping[_K, _V]) -> dict[_K, _V | None]:
-    """What one state has otherwise than another, by name; ``None`` for what it has no more."""
+    """Entries of one state that differ from another's, by name.
+
+    Removed ones are ``None``.
+    """
     found: dict[_K, _V | None] = {k: v for k, v in state.items() if base.get(k) is not v and base.get(k) != v}
     found.update(dict.fromkeys(k for k in base if k not in state))
     return found
 
 
 def rebased(base: CatalogState, state: CatalogState, newest: CatalogState) -> CatalogState:
-    """What was changed from one state to another, on top of what others have made of the first meanwhile.
+    """A change between two states, on top of what others have made of the first.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The catalog's Delta table: one row an entry, of which a commit writes those that it changes; its commits are the lock.
+"""The catalog's Delta table, one row an entry; its commits are the lock.
 
 A commit names the version it was made from. If another writer has committed since, it fails instead of being rebased by
 Delta: compare and swap, by the one guarantee that every Delta log store gives (a version is written once). What was changed
@@ -94,7 +94,7 @@ class CatalogStore:
             return self._state
 
     def write(self, state: CatalogState) -> CatalogState:
-        """Write a state that was made from the version it names; returns it with its new version.
+        """Write a state on top of its version; returns it with the new version.
 
         Raises
         ------
@@ -121,7 +121,10 @@ class CatalogStore:
         return self.update(lambda newest: then(rebased(base, state, newest)))
 
     def update(self, change: Callable[[CatalogState], CatalogState]) -> CatalogState:
-        """Make one step on top of the newest state, as often as it takes; nothing is written where it changes nothing."""
+        """Make one step on top of the newest state, retried until it succeeds.
+
+        Nothing is written if the step changes nothing.
+        """
         with self._lock:
             for _ in range(_TRIES):
                 newest = self.read()
@@ -178,7 +181,10 @@ class CatalogStore:
         return rows
 
     def _rows_in(self, file: DataFile) -> _Rows:
-        """The rows of a file, read in this thread: Arrow's pools have more threads than most have rows."""
+        """Rows of a file, read in this thread.
+
+        Arrow's pools have more threads than most files have rows.
+        """
         if "level" not in file.partition:
             _check_format(FORMAT_VERSION - 1)
         try:
@@ -202,7 +208,9 @@ class CatalogStore:
         return state_of(version, {key: entry for key, (_, entry) in entries.items()})
 
     def _check_newest(self, newest: int, written_as: int) -> None:
-        """Raise where what was read is not what was written last: readers of Delta pass over an empty log file.
+        """Raise if the newest commit was not read.
+
+        Readers of Delta pass over an empty log file.
 
         A disk that was full or a copy that was cut off leaves one. VACUUM and the like commit, and leave rows as they are.
         """
@@ -221,7 +229,7 @@ class CatalogStore:
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _swap(self, base: CatalogState, state: CatalogState) -> CatalogState:
-        """Write a state over the one that it was made from, the newest; or raise _AnotherWasFaster."""
+        """Write a state over its predecessor, the newest; or raise _AnotherWasFaster."""
         state = replace(state, version=base.version + 1)
         rows = changed_rows(base, state)
         if len(rows) == 1 and base.version >= 0 and _same_ids(base, state):
@@ -267,7 +275,7 @@ class CatalogStore:
         self._files = {file.path: rows for file in data_files(self._table.latest())}
 
     def _append(self, table: DeltaTable, rows: _Rows) -> None:
-        """Write rows to the lowest level that has room for them and for all rows below it."""
+        """Write rows to the lowest level with room for them and all rows below it."""
         files = sorted(data_files(table), key=lambda f: f.partition["level"])
         level = _level_of(len(rows))
         while True:

@@ -1,4 +1,4 @@
-"""Up to where the sources of a view had come, by some column each, when state of closed groups could be dropped."""
+"""Watermarks of sources by which state of closed groups could be dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from relstate_dagster.state_lib.literals import literal
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A value below which no row was expected, and its type: a timestamp, a date or a whole number."""
+    """A value below which no row was expected, and its type.
+
+    A timestamp, a date or a whole number.
+    """
 
     value: datetime | date | int
     data_type: str

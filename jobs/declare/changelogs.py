@@ -1,4 +1,4 @@
-"""Tables whose rows say what has become of a key: a later row replaces the earlier one, or deletes it.
+"""Tables of changes by key: a later row replaces the earlier one, or deletes it.
 
 Such a table is declared by the rows that it comes to:
 
@@ -43,7 +43,7 @@ _OP: Final = "__op"
 
 
 def changelog_of(name: str) -> str:
-    """The source with the changes of a table that is declared by what they come to."""
+    """Name of the source that holds a declared table's changes."""
     return f"{name}{_SUFFIX}"
 
 
@@ -99,7 +99,10 @@ def _check_watermark(source: SourceDeclaration, where: str) -> None:
 
 
 def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclaration | None]:
-    """A declared source as it is kept: of one whose rows are changes, the changelog, and the view of what they come to."""
+    """A declared source as it is kept.
+
+    One of changes becomes a changelog and the view of its newest rows.
+    """
     kind = source.properties.get(KIND, "table")
     if kind == "table":
         return source, None
@@ -157,7 +160,9 @@ def _row_type(source: SourceDeclaration) -> str:
 
 
 def _debezium(source: SourceDeclaration) -> str:
-    """Create, update and read (of a snapshot) bring the row after; delete the row before, which has at least the key.
+    """Debezium events.
+
+    Create, update and read bring the row after; delete has at least the key of the row before.
 
     Rows without an operation are tombstones, which say nothing more than the delete before them; ``m`` is a message and no row.
     """

@@ -60,7 +60,7 @@ def check_file_folder(source: SourceDeclaration, where: str) -> None:
 
 
 def with_required_key(source: SourceDeclaration) -> SourceDeclaration:
-    """A declaration by which records of files without a value in the key are malformed: a row is of some key."""
+    """A declaration that takes records without a key value as malformed."""
     if source.file_format is None or source.properties.get("source.kind") == "debezium":
         return source
     key = {name.lower() for name in source.primary_key}

@@ -1,4 +1,4 @@
-"""How many rows operators keep apart from all others of a group or a view, so that few changes make them read these."""
+"""Numbers of rows that operators keep apart, so that few changes read the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query reads, by sqlglot and so with no JVM: the tables, and for each output column the columns it comes from.
+"""Lineage of a query by sqlglot, without a JVM: tables, and columns of columns.
 
 Dagster loads definitions often and in short-lived processes; Catalyst, which has the last word on a query, would cost
 each of them the start of a JVM.
@@ -23,7 +23,7 @@ ColumnLineage = dict[str, tuple[tuple[str, str], ...]]
 
 
 def dependencies(query: str, where: str = "query") -> tuple[str, ...]:
-    """Return the names of the tables and views that a query reads, in order of their first appearance.
+    """Names of the tables and views that a query reads, in order of appearance.
 
     What sqlglot cannot parse is read by its tokens alone: Spark, which may take it, has the last word once there is a session.
 
@@ -57,7 +57,10 @@ def dependencies(query: str, where: str = "query") -> tuple[str, ...]:
 
 
 def output_columns(query: str) -> tuple[str, ...]:
-    """Return the names of a query's output columns; empty where a ``*`` or an unparsable query hides them."""
+    """Names of a query's output columns.
+
+    Empty if a ``*`` or an unparsable query hides them.
+    """
     try:
         tree = sqlglot.parse_one(query, dialect="spark")
     except (SqlglotError, RecursionError):
@@ -97,7 +100,10 @@ def _leaves(root: Node) -> tuple[tuple[str, str], ...]:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    """Tell whether a name is defined by a WITH around it. Inside a WITH only earlier names count, unless recursive."""
+    """Whether a name is defined by a WITH around it.
+
+    Inside a WITH only earlier names count, unless it is recursive.
+    """
     name = table.name.lower()
     child: exp.Expr = table
     while (parent := child.parent) is not None:

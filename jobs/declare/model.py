@@ -154,7 +154,9 @@ class FileFolder:
 
 @dataclass(frozen=True)
 class SourceDeclaration:
-    """``CREATE TABLE``: a Delta table in the warehouse, or at a location, and its primary key; or a folder of files.
+    """``CREATE TABLE``: a Delta table with its primary key, or a folder of files.
+
+    The table lies in the warehouse, or at a location.
 
     Attributes
     ----------
@@ -202,14 +204,17 @@ class SourceDeclaration:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The columns that ``index.columns`` names: the source is to be looked up by each of them."""
+        """Columns that ``index.columns`` names, for lookups of the source by each."""
         names = (name.strip() for name in self.properties.get("index.columns", "").split(","))
         return tuple(dict.fromkeys(name for name in names if name))
 
 
 @dataclass(frozen=True)
 class DropStatement:
-    """``DROP TABLE | VIEW | MATERIALIZED VIEW [IF EXISTS] name``; `kind` is one of the three in lower case."""
+    """A statement that drops a table or view.
+
+    ``DROP TABLE | VIEW | MATERIALIZED VIEW [IF EXISTS] name``; `kind` is one of the three in lower case.
+    """
 
     kind: str
     name: str
@@ -229,7 +234,10 @@ class RefreshStatement:
 
 @dataclass(frozen=True)
 class VerifyStatement:
-    """``VERIFY`` (all views: `views` is empty) or ``VERIFY a, b``, of all rows or ``SAMPLE n`` keys."""
+    """``VERIFY`` or ``VERIFY a, b``, of all rows or ``SAMPLE n`` keys.
+
+    `views` is empty for all views.
+    """
 
     views: tuple[str, ...] = ()
     path: str | None = None
@@ -294,7 +302,10 @@ Declaration: TypeAlias = (
 
 
 def rename_columns(query: str, column_names: tuple[str, ...]) -> str:
-    """Return `query` with its output columns renamed by position; as it is where there are no names."""
+    """`query` with its output columns renamed by position.
+
+    Unchanged without names.
+    """
     if not column_names:
         return query
     listed = ", ".join("`" + name.replace("`", "``") + "`" for name in column_names)

@@ -184,7 +184,7 @@ def _column_list(
 
 
 def _constraint(part: Cursor, context: str, expected: dict[str, str]) -> None:
-    """Read ``CONSTRAINT name EXPECT (condition) [ON VIOLATION FAIL UPDATE]`` as the properties that it stands for."""
+    """Read ``CONSTRAINT name EXPECT (condition) [ON VIOLATION FAIL UPDATE]`` as properties."""
     part.accept("CONSTRAINT")
     name = part.identifier(f"{context}, constraint")
     context = f"{context}, constraint {name}"
@@ -379,7 +379,10 @@ class _Clauses:
 
 
 def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str, *, takes_files: bool = False) -> _Clauses:
-    """Read clauses in any order, each once, up to the word `until` or the end of the statement."""
+    """Read clauses in any order, each once.
+
+    Up to the word `until` or the end of the statement.
+    """
     found = _Clauses(takes_files=takes_files)
     seen: set[str] = set()
     allowed = [words for words in _CLAUSES if takes_files or words != "OPTIONS"]
@@ -478,7 +481,10 @@ def _query(cursor: Cursor, context: str) -> str:
 
 
 def _name(cursor: Cursor, what: str) -> str:
-    """Read the name of a view or source; one with a dot or a dash is read whole, so that messages show it."""
+    """Read the name of a view or source.
+
+    One with a dot or a dash is read whole, so that messages show it.
+    """
     where = cursor.where
     first = cursor.current
     if first is None or not cursor.peek():

@@ -1,4 +1,4 @@
-"""A project: a folder of ``.sql`` files, checked as a whole and put in dependency order."""
+"""A project: a folder of ``.sql`` files, checked and put in dependency order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Project:
         return tuple(found)
 
     def inlined(self, name: str) -> dict[str, str]:
-        """Return the plain views that a query reads, directly or through others, each with its text."""
+        """Plain views that a query reads, directly or through others, with their texts."""
         plain = {view.name: view.sql for view in self.plain_views}
         found: dict[str, str] = {}
         for read in self.reads.get(name, ()):
@@ -79,7 +79,10 @@ class Project:
 
     @cached_property
     def columns(self) -> Mapping[str, Mapping[str, str]]:
-        """Columns and their types, as far as they are known without a JVM; a view's types are not (``?``)."""
+        """Columns and types as known without a JVM.
+
+        Types of a view's columns are unknown (``?``).
+        """
         known: dict[str, Mapping[str, str]] = {
             source.name: {column.name: column.type_text for column in source.columns} for source in self.sources
         }
@@ -90,7 +93,10 @@ class Project:
         return known
 
     def lineage(self, name: str) -> ColumnLineage:
-        """Return the column lineage of a view, down to sources and views; plain views are looked through."""
+        """Column lineage of a view, down to sources and views.
+
+        Plain views are resolved.
+        """
         schemas = {table: columns for table, columns in self.columns.items() if columns}
         plain = {view.name for view in self.plain_views}
         lineage = column_lineage(self._queries[name].sql, schemas)

@@ -13,7 +13,7 @@ STATE_TTL: Final = "state.ttl"
 
 
 def ttl_of(properties: Mapping[str, str], where: str) -> timedelta | None:
-    """The time to live of a view's state, as its properties say; ``None`` where state never expires.
+    """Time to live of a view's state; ``None`` if state never expires.
 
     Raises
     ------

@@ -76,7 +76,9 @@ def split_statements(text: str, path: str | None = None) -> list[Statement]:
 
 
 def normalized_sql(text: str) -> str:
-    """Return a text of SQL without comments, with one space where there was white space, and none beside ``( ) ,``.
+    """SQL text without comments and superfluous white space.
+
+    None is left beside ``( ) ,``.
 
     Two texts of one normal form are the same query. Case stays: it shows in the names of columns.
     """
@@ -100,7 +102,7 @@ def _statement(script: str, tokens: tuple[Token, ...], path: str | None) -> Stat
 
 
 class Cursor:
-    """A position in the tokens of a statement, with the few moves that a recursive-descent parser makes."""
+    """A position in a statement's tokens, for a recursive-descent parser."""
 
     def __init__(self, statement: Statement, tokens: Sequence[Token] | None = None) -> None:
         self.statement = statement
@@ -128,7 +130,10 @@ class Cursor:
         return DeclarationError(f"{self.where}: {message}")
 
     def peek(self, ahead: int = 0) -> str:
-        """Return a token's word in upper case, or the empty string for a string literal and past the end."""
+        """A token's word in upper case.
+
+        Empty for a string literal and past the end.
+        """
         position = self.index + ahead
         if position >= len(self.tokens):
             return ""
@@ -139,7 +144,10 @@ class Cursor:
         return " ".join(self.source(token).upper().split())
 
     def at(self, *words: str) -> bool:
-        """Whether the next words are these (a word may hold two, where sqlglot reads them as one token)."""
+        """Whether the next words are these.
+
+        A word may hold two, where sqlglot reads them as one token.
+        """
         wanted = " ".join(words).split()
         found: list[str] = []
         ahead = 0
@@ -196,14 +204,14 @@ class Cursor:
         return text
 
     def rest(self) -> str:
-        """Return the text from the current token to the end of the statement, and step over it."""
+        """Return the text from the current token on, and step to the end."""
         assert self.current is not None
         text = self.statement.script[self.current.start : self.tokens[-1].end + 1]
         self.index = len(self.tokens)
         return text
 
     def group(self, context: str) -> list[Cursor]:
-        """Step over ``( … )`` and return one cursor for each part between its top-level commas."""
+        """Step over ``( … )`` and return a cursor for each part between commas."""
         self.expect("(", context)
         parts: list[list[Token]] = [[]]
         round_depth, angle_depth, before = 1, 0, ""

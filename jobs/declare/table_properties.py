@@ -1,4 +1,4 @@
-"""Properties of the Delta table that a view is published to: those in its ``TBLPROPERTIES`` that say nothing to us."""
+"""Properties of a view's published Delta table, out of its ``TBLPROPERTIES``."""
 
 from __future__ import annotations
 

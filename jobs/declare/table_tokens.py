@@ -1,4 +1,7 @@
-"""The tables that a query names, by its tokens: for queries that sqlglot cannot parse, where no Spark is there to ask."""
+"""Tables that a query names, by its tokens, where sqlglot cannot parse it.
+
+Without Spark.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ class _Scan:
 
 
 def tables_by_tokens(query: str, where: str) -> tuple[str, ...]:
-    """The names of tables after FROM and JOIN that are not defined by a WITH before.
+    """Names of tables after FROM and JOIN that no earlier WITH defines.
 
     Raises
     ------
@@ -114,7 +117,7 @@ def tables_by_tokens(query: str, where: str) -> tuple[str, ...]:
 
 
 def in_parts(table: str, where: str) -> DeclarationError:
-    """The error for a table that is not read by the plain name of a source."""
+    """The error for a table that is not named by one plain name."""
     return DeclarationError(
         f"{where}: {table} is read by path or by a name in several parts: declare it as a source (CREATE TABLE name … "
         "LOCATION '…') and read it by that name."

@@ -1,4 +1,4 @@
-"""Tests of views, read from YAML files beside them: rows given, changes in steps, rows expected.
+"""Tests of views in YAML files: given rows, changes in steps, expected rows.
 
 Values stay the texts that they are in the file: Spark casts them to the types of the columns.
 """
@@ -31,7 +31,10 @@ _NULL: Final = "tag:yaml.org,2002:null"
 
 @dataclass(frozen=True)
 class Change:
-    """Rows inserted into, updated in, or deleted from a table; ``kind`` is one of the three."""
+    """Rows inserted into, updated in, or deleted from a table.
+
+    ``kind`` is one of the three.
+    """
 
     kind: str
     table: str
@@ -57,7 +60,10 @@ class Step:
 
 @dataclass(frozen=True)
 class ViewTest:
-    """One case: a view, and the steps that its inputs take, of which the first gives rows."""
+    """One case: a view, and steps of its inputs.
+
+    The first step gives rows.
+    """
 
     view: str
     name: str
@@ -78,7 +84,10 @@ class ViewTest:
 
 @dataclass
 class _Reader:
-    """Reads the nodes of one file; what is not understood is an error with its line."""
+    """Reader of one file's nodes.
+
+    Whatever it cannot read is an error with its line.
+    """
 
     path: Path
     seen: list[str] = field(default_factory=list)
@@ -118,7 +127,7 @@ class _Reader:
         return {name: self.value(part) for name, part in self.mapping(node, "a value").items()}
 
     def rows(self, node: Any, what: str) -> tuple[Row, ...]:
-        """Read rows: a list of mappings, lines of CSV, or the name of a CSV file beside this one."""
+        """Read rows: mappings, lines of CSV, or the name of a CSV file."""
         if isinstance(node, yaml.ScalarNode) and node.tag != _NULL:
             return tuple(self._csv(node, what))
         rows = (self.mapping(row, f"a row of {what}") for row in self.sequence(node, what))

@@ -24,13 +24,16 @@ _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """A column of a source, and how far behind its greatest value rows may come: a length of time, or a number."""
+    """A column of a source, and how far behind its maximum rows may come.
+
+    A length of time, or a number.
+    """
 
     column: str
     delay: timedelta | int
 
     def after(self, greatest: Any) -> Any:
-        """The value below which no row is expected, once a row with this greatest value has come.
+        """The value below which no row is expected, after a row with this maximum.
 
         ``None`` where the delay and the value do not go together.
         """
@@ -42,7 +45,7 @@ class Watermark:
             return None
 
     def check_type(self, data_type: str, where: str) -> None:
-        """Check that the column is one of times, dates or whole numbers, and that the delay is of that kind.
+        """Check that the column is of times, dates or whole numbers, as the delay.
 
         Raises
         ------
@@ -62,7 +65,9 @@ class Watermark:
 
 
 def watermark_of(text: str, where: str) -> Watermark:
-    """Read ``ts - INTERVAL 10 MINUTES``, ``day - INTERVAL '2 days'``, ``number - 100`` or only a column.
+    """Read a watermark: a column, or a column minus a delay.
+
+    As ``ts - INTERVAL 10 MINUTES``, ``day - INTERVAL '2 days'`` or ``number - 100``.
 
     Raises
     ------

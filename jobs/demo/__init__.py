@@ -1,4 +1,4 @@
-"""The demo's data: real flights of 2013, loaded as Delta sources and played day by day.
+"""Data of the demo: flights of 2013, as Delta sources, played day by day.
 
 It lies below `jobs` because it is work for Spark, and knows neither Dagster nor the demo's views; those, and the
 declarations of the sources, are SQL files in ``assets/demo``.

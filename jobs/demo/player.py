@@ -1,4 +1,4 @@
-"""Plays the flights of 2013 as they would arrive at an airline's operations desk, one day at a time.
+"""Plays the flights of 2013 as an operations desk sees them, day by day.
 
 On day D, in five Delta commits:
 
@@ -69,7 +69,9 @@ class FlightPlayer:
         self._flights: FlightData | None = None
 
     def load(self, through: date, on_table: Callable[[str, int], None] = lambda _table, _rows: None) -> None:
-        """Create the sources and load everything up to and including a day; tables that exist are left as they are.
+        """Create the sources and load everything until a day.
+
+        Tables that exist are not changed.
 
         Parameters
         ----------
@@ -186,7 +188,9 @@ class FlightPlayer:
 
 
 def as_first_reported(flights: DataFrame) -> DataFrame:
-    """Return flights as reported on their own day: one in twenty with delays rounded up to the next quarter of an hour.
+    """Flights as reported on their day.
+
+    One in twenty has its delays rounded up to the next quarter of an hour.
 
     Which ones is a function of the flight, so that the corrections of the next day find them.
     """

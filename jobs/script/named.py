@@ -1,4 +1,4 @@
-"""The sources and views that a statement of any kind may name, found by its words."""
+"""Sources and views that a statement may name, found by its words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _ANY: Final = frozenset({"show", "identifier", "execute"})
 
 
 def named_in(state: CatalogState, statement: str, kept: Iterable[str] = ()) -> list[str]:
-    """At least the sources and views that a statement names, plain views after what they read.
+    """At least the sources and views that a statement names.
+
+    Plain views come after what they read.
 
     A warehouse may have ten thousand views: making all of them known to Spark takes minutes.
 

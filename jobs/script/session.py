@@ -123,7 +123,10 @@ class ScriptSession:
                 yield number, ends_the_run(error) or told
 
     def close(self) -> None:
-        """Forget the names of sources and views, which other sessions of the same Spark would see."""
+        """Drop the temporary names of sources and views.
+
+        Other sessions of the same Spark would see them.
+        """
         for name in [*self._views, *self._tables]:
             self._forget(name)
 
@@ -266,7 +269,10 @@ class ScriptSession:
         return Result(number, tuple(frame.columns), rows, is_query=True)
 
     def _prepare_writing(self, state: CatalogState, other: OtherStatement) -> None:
-        """Refuse to write to a view; where it is of changes, they are what is written to under its name."""
+        """Refuse writes to a view.
+
+        Under the name of a view of changes, its table is written to.
+        """
         target = _target(other)
         for name, source in state.sources.items():
             names = {name.lower(), name.lower().removesuffix(changelog_of("")) if source.is_changelog else ""}
@@ -281,7 +287,7 @@ class ScriptSession:
             self._register_source(replace(state.sources[changelog_of(name)], name=name))
 
     def _register(self, state: CatalogState, statement: str) -> None:
-        """Make the sources and views that a statement names known to the session under their plain names.
+        """Register the sources and views that a statement names in the session.
 
         Those that earlier statements named stay known, as they are now: functions of the user may read them.
 
@@ -361,7 +367,7 @@ def _only_appended(table: str) -> str:
 
 
 def _changelogs(state: CatalogState) -> set[str]:
-    """The views of what changes come to, by whose names their tables are written to and dropped."""
+    """Views of changes, whose names stand for their tables in writes and drops."""
     return {name for name, view in state.views.items() if is_changelog_view(view.properties)}
 
 

@@ -1,4 +1,4 @@
-"""Results and errors of statements as plain data, for printing: in JSON, or as texts of a table."""
+"""Results and errors of statements as plain data: JSON, or texts of a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def rows_shown(result: Result, *, as_json: bool) -> list[list[Any]]:
 
 
 def failure_shown(error: Exception, *, as_json: bool) -> tuple[str, str]:
-    """The class of an error, and its message: in JSON as Spark has it, else in one line."""
+    """Class and message of an error.
+
+    In JSON as Spark has it, else in one line.
+    """
     # Behind it PySpark has the stack of the JVM.
     message = str(error).split("JVM stacktrace:", 1)[0].strip()
     if not as_json and not isinstance(error, RelstateError):
@@ -29,7 +32,10 @@ def failure_shown(error: Exception, *, as_json: bool) -> tuple[str, str]:
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
-    """A collected value for JSON: decimals, dates and times as strings, structs and maps as objects."""
+    """A collected value for JSON.
+
+    Decimals, dates and times are strings, structs and maps objects.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""A view explained: whether it is incremental, and why not; its plan; and what its next epoch would do."""
+"""A view explained: its strategy with the reason, its plan, and its next epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def strategy_line(view: ViewEntry) -> str:
 
 
 def explained_view(view: ViewEntry, stages: Sequence[str], sources: Mapping[str, SourceEntry]) -> str:
-    """How a view is maintained: strategy, plan, state tables, what leaves them, and the stages of its next epoch."""
+    """Strategy, plan, state tables and expiry of a view, and steps of its next epoch."""
     plan = explain_plan(view.plan, view.node_tables)
     closed = _closed_lines(view, sources)
     return "\n".join([strategy_line(view), plan, *closed, "", "next epoch:", *(f"  {line}" for line in stages)])

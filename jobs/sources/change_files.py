@@ -1,4 +1,4 @@
-"""The data files that hold a range of commits' changes, read without Delta's own change feed.
+"""Data files with a range of changes, read without Delta's change feed.
 
 Delta plans a change feed by running Spark jobs over the table's log. The commits of a range have been read already to
 check them (:meth:`.jobs.sources.delta_source.DeltaSource.check_range`), so the files are known: those a commit recorded
@@ -84,7 +84,7 @@ def change_files(layout: FileLayout, actions: list[Action], vectors: Vectors = l
 def _of_marked(
     files: Sequence[ChangeFile], rows: Mapping[str, int], before: DeletedRows, after: DeletedRows
 ) -> Iterator[ChangeFile]:
-    """The changes in files that a commit added and removed: all their rows, and those deleted in them taken back.
+    """Changes in files added and removed by a commit, without rows deleted in them.
 
     What a file lost or got back by another vector is in the difference of the two, and nothing else of it is read.
     """
@@ -122,7 +122,7 @@ def read_changes(spark: SparkSession, layout: FileLayout, files: Sequence[Change
 
 
 def _by_weight(files: Sequence[ChangeFile]) -> dict[int, list[str]]:
-    """The files all of whose rows are changes, by what the weights of each come to."""
+    """Files whose rows are all changes, by their summed weights."""
     total: Counter[str] = Counter()
     for file in files:
         if file.positions is None:
@@ -131,7 +131,7 @@ def _by_weight(files: Sequence[ChangeFile]) -> dict[int, list[str]]:
 
 
 def _places_by_weight(files: Sequence[ChangeFile]) -> dict[int, dict[str, pa.Int64Array]]:
-    """The places of changed rows in files of which not all rows are, by what the weights of each row come to."""
+    """Places of changed rows in partly changed files, by their summed weights."""
     weighted: dict[str, list[pa.Table]] = {}
     for file in files:
         if file.positions is not None:

@@ -20,7 +20,10 @@ _OVERWRITE: Final = "WRITE"
 
 
 class AppendedFile(NamedTuple):
-    """A file that a commit has added, its rows (-1 where the log does not say), and the commit's version (-1: not known)."""
+    """A file added by a commit: path, rows, and the commit's version.
+
+    -1 if unknown.
+    """
 
     path: str
     rows: int = -1

@@ -1,4 +1,4 @@
-"""Rows that are in the files of a Delta table and not in the table: its deletion vectors, read by delta-rs."""
+"""Deletion vectors of a Delta table, read by delta-rs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DeletedRows:
 
     @classmethod
     def of_kept(cls, kept: Mapping[str, pa.BooleanArray]) -> DeletedRows:
-        """Those of files of which it is known whether each row up to the last deleted one, at least, is kept."""
+        """Deleted rows of files, from flags of kept rows up to the last deleted one."""
         return cls({name: pc.indices_nonzero(pc.invert(of_file)).cast(pa.int64()) for name, of_file in kept.items()})
 
     def __contains__(self, path: str) -> bool:
@@ -57,7 +57,10 @@ class DeletedRows:
         return rows.filter(pa.array(kept))
 
     def left_out_of(self, spark: SparkSession, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
-        """Rows that Spark reads from some files without those deleted; no Spark job, but one to send these once it runs."""
+        """Rows that Spark reads from files, without deleted ones.
+
+        No Spark job, but one to send these once it runs.
+        """
         return _at_places(spark, rows, {path: self.positions(path) for path in paths}, "left_anti")
 
 

@@ -1,4 +1,4 @@
-"""A Delta table as a source: pinned by version, read by its change data feed or by the files it appended.
+"""A Delta table as a source: pinned versions, change feed, and appended files.
 
 A keyless append-only source gets a Serial ``_row_id``, a number of its rows in the order of commits, files and positions.
 It is worked out from the log, so reading the same range again gives the same ids.
@@ -106,7 +106,7 @@ class DeltaSource(Source):
         return Pin(facts.version, facts.table_uuid, facts.schema_json, base, fingerprint)
 
     def _is_there(self, pin: Pin) -> bool:
-        """Whether the log has the commit that a pin names, and not another one of this version."""
+        """Whether the log has the pinned commit, and no other of this version."""
         found = self.log.fingerprint(pin.version)
         if found is None:
             return False
@@ -115,7 +115,10 @@ class DeltaSource(Source):
         return found == pin.fingerprint if pin.fingerprint else self.facts().table_uuid == pin.table_uuid
 
     def _check_is_there(self, pin: Pin) -> None:
-        """Raise where another commit has the version of a pin. A commit that was cleaned up cannot be compared."""
+        """Raise if another commit has the version of a pin.
+
+        A commit that was cleaned up cannot be compared.
+        """
         if not pin.fingerprint or (pin.version, pin.fingerprint) in self._checked:
             return
         if self.log.fingerprint(pin.version) not in (None, pin.fingerprint):
@@ -138,7 +141,7 @@ class DeltaSource(Source):
         return [file._replace(rows=next(read)) if file.rows < 0 else file for file in files]
 
     def check_range(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
-        """Check, before anything is read, that the changes between two pins can be had, and say how large they are.
+        """Check that the changes between two pins can be read, and measure them.
 
         Raises
         ------
@@ -235,7 +238,7 @@ class DeltaSource(Source):
         return gone
 
     def _check_recorded(self, actions: list[Action], version: int, facts: TableFacts, *, append_only: bool) -> None:
-        """Raise where a commit updated or deleted rows, and it is not recorded which, or must not be."""
+        """Raise if a commit changed rows without a record, or must not change any."""
         if not facts.has_change_feed:
             raise SourceError(
                 f"source {self.name} ({self.path}) has no change data feed, and version {version} "
@@ -308,7 +311,10 @@ class DeltaSource(Source):
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
     def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
-        """Every row as of a pin, as an insertion; with some of the columns that sources make, if asked for."""
+        """Every row as of a pin, as an insertion.
+
+        With some of the columns that sources make, if asked for.
+        """
         self._check_is_there(pin)
         if pin.first_files is not None:
             return self._some_rows(spark, pin, 0, pin.first_files, made)
@@ -320,7 +326,7 @@ class DeltaSource(Source):
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def _some_rows(self, spark: SparkSession, pin: Pin, first: int, until: int | None, made: Collection[str] = ()) -> DataFrame:
-        """As :meth:`all_rows`, of some of the files, by their places in the order of their paths."""
+        """As :meth:`all_rows`, of some files, by their places in the order of paths."""
         if ROW_ID in made:
             files = self._counted_files(pin.version)
             return self._read_files(spark, pin, files[first:until], made, numbered=files)
@@ -343,7 +349,10 @@ class DeltaSource(Source):
     def changes(
         self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
     ) -> DataFrame | None:
-        """The change set between two pins: the columns of the table and the weight; ``None`` if there is none."""
+        """The change set between two pins; ``None`` if there is none.
+
+        The columns of the table and the weight.
+        """
         if found.rest is not None:
             rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, made)
             later = self.changes(spark, since.whole, until.whole, found.rest.later, made)
@@ -360,7 +369,7 @@ class DeltaSource(Source):
         return feed.select(*columns, _weight_of_feed())
 
     def changes_by_commit(self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange) -> DataFrame | None:
-        """As :meth:`changes`, with the version of the commit that made each change; ``None`` if there is none.
+        """As :meth:`changes`, with the version of each change's commit.
 
         Raises
         ------
@@ -401,7 +410,9 @@ class DeltaSource(Source):
         made: Collection[str] = (),
         numbered: Sequence[AppendedFile] | None = None,
     ) -> DataFrame:
-        """Rows of some data files as insertions, read as Parquet: only there does a row know its place in its file.
+        """Rows of data files as insertions, read as Parquet.
+
+        Only there does a row know its place in its file.
 
         ``numbered`` are the files by which rows are numbered, where those are more. Files of a table that only ever appends
         hold nothing but live rows, whatever rewrites them later.
@@ -426,7 +437,10 @@ class DeltaSource(Source):
 
 
 def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
-    """Rows of two versions of a table, with the columns that both have: no view reads one that changed in between."""
+    """Rows of two table versions, with the columns that both have.
+
+    No view reads a column that changed in between.
+    """
     types = {field.name: field.dataType for field in more.schema.fields}
     common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
     return rows.select(*common).union(more.select(*common))
@@ -438,12 +452,12 @@ def _weight_of_feed() -> Column:
 
 
 def _reads_appended(found: ChangeRange, made: Collection[str]) -> bool:
-    """Whether changes are read as the files that were appended, which alone say where a row stands in them."""
+    """Whether changes are read from appended files, which alone give rows their places."""
     return found.only_appends and (bool(made) or not found.has_change_feed)
 
 
 def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
-    """The Serial id of a row: the rows of earlier files, plus its position in its own file."""
+    """Serial id of a row: rows of earlier files, plus its position in its file."""
     if not files:
         return F.lit(None).cast("bigint")
     before = accumulate((file.rows for file in files[:-1]), initial=0)
@@ -464,6 +478,9 @@ def _of_file(table: str, files: Sequence[AppendedFile], values: Sequence[int]) -
 
 
 def _path_of_file() -> Column:
-    """The path of a row's file: Spark has it as an address, escaped but for plus signs."""
+    """Path of a row's file.
+
+    Spark has it as an address, escaped but for plus signs.
+    """
     plain = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(plain, "^file:/+", "/")

@@ -1,4 +1,4 @@
-"""How the data files of a Delta table hold its rows, so that Spark reads them as Parquet files, without Delta and its jobs.
+"""Layout of a Delta table's data files, to read them as plain Parquet.
 
 A file's columns are mostly the table's. Partition columns are not in the files, though, but named by the folders in which
 these lie, and a table with mapped columns calls them by other names there. What a layout does not cover, Delta reads:
@@ -59,7 +59,7 @@ class FileLayout:
 
     @classmethod
     def of(cls, table: str, facts: TableFacts) -> FileLayout | None:
-        """The layout of a table as of the version of some facts; ``None`` where only Delta can read it."""
+        """Layout of a table as of a version; ``None`` if only Delta can read it."""
         schema = struct_of(facts.schema_json)
         untold = any(schema[name].dataType.simpleString() not in _PARTITION_TYPES for name in facts.partition_columns)
         if facts.column_mapping not in ("none", "name") or untold:
@@ -68,12 +68,14 @@ class FileLayout:
 
     @cached_property
     def physical(self) -> dict[str, str]:
-        """The name that each column has in the files, those of partition columns in the log."""
+        """Names of columns in the files; of partition columns, in the log."""
         return {field.name: physical_name(field) if self.is_mapped else field.name for field in self.schema.fields}
 
     @cached_property
     def padded(self) -> frozenset[str]:
-        """Columns that have some CHAR: Spark reads its texts with blanks up to its length, whatever the files have.
+        """Columns with some CHAR.
+
+        Spark pads their texts with blanks up to their length.
 
         So what files, and logs, say of these columns without Spark is not what its rows have.
         """
@@ -142,7 +144,7 @@ class FileLayout:
 
 
 def _pads(spark: SparkSession) -> bool:
-    """Whether a session pads what it reads of CHAR columns, as Spark does unless it is told not to."""
+    """Whether a session pads CHAR columns, as Spark does by default."""
     is_text = spark.conf.get("spark.sql.legacy.charVarcharAsString") == "true"
     return spark.conf.get("spark.sql.readSideCharPadding") == "true" and not is_text
 
@@ -165,7 +167,7 @@ def _text(value: Any) -> str:
 
 
 def physical_name(field: T.StructField) -> str:
-    """The name that a column has in the files of a table with mapped columns; else its own."""
+    """Name of a column in the files of a table with mapped columns."""
     return str(field.metadata.get(_PHYSICAL_NAME, field.name))
 
 
@@ -194,7 +196,10 @@ def _physical_type(data_type: T.DataType) -> T.DataType:
 
 
 def _as_declared(field: T.StructField) -> Column:
-    """A column by the name that the table has for it, and so the fields of its structs, which Spark casts in their order."""
+    """A column under its declared name, with its structs' fields likewise.
+
+    Spark casts fields by their order.
+    """
     stored = F.col(quoted(physical_name(field)))
     named = stored if _physical_type(field.dataType) == field.dataType else stored.cast(field.dataType)
     return named.alias(field.name)

@@ -1,4 +1,4 @@
-"""The records of files, read by Spark: the rows that they are, and those that are none, each with its place and the reason."""
+"""Records of files read by Spark: rows, and malformed ones with place and reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FileRecords:
     partitions: frozenset[str] = frozenset()
 
     def records(self, files: Sequence[str]) -> DataFrame:
-        """The records of some files: the table's columns, the file, and the text of those that are no rows."""
+        """Records of files: the table's columns, the file, and the text of malformed ones."""
         return self._read(files, _TEXT).select(
             *self._columns, self._text.alias(_TEXT), F.col("_metadata.file_path").alias(_FILE)
         )
@@ -61,7 +61,7 @@ class FileRecords:
         return records.filter(F.col(_TEXT).isNull()).select(*self._columns)
 
     def malformed_files(self, records: DataFrame) -> list[str]:
-        """The files in which one of :meth:`records` is no row, by their paths in the folder."""
+        """Files with malformed records among :meth:`records`, by their paths in the folder."""
         # A record is no row for one of its columns, so all of them have to be read.
         of_all = F.max(F.length(F.to_json(F.struct(*self._columns))))
         found = records.filter(F.col(_TEXT).isNotNull()).groupBy(self._inside(F.col(_FILE)).alias(_FILE)).agg(of_all)
@@ -119,7 +119,7 @@ class FileRecords:
 
     @property
     def _text(self) -> Column:
-        """The text of a record that is no row: as it was read, or, for a value that is missing, as JSON."""
+        """Text of a malformed record: as read, or as JSON if a value is missing."""
         missing = [F.col(quoted(f.name)).isNull() for f in self.schema.fields if not f.nullable]
         if not missing:
             return F.col(_TEXT)
@@ -156,7 +156,10 @@ class FileRecords:
         return [F.when(parsed.isNull(), F.lit("it is no JSON object")), *values]
 
     def _inside(self, file: Column) -> Column:
-        """The path of a file in its folder: Spark has it as an address, escaped but for plus signs."""
+        """Path of a file in its folder.
+
+        Spark has it as an address, escaped but for plus signs.
+        """
         plain = F.regexp_replace(F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B"))), "^file:/+", "/")
         return F.regexp_replace(F.replace(plain, F.lit(self.folder.location), F.lit("")), "^/", "")
 
@@ -175,5 +178,8 @@ def _unlike(field: T.StructField, text: Column) -> Column:
 
 
 def _usable(field: T.StructField) -> T.StructField:
-    """A column as it was inferred; of one without a value the type is not known, and any text will do."""
+    """A column as inferred.
+
+    One without a value has no known type, and becomes a text.
+    """
     return T.StructField(field.name, T.StringType() if isinstance(field.dataType, T.NullType) else field.dataType)

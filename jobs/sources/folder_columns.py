@@ -1,4 +1,4 @@
-"""Finds the columns of a folder of files: the declared ones, which are tried on one file, or those that Spark infers."""
+"""Columns of a folder of files: declared ones, tried on a file, or inferred."""
 
 from __future__ import annotations
 

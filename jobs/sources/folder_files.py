@@ -1,4 +1,6 @@
-"""The files of a folder that is a source: those that are there, those that were read, and those that are new. No Spark.
+"""Files of a folder that is a source: present, read, and new ones.
+
+No Spark.
 
 What was read is in a ledger, a Delta table beside the rows: a line for each file, appended once the rows of the file are
 committed. Two runs that come to the same files agree by the transactions of both tables (:mod:`.jobs.epoch.ingest`).
@@ -60,7 +62,7 @@ class NewFiles:
 
     @property
     def identity(self) -> str:
-        """Says which files these are, in a few words; the same words for the same files."""
+        """A short name for a set of files, equal for equal sets."""
         paths = self.files["path"].to_pylist()
         of_all = "\n".join([*paths, str(pc.sum(self.files["size"])), str(pc.max(self.files["modified_at"]))])
         digest = hashlib.sha256(of_all.encode()).hexdigest()[:8]

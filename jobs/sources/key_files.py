@@ -1,4 +1,4 @@
-"""Primary keys read from a table's files by the driver: whether rows that came in have keys of their own.
+"""Primary keys read from files by the driver, to find duplicates among new rows.
 
 Delta does not enforce a primary key, and a job over a whole source to check a few new rows would cost as much as a
 recompute. So the new keys are compared with each other, and with the keys in the files that can hold them by their
@@ -40,7 +40,7 @@ _COMPARED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeyProblem:
-    """A key that is none: its values, and the rows that have it (1: a part of it is NULL)."""
+    """A broken key: its values, and its rows (1: a part of it is NULL)."""
 
     values: dict[str, Any]
     rows: int
@@ -70,7 +70,9 @@ def _changed_keys(layout: FileLayout, file: ChangeFile, key: Sequence[str]) -> p
 
 
 def new_keys(changes: pa.Table, key: Sequence[str]) -> pa.Table | KeyProblem:
-    """The keys that are new once changes are applied, or the first that is NULL or came in twice.
+    """Keys that are new once changes are applied, or the first broken one.
+
+    That is NULL, or came in twice.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ def new_keys(changes: pa.Table, key: Sequence[str]) -> pa.Table | KeyProblem:
 
 
 def files_with(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -> tuple[DataFile, ...]:
-    """The files of a table that can have some of these keys, as far as their statistics tell."""
+    """Files that can have some of these keys, by their statistics."""
     bounds = {column: tuple(pc.min_max(new[column]).as_py().values()) for column in key}
     return tuple(file for file in before.files if all(_may_have(file, column, *bounds[column]) for column in key))
 
@@ -106,7 +108,10 @@ def problem_with_new(new: pa.Table, key: Sequence[str], before: SnapshotFiles) -
 
 
 def are_compared_by_arrow(schema: T.StructType, key: Sequence[str]) -> bool:
-    """Whether Arrow finds just those keys equal that Spark does: not NaN and -0.0, nor texts that are padded or collated."""
+    """Whether Arrow compares keys as Spark does.
+
+    Not NaN and -0.0, nor texts that are padded or collated.
+    """
     fields = [schema[column] for column in key]
     types = [field.dataType for field in fields]
     return not any(map(char_type, fields)) and all(
@@ -115,14 +120,17 @@ def are_compared_by_arrow(schema: T.StructType, key: Sequence[str]) -> bool:
 
 
 def _may_have(file: DataFile, column: str, lowest: Any, highest: Any) -> bool:
-    """Whether a file can have a value between two others, as far as its statistics tell."""
+    """Whether a file can have a value between two others, by its statistics."""
     if column not in file.lower or column not in file.upper:
         return True
     return not (file.upper[column] < lowest or file.lower[column] > highest)
 
 
 def _keys_of(layout: FileLayout, path: str, key: Sequence[str], partition: Mapping[str, Any], *more: str) -> pa.Table:
-    """Some columns of a file by the table's names, and ``more`` that it has besides; rows that are deleted, too."""
+    """Columns of a file by the table's names, and ``more`` that it has.
+
+    Deleted rows are included.
+    """
     stored = [column for column in key if column not in layout.partitioned_by]
     if not stored:  # some column, since files without any are without rows
         stored = [next(name for name in layout.schema.names if name not in layout.partitioned_by)]
@@ -137,7 +145,10 @@ def _keys_of(layout: FileLayout, path: str, key: Sequence[str], partition: Mappi
 def read_keys(
     table: str, path: str, columns: list[str], *, row_group: int | None = None, footer: FileMetaData | None = None
 ) -> pa.Table:
-    """Some columns of one file, or of one of its row groups, text as plain strings whatever the writer noted."""
+    """Columns of one file or row group.
+
+    Texts are plain strings, whatever the writer noted.
+    """
     with opened_parquet(full_path(table, path), footer) as parquet:
         wanted = range(parquet.num_row_groups) if row_group is None else [row_group]
         rows = parquet.read_row_groups(list(wanted), columns=columns, use_threads=False)

@@ -1,4 +1,4 @@
-"""What is known of a source as of one commit, and of what changed between two."""
+"""A source as of one commit, and the changes between two."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What had not been read of the files of an earlier pin: those from a place in their order up to another one, or the end.
+    """Files of an earlier pin that were not read yet, and the changes since.
+
+    Files from a place in their order up to another one, or the end. ``later`` are the changes.
 
     ``later`` is what has changed since that pin.
     """

@@ -60,7 +60,7 @@ class Source(ABC):
 
     @abstractmethod
     def check_range(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
-        """Check that the changes between two pins can be read, before anything is, and measure them.
+        """Check that the changes between two pins can be read, and measure them.
 
         Parameters
         ----------
@@ -75,7 +75,9 @@ class Source(ABC):
     def changes(
         self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
     ) -> DataFrame | None:
-        """The change set between two pins: the columns and the weight; ``None`` if there is none.
+        """The change set between two pins; ``None`` if there is none.
+
+        The columns and the weight.
 
         Parameters
         ----------
@@ -85,7 +87,10 @@ class Source(ABC):
 
     @abstractmethod
     def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
-        """Every row as of a pin, as an insertion; with some of the columns that sources make, if asked for."""
+        """Every row as of a pin, as an insertion.
+
+        With some of the columns that sources make, if asked for.
+        """
 
     def changes_by_commit(self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange) -> DataFrame | None:
         """As :meth:`changes`, with the version of the commit that made each change.
@@ -121,11 +126,17 @@ class Source(ABC):
         return self.facts().version
 
     def totals(self, pin: Pin | None = None) -> tuple[int, int | None]:
-        """Bytes and rows as of a pin, or of the newest version; rows are ``None`` if they are not known."""
+        """Bytes and rows as of a pin, by default the newest version.
+
+        Rows are ``None`` if unknown.
+        """
         return 0, None
 
     def files(self, pin: Pin) -> SnapshotFiles:
-        """The files that hold the rows as of a pin; none, if only the source can read its rows."""
+        """Files with the rows as of a pin.
+
+        None if only the source can read its rows.
+        """
         return SnapshotFiles(None, ())
 
     def layout(self, version: int) -> FileLayout | None:

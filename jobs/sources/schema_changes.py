@@ -1,4 +1,7 @@
-"""Whether a view can go on after the schema of a source has changed: only if no column that it reads means anything else."""
+"""Changes of a source's schema that a view can follow.
+
+No column that it reads may have another meaning.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from relstate_dagster.jobs.sources.file_layout import physical_name, struct_of
 
 
 def changed_columns(before: str, after: str, columns: Collection[str] | None = None) -> tuple[str, ...]:
-    """What has changed for a view that was planned with one schema, one sentence a column; nothing where it can go on.
+    """Sentences on changed columns that a view cannot follow.
 
     Comments, columns that only can no longer be NULL, and columns that the view does not read change nothing.
 
@@ -55,7 +58,7 @@ def _becomes_nullable(old: T.StructField, new: T.StructField) -> bool:
 
 
 def _loosened(old: T.DataType, new: T.DataType) -> bool:
-    """Whether a part of a type that could not be NULL can now; both are the same otherwise."""
+    """Whether two types differ only by parts that became nullable."""
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
         return any(_becomes_nullable(a, b) for a, b in zip(old.fields, new.fields, strict=True))
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):

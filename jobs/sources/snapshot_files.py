@@ -1,4 +1,4 @@
-"""A source as of one version, read as the Parquet files that the log names: where a join looks rows up in place.
+"""A source at one version as Parquet files, for lookups in place.
 
 Spark plans each read of a Delta table by jobs over its log. The files of a pinned version are listed once a run instead,
 and only those are read that can hold what is looked for. What a file's layout does not tell (see
@@ -44,14 +44,16 @@ class SnapshotFiles:
         return self.layout is not None
 
     def have(self, columns: Sequence[str]) -> bool:
-        """Whether the files have these columns, under their names and for the table's rows and no others."""
+        """Whether the files have exactly the table's rows, and columns under these names."""
         layout = self.layout
         if layout is None or layout.is_mapped or self.deleted.places:
             return False
         return not set(columns) & set(layout.partitioned_by)
 
     def before(self, found: ChangeRange) -> SnapshotFiles | None:
-        """The files that held the rows before some changes: without opening the version before them, which reads the log again.
+        """Files before some changes, without opening that version.
+
+        ``None`` unless only whole files were appended since.
 
         ``None`` where the files of today do not tell: rows were deleted or updated, or new rows are in a rewritten file.
         """
@@ -61,7 +63,10 @@ class SnapshotFiles:
         return replace(self, files=before) if is_known else None
 
     def sample(self, rows: int) -> SnapshotFiles:
-        """As few files as have so many rows: the one in the middle first, since new rows are often in the last ones."""
+        """A few files with so many rows, from the middle of the order.
+
+        New rows are often in the last ones.
+        """
         middle = len(self.files) // 2
         chosen: list[DataFile] = []
         for file in (*self.files[middle:], *reversed(self.files[:middle])):
@@ -86,7 +91,9 @@ class SnapshotFiles:
         return tuple(f for f in self.files if lookup_keys.may_be_in(f.lower, f.upper, lookup_keys.column))
 
     def read(self, spark: SparkSession, lookup_keys: LookupKeys | None) -> DataFrame:
-        """The rows, those that ``lookup_keys`` excludes left out as far as files and pages tell; no Spark job.
+        """The rows of the files; no Spark job.
+
+        Those that ``lookup_keys`` excludes are left out as far as files and pages tell.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""An index of a source: its rows once more, in the order of another column than the source's own.
+"""An index of a source: its rows in the order of another column.
 
 A join looks up rows of a large source in place. By a column that the source is not ordered by (a line's part) there is one of
 the values on every page of it, and all pages are read. A copy in the order of that column has them on few.
@@ -69,7 +69,7 @@ class IndexContents:
         return Pin(self.version, self.table_uuid, self.schema, fingerprint=self.fingerprint)
 
     def serves(self, until: Pin, columns: Iterable[str]) -> bool:
-        """Whether rows of some columns as of a pin are those of the index and of the changes since."""
+        """Whether index and later changes give rows of some columns as of a pin."""
         is_same_table = (self.table_uuid, self.schema) == (until.table_uuid, until.schema_json)
         return (
             is_same_table and until.first_files is None and self.version <= until.version and set(columns) <= set(self.columns)
@@ -149,7 +149,7 @@ class SourceIndex:
     # Writing. Each commit holds a whole version of the source, so a kill leaves the version before.
 
     def build(self, spark: SparkSession, source: Source, pin: Pin, columns: Iterable[str]) -> None:
-        """Write the rows of the source as of a pin, in place of what is there.
+        """Write the rows of the source as of a pin, replacing earlier ones.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class SourceIndex:
         self._write(by_range, contents, mode="overwrite", overwriteSchema="true")
 
     def append(self, changes: DataFrame | None, until: Pin, most_bytes: int) -> None:
-        """Bring the index from the version it has to a pin, by the change set between both.
+        """Bring the index up to a pin, by the change set since its version.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class SourceIndex:
 
 
 def rows_read_of_index(rows: int, values: int) -> float:
-    """About how many rows are read of an index of a source with so many rows, to find those with so many values."""
+    """About how many rows a lookup reads in an index, by rows and values."""
     return rows_on_pages(rows, tuning().index_page_rows, values)
 
 
@@ -229,7 +229,10 @@ def _newest_of(path: str) -> tuple[DeltaTable, IndexContents] | None:
 
 
 def _stored(place: int) -> str:
-    """The name of a column in the table: those of a source may be none that Delta takes."""
+    """Name of a column in the index table.
+
+    Delta may refuse the source's names.
+    """
     return f"c{place}"
 
 

@@ -1,4 +1,4 @@
-"""Primary keys of a whole table, read by the driver in the order of one key column, a few row groups at a time.
+"""Primary keys of a whole table, read in order by the driver.
 
 Grouping by key would shuffle every key of a source before a view is built on it, which took four times as long as the view
 (60 M lines, TPC-H Q19). Files are mostly written in an order that is much like that of the key, though: a row group overlaps
@@ -30,7 +30,7 @@ _READERS: Final = min(8, os.cpu_count() or 1)
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """A row group, and for each key column that has statistics in it the least and the greatest value."""
+    """A row group with the least and greatest value of key columns."""
 
     path: str
     footer: FileMetaData
@@ -41,7 +41,9 @@ class _RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class KeysInOrder:
-    """The row groups of a table by the least value of a key column; those of which it is not known come first.
+    """Row groups of a table by their least key.
+
+    Those without statistics come first.
 
     Parameters
     ----------
@@ -89,7 +91,10 @@ class KeysInOrder:
 
 
 def keys_in_order(table: str, files: Sequence[DataFile], key: Sequence[str]) -> KeysInOrder | None:
-    """The keys of files that are a table's rows; ``None`` where Spark compares their type in another way (floating point)."""
+    """Keys of files that are a table's rows.
+
+    ``None`` if Spark compares their type in another way (floating point).
+    """
     with ThreadPoolExecutor(_READERS) as pool:
         footers = list(pool.map(partial(_footer, table, key=key), (file.path for file in files)))
     if not all(comparable for comparable, _ in footers):
@@ -121,7 +126,7 @@ def _most_at_once(groups: Sequence[_RowGroup], column: str) -> int:
 
 
 def _footer(table: str, path: str, key: Sequence[str]) -> tuple[bool, list[_RowGroup]]:
-    """Whether the key's types are compared as Spark does, and the row groups of a file."""
+    """Row groups of a file, and whether its key types compare as in Spark."""
     with opened_parquet(full_path(table, path)) as parquet:
         metadata = parquet.metadata
         types = [plain_type(parquet.schema_arrow.field(column).type) for column in key]
@@ -143,7 +148,10 @@ def _keys_in(table: str, key: Sequence[str], group: _RowGroup) -> pa.Table:
 
 
 def _repeated(keys: pa.Table, key: Sequence[str]) -> KeyProblem | None:
-    """A key that several rows have. Rows that are in order already are only compared with their neighbours."""
+    """A key that several rows have.
+
+    Rows in order are only compared with their neighbours.
+    """
     if _rises(keys, key):
         return None
     ordered = keys.take(pc.sort_indices(keys, sort_keys=[(column, "ascending") for column in key]))

@@ -1,4 +1,4 @@
-"""How a Spark session with Delta comes to be: Java, the two jars, and the session itself."""
+"""A Spark session with Delta: Java, two jars, and the session itself."""
 
 from relstate_dagster.jobs.spark.session import SPARKS_OWN_TASKS, SparkSettings, create_session
 

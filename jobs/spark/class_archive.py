@@ -1,4 +1,6 @@
-"""What a JVM has learnt of Spark, kept for the next one: its loaded classes, and from Java 25 on how they were used.
+"""An archive of a JVM's loaded classes, for a faster start of the next.
+
+From Java 25 on it has profiles as well.
 
 A run is a fresh process, so it pays for some 20,000 classes every time: three tenths of what starting Spark and a first small
 epoch take (docs/performance.md). Up to Java 24 an archive of classes is mapped instead of loading and checking each of them.
@@ -28,12 +30,12 @@ _PROFILES_SINCE: Final = 25
 
 
 def has_profiles(java: Java) -> bool:
-    """Whether this Java keeps an ahead-of-time cache, with profiles of methods, rather than an archive of classes."""
+    """Whether this Java keeps an ahead-of-time cache with profiles, and no plain archive."""
     return java.release >= _PROFILES_SINCE
 
 
 def class_archive(java: Java) -> Path:
-    """Return where the cache or archive for this Java and the installed Spark is, or would be."""
+    """Path of the archive for this Java and the installed Spark."""
     jars = _spark_jars()
     build = java.home / "release"
     facts = [
@@ -48,7 +50,10 @@ def class_archive(java: Java) -> Path:
 
 
 def archive_options(java: Java) -> str:
-    """Return the JVM's options that use the archive, or write one where :func:`writing_to` asks for it; empty without."""
+    """JVM options that use the archive, or write one; empty without.
+
+    :func:`writing_to` asks for it to be written.
+    """
     target = os.environ.get(_WRITE_TO)
     path = target or class_archive(java)
     if not (target or Path(path).is_file()):
@@ -61,7 +66,7 @@ def archive_options(java: Java) -> str:
 
 @contextmanager
 def writing_to(path: Path) -> Iterator[None]:
-    """Have the JVM of any session that a process started here begins write the classes it has loaded to `path`."""
+    """Let JVMs of sessions in this context write their loaded classes to `path`."""
     os.environ[_WRITE_TO] = str(path)
     try:
         yield

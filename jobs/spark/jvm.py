@@ -1,4 +1,4 @@
-"""The JVM that this process talks to: whether Spark works in it, and how it has ended."""
+"""The JVM of this process: whether Spark works in it, and how it ended."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ _EXITS: Final = {52: "its memory ran out", -signal.SIGKILL: _KILLED, 128 + signa
 
 
 def has_jvm() -> bool:
-    """Whether this process has ever talked to one; one that uses Spark Connect alone has not."""
+    """Whether this process has a JVM.
+
+    One that uses Spark Connect alone has none.
+    """
     return SparkContext._gateway is not None
 
 
 def is_working(context: SparkContext | None = None) -> bool:
-    """Whether Spark works: while it ends, what else is computed fails of whatever is gone by then, not of itself.
+    """Whether Spark works.
+
+    While it ends, other work fails for causes that are not its own.
 
     Parameters
     ----------
@@ -42,7 +47,10 @@ def is_working(context: SparkContext | None = None) -> bool:
 
 
 def how_it_ended() -> str | None:
-    """What the exit of the JVM says which this process has started; ``None`` where there is none, or it is alive."""
+    """Exit message of the JVM that this process started.
+
+    ``None`` if there is none, or it is alive.
+    """
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None

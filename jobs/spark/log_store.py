@@ -1,4 +1,6 @@
-"""Delta's commits in S3 by Spark: each version is written once, whoever else writes, as delta-rs keeps it.
+"""Delta's commits to S3 by Spark: each version is written once.
+
+As delta-rs does it, whoever else writes.
 
 Delta's own log stores for S3 keep the writers of one driver apart, or want a DynamoDB. Since Hadoop 3.4.2 S3A can make a
 file by a put that S3 refuses where there is one, but only Java can ask for it. So one small class is compiled when Spark has
@@ -22,7 +24,10 @@ _SOURCE: Final = Path(__file__).with_name("ConditionalS3LogStore.java")
 
 
 def add_log_store(spark: SparkSession) -> None:
-    """Let Spark's driver find the log store, compiled if it is not in the cache; executors make no commits."""
+    """Let Spark's driver find the log store, compiled unless cached.
+
+    Executors make no commits.
+    """
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     source = _SOURCE.read_text()

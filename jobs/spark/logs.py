@@ -1,4 +1,4 @@
-"""Where the logs of Spark and PySpark go: to a file, and to the terminal only as far as somebody asks for it."""
+"""Logs of Spark and PySpark: to a file, and on demand to the terminal."""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ _USED: Final = {
 
 
 def keep_class_names(session: SparkSession) -> None:
-    """Have the classes that each epoch uses found without asking; those that this PySpark does not know are left out."""
+    """Resolve the JVM classes of each epoch once.
+
+    Those that this PySpark does not know are left out.
+    """
     jvm: Any = getattr(session, "_jvm", None)
     if jvm is None:  # Spark Connect
         return

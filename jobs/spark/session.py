@@ -1,4 +1,4 @@
-"""One place that knows how to start a Spark session with Delta, on this machine or on a cluster."""
+"""Starts a Spark session with Delta, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SparkSettings:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the session is a client of a Spark Connect server, which needs neither Java nor jars here."""
+        """Whether the session is a Spark Connect client, without Java or jars here."""
         return self.master.startswith("sc://")
 
     @property
@@ -199,7 +199,9 @@ def _compiled_pieces(driver_memory: str) -> int:
 
 
 def _end_out_of_memory(session: SparkSession) -> None:
-    """End the JVM where one of its threads dies for want of memory, as Spark does where that of a task does.
+    """End the JVM if a thread dies for want of memory.
+
+    Spark does so for threads of tasks.
 
     Spark hands rows to Python from a thread of its own, and who waits for them would never hear that it has died.
     """
@@ -240,7 +242,9 @@ def _java_options(java: Java, settings: SparkSettings) -> str:
 
 @contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
-    """Answer Ctrl-C once Spark has started, as Python does; PySpark's own handler talks to the JVM in the middle of a call.
+    """Answer Ctrl-C once Spark has started, as Python does.
+
+    PySpark's own handler talks to the JVM in the middle of a call.
 
     A start that is broken off leaves a JVM that never ends: the file it is to answer with is gone.
     """

@@ -1,4 +1,4 @@
-"""Tests of views, run: each case in a warehouse of its own, with an epoch for every step."""
+"""Runs tests of views: each case in its own warehouse, an epoch a step."""
 
 from relstate_dagster.jobs.view_tests.runner import CaseReport, ViewTestRunner
 

@@ -1,4 +1,7 @@
-"""The part of a project that a test needs: the view, what it reads, and tables that stand in for views below it."""
+"""The part of a project that a test needs.
+
+The view, its inputs, and tables in place of upstream views.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ class TestProject:
         return _made_here(replace(source, columns=_columns(columns)))
 
     def _stand_in(self, name: str) -> tuple[SourceDeclaration, tuple[str, ...]]:
-        """A table with the columns of a view, and those of them that tell its rows apart."""
+        """A table with a view's columns and its key."""
         if name not in self._stand_ins:
             inputs = self.inputs(name, ())
             with tempfile.TemporaryDirectory(prefix="relstate-test-") as folder:
@@ -121,7 +124,7 @@ class TestProject:
 
 
 def _made_here(source: SourceDeclaration) -> SourceDeclaration:
-    """A source whose table is made in the warehouse of the test, whatever its columns are called."""
+    """A source whose table is made in the test's warehouse."""
     made = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
     if source.file_format is not None and not source.primary_key:
         made["delta.appendOnly"] = "true"
@@ -132,7 +135,10 @@ def _made_here(source: SourceDeclaration) -> SourceDeclaration:
 
 
 def _untouched(view: ViewDeclaration) -> ViewDeclaration:
-    """A view without its checks: they may be about tables that the test does not have."""
+    """A view without its checks.
+
+    They may be about tables that the test does not have.
+    """
     return replace(view, properties={key: text for key, text in view.properties.items() if not key.startswith(CHECKS)})
 
 

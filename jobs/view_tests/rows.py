@@ -1,4 +1,4 @@
-"""Rows as they are written in a test, as SQL that Spark casts to the types of their columns."""
+"""Rows of a test as SQL, which Spark casts to their columns' types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 
 def columns_named(schema: T.StructType, rows: Iterable[Row], table: str) -> list[str]:
-    """The columns of a table that rows name, as the table calls them, in its order.
+    """Columns that rows name, as the table calls them and in its order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Runs tests of views: steps of changes, an epoch each, and the view compared after every one of them.
+"""Runs tests of views: an epoch for each step, then a comparison of the view.
 
 Sources begin empty, so that the rows that are given come in as a change as well. After each epoch the view has to have the rows
 that are expected, and those that its query gives when run in full.
@@ -139,7 +139,7 @@ class _Case:
         sync_project(self._spark, self._warehouse, inputs.project)
 
         def as_planned(state: CatalogState) -> CatalogState:
-            """Views that have an incremental form are kept by it, however little there is to recompute."""
+            """Views that have an incremental form keep it, however small they are."""
             found = dict(state.views)
             for name, view in state.views.items():
                 if view.strategy == "incremental":
@@ -216,7 +216,10 @@ class _Case:
             self._spark.sql(f"MERGE INTO {table} t USING ({values}) s ON {same} WHEN MATCHED THEN UPDATE SET {assigned}")
 
     def _check_met(self, table: str, name: str, change: Change, conditions: Sequence[str]) -> None:
-        """Refuse a change of a row that is not there: the test would be of something else than it says."""
+        """Refuse a change of a missing row.
+
+        The test would be of something else than it says.
+        """
         counts = ", ".join(f"count_if({each})" for each in conditions)
         found = self._spark.sql(f"SELECT {counts} FROM {table}").collect()[0]
         missed = [dict(row) for row, count in zip(change.rows, found, strict=True) if not count]

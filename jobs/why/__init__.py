@@ -1,4 +1,4 @@
-"""Where a row of a view comes from: the rows of each source that make it, and what has changed it in an epoch.
+"""Provenance of a view's row: source rows that make it, and recent changes.
 
 The lineage of a row is what Cui and Widom call so ("Tracing the lineage of view data in a warehousing environment", 2000): of
 each source the rows that contribute to it, found backwards through the plan, operator by operator. Sources are read as of the

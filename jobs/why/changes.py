@@ -1,4 +1,4 @@
-"""What commits of a source have done to the rows that make a row of a view, between two epochs."""
+"""Commits of a source that changed the rows behind a view's row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 @dataclass(frozen=True, slots=True)
 class SourceCommit:
-    """A commit of a source, as its log has it; what its writer left out is ``None``.
+    """A commit of a source by its log; missing parts are ``None``.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def _commit(log: DeltaLog, version: int) -> SourceCommit:
 
 
 def changes_between(before: ViewAt, now: ViewAt, source: str) -> DataFrame | None:
-    """The changes of a source between what a view read at two epochs; ``None`` if there is none.
+    """Changes of a source between two epochs of a view; ``None`` without any.
 
     Returns
     -------
@@ -97,7 +97,9 @@ def of_rows(changes: DataFrame, rows: DataFrame | None, columns: Sequence[str], 
 
 
 def netted(changes: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Changes of some columns, by commit: what has changed in none of them is left out.
+    """Changes of some columns, by commit.
+
+    Those that change none of these columns are left out.
 
     Returns
     -------

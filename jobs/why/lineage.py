@@ -1,4 +1,4 @@
-"""Backwards through a plan: of some rows of a node, the rows of its inputs that make them.
+"""Backwards through a plan: from rows of a node to rows of its inputs.
 
 =========================  ============================================================================================
 node                       rows of the input
@@ -85,7 +85,7 @@ class Found:
 
 @dataclass
 class Contributions:
-    """The rows of relations that make some rows of a view, and what is to be said of how they were found."""
+    """Rows of relations that make rows of a view, with remarks."""
 
     found: dict[Path, Found] = field(default_factory=dict)
     notes: dict[Path, dict[str, None]] = field(default_factory=dict)
@@ -125,7 +125,10 @@ class Lineage:
         return rows_of(self.view)
 
     def trace(self, node: PlanNode, wanted: Wanted | None) -> None:  # noqa: C901 - one case a kind of node
-        """Find what makes some rows of a node, given by their identity; all of its rows where that is ``None``."""
+        """Find the input rows of a node's rows, given by identity.
+
+        Of all of its rows without one.
+        """
         if wanted is None:
             self._all(node)
         elif wanted.is_empty or isinstance(node, Values):
@@ -206,7 +209,7 @@ class Lineage:
         return Wanted.of(first.union(wanted.frame.select(*child.identity)))
 
     def _left_out_there(self, node: Filter | TemporalFilter, wanted: Wanted) -> None:
-        """Rows that pass a filter here: those of them that it leaves out at the other epoch."""
+        """Rows that pass a filter here, and not at the other epoch."""
         if self.other is None or self.blockers is None or not self.is_alone:
             return
         there, here = rows_of(self.other).of(node.child), self.rows.of(node.child)
@@ -249,7 +252,7 @@ class Lineage:
             self._unmatched(node, Wanted.of(alone), is_left=True)
 
     def _unmatched(self, node: Join, wanted: Wanted, *, is_left: bool) -> None:
-        """Rows of one side that match nothing: what of the other side matched them at the other epoch."""
+        """Rows of one side without a match: their matches at the other epoch."""
         if wanted.is_empty:
             return
         own, missing = (node.left, node.right) if is_left else (node.right, node.left)

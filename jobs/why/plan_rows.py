@@ -1,4 +1,4 @@
-"""The rows of a plan's nodes as of an epoch, evaluated in full by Spark, each with what tells it apart: its identity.
+"""Rows of a plan's nodes as of an epoch, by Spark, each with its identity.
 
 =================  ====================================================================================================
 node               identity of a row
@@ -61,7 +61,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a node: its columns, and those of the identity, which have names of their own."""
+    """Rows of a node: its columns, and named columns of its identity."""
 
     frame: DataFrame
     identity: tuple[str, ...]
@@ -69,7 +69,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Part:
-    """What the identity of a row says of one input: the columns of the input's own identity, and whether there is a row.
+    """One input within a row's identity: its columns, and whether there is a row.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class PlanRows:
         return self._rows[node]
 
     def parts(self, node: PlanNode) -> tuple[Part, ...]:
-        """What the identity of a row of a scan, join or union says of the inputs."""
+        """Parts of a row's identity, for the inputs of a scan, join or union."""
         self.of(node)
         return self._parts[node]
 
@@ -211,7 +211,7 @@ class PlanRows:
         return Rows(reduce(DataFrame.union, frames), (*types, flag))
 
     def side(self, node: PlanNode) -> tuple[Rows, Part]:
-        """The rows of a join's side, whose identity has new names, and a flag that says that there is a row."""
+        """Rows of a join's side, with a renamed identity and a flag for presence."""
         rows, flag = self.of(node), self.view.past.fresh_name()
         part = Part({self.view.past.fresh_name(): name for name in rows.identity}, flag)
         identity = (F.col(old).alias(new) for new, old in part.identity.items())
@@ -273,7 +273,7 @@ def match_sides(node: Join, left: DataFrame, right: DataFrame, how: str) -> Data
 
 
 def source_identity(view: ViewAt, source: str, rows: DataFrame) -> list[str]:
-    """What tells the rows of a source's table apart, as SQL texts: its key, or all of its columns."""
+    """Identity of a source's rows, as SQL texts: its key, or all columns."""
     key = view.past.state.sources[source].primary_key
     if key:
         return columns_of(key)

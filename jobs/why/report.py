@@ -1,4 +1,4 @@
-"""One row of a view: the rows of sources that make it, and what has changed it in an epoch."""
+"""Report on one row of a view: its source rows, and what changed it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _VALUE_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """A row of a source that a commit has inserted or deleted; an update does both."""
+    """A source row that a commit inserted or deleted; an update does both."""
 
     inserted: bool
     version: int
@@ -135,7 +135,7 @@ def why(
     epoch: int | None = None,
     limit: int = 10,
 ) -> Why:
-    """Find what makes a row of a view, and what has changed it in an epoch.
+    """Find the source rows of a view's row, and what changed it in an epoch.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _epoch(entry: ViewEntry, epoch: int | None) -> int:
 
 
 def _before(past: Past, entry: ViewEntry, epoch: int) -> tuple[ViewAt | None, list[str]]:
-    """The view as of the epoch before, and what is to be said where it cannot be compared with."""
+    """The view as of the epoch before, and remarks if it cannot be compared."""
     earlier = [e for e in entry.epochs if e < epoch]
     if not earlier:
         return None, [f"epoch {epoch} is the first of this view that the catalog remembers: there is none to compare with"]
@@ -244,7 +244,10 @@ class _Explained:
         )
 
     def _picked(self, values: Mapping[str, Any]) -> tuple[int, DataFrame]:
-        """How many rows of the view have some values, at the epoch or else at the one before, and the first of them."""
+        """Number of view rows with some values, and the first.
+
+        At the epoch, else at the one before.
+        """
         plan = self.entry.plan
         types = {o.name: plan.field_named(o.column).data_type for o in plan.output}
         conditions = []
@@ -263,7 +266,7 @@ class _Explained:
         raise DeclarationError(f"view {self.entry.name} has no row with {shown} at epoch {self.now.epoch.epoch}{earlier}")
 
     def _like(self, view: ViewAt | None, picked: DataFrame) -> _Version:
-        """The row of the view, as of one of the two epochs, that has the key of the picked one."""
+        """The view's row, at one of the two epochs, with the picked row's key."""
         if view is None:
             return _Version(None, 0, None)
         key = visible_key(self.entry)
@@ -338,7 +341,10 @@ class _Explained:
 
 
 def _has_row_ids(view: ViewAt) -> bool:
-    """Whether rows have ids that are given out as they come, which reading all of them at once does not give again."""
+    """Whether rows have ids in the order of arrival.
+
+    Reading all rows at once does not give those again.
+    """
     scans = [node for node in walk(view.entry.plan) if isinstance(node, Scan)]
     return any(
         _has_row_ids(view.upstream(scan.relation)) if view.is_view(scan.relation) else ROW_ID in scan.column_names
@@ -348,7 +354,10 @@ def _has_row_ids(view: ViewAt) -> bool:
 
 @dataclass(frozen=True)
 class _Version:
-    """A row of the view as of an epoch, how often it is there, and a frame with it; ``None`` where it is not."""
+    """A row of the view as of an epoch, with its count and frame.
+
+    ``None`` if it is not there.
+    """
 
     row: Mapping[str, Any] | None
     copies: int
@@ -358,7 +367,10 @@ class _Version:
 def _with_values_of(
     rows: DataFrame, names: Sequence[str], picked: DataFrame, columns: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """The rows whose columns have the values of the one row of another frame; ``columns`` says what they are called here."""
+    """Rows with the values of another frame's one row.
+
+    ``columns`` are their names here.
+    """
     types = {field.name: field.dataType for field in picked.schema.fields}
     theirs = [f"__why_k{n}" for n in range(len(names))]
     asked = Wanted.of(
@@ -428,7 +440,10 @@ class _Inputs:
         return Input(name, False, version, None, rows.count(), shown, rows, inserted, deleted, of_source, commits, tuple(notes))
 
     def _changes(self, path: Path, columns: Sequence[str]) -> tuple[DataFrame | None, str | None]:
-        """The changes of a source that concern the row, between the two epochs; or why they cannot be read."""
+        """Changes of a source that concern the row, between two epochs.
+
+        Or the reason why they cannot be read.
+        """
         if self.before is None:
             return None, None
         readers = [self._reader(root, path) for root in (self.now, self.before)]
@@ -471,7 +486,10 @@ def _rows_of_source(reader: ViewAt, contributions: Contributions, path: Path) ->
 
 
 def _rows_of_view(upstream: ViewAt, contributions: Contributions, path: Path) -> DataFrame:
-    """The rows of a view in between, as readers see them where its key is among their columns, else as they are computed."""
+    """Rows of an intermediate view.
+
+    As readers see them if its key is visible, else as they are computed.
+    """
     published = upstream.rows().select(*columns_of([o.name for o in upstream.entry.plan.output]))
     found = contributions.found.get(path)
     if found is None:

@@ -1,4 +1,4 @@
-"""A view as of one of its epochs: what it read, and the views below it as of what they had come to then."""
+"""A view as of an epoch: its inputs, and upstream views as of then."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ViewAt:
         return self.inputs.sources.pin(source)
 
     def source_rows(self, source: str) -> DataFrame:
-        """All rows of a source that it read, with the columns that the source makes for it."""
+        """All rows of a source that it read, with the columns that the source makes."""
         sources = self.inputs.sources
         return sources.source(source).all_rows(self.session, self.pin(source), sources.generated_columns(source)).drop(WEIGHT)
 
@@ -126,7 +126,7 @@ class ViewAt:
         return self.session.read.format("delta").option("versionAsOf", versions.view_version).load(path)
 
     def check_readable(self) -> int:
-        """Look whether all that it read, and what it published, is still there, before anything is computed.
+        """Check that everything it read, and published, still exists.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Some rows, by the values that tell them apart; and the rows of a frame that have such values.
+"""Wanted rows, by the values that tell them apart, and matching rows of frames.
 
 A handful of them is asked for by literals, which Spark pushes down through the plan to the files of the sources. More of them,
 and values that have no exact literal, are joined.
@@ -74,7 +74,7 @@ class Wanted:
 
 
 def same_rows(frame: DataFrame, columns: Sequence[str], wanted: Wanted, names: Sequence[str] | None = None) -> DataFrame:
-    """The rows of a frame whose values are those of a wanted row; NULL is NULL.
+    """Rows of a frame with a wanted row's values; NULL equals NULL.
 
     Parameters
     ----------
