@@ -31,7 +31,7 @@ def idle_reports(
     full_refresh: Collection[str] = (),
     until_version: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ViewReport] | None:
-    """The reports of a run over some views that finds nothing to do; ``None`` where there may be something.
+    """Reports of a run that finds nothing to do; ``None`` if there may be something.
 
     Parameters
     ----------
@@ -70,7 +70,10 @@ def idle_reports(
 
 
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
-    """Whether nothing but a commit of what it reads could change a view; its tables are there."""
+    """Whether only new commits of its inputs could change a view.
+
+    Its tables are there.
+    """
     has_indexes = any(state.sources[name].indexes for name in view.reads if name in state.sources)
     if view.problem is not None or view.functions or has_indexes or depends_on_time(view.plan):
         return False

@@ -1,4 +1,4 @@
-"""The instant of an epoch: what ``now()`` means in every view that takes part, pinned when the epoch begins."""
+"""The instant of an epoch: ``now()`` in every view, fixed when the epoch begins."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def unix_microseconds(instant: datetime) -> int:
 
 
 def timestamp_sql(instant: datetime) -> str:
-    """An instant as Spark SQL text of type TIMESTAMP, the same in every session time zone."""
+    """An instant as a TIMESTAMP in Spark SQL, equal in every time zone."""
     return f"timestamp_micros({unix_microseconds(instant)})"

@@ -1,4 +1,7 @@
-"""Whether a run has so little to do that its JVM need not optimize what it compiles: by logs alone, before Spark starts."""
+"""Whether a run is too short for its JVM to optimize code.
+
+By logs alone, before Spark starts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from relstate_dagster.state_lib.tuning import tuning
 
 
 def is_little_work(warehouse: Warehouse, project: Project, views: Collection[str], full_refresh: Collection[str] = ()) -> bool:
-    """Whether all that some views read in their next epoch is little; what is not known is not.
+    """Whether some views read little in their next epoch.
+
+    Unknown sizes are not little.
 
     How much of other tables a small change meets is not known before: then the run takes up to half as long again.
 

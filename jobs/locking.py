@@ -1,4 +1,7 @@
-"""Locks of the operating system: freed when their holder dies, so that a dead run is known at once on its own machine."""
+"""Locks of the operating system, freed when their holder dies.
+
+So a dead run is known at once on its own machine.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ class HolderLocks:
 
     @property
     def place(self) -> str:
-        """Names the folder as this machine sees it: locks of other places cannot be looked at. Empty where there are none."""
+        """Name of the lock folder on this machine.
+
+        Locks of other places cannot be looked at. Empty without a folder.
+        """
         if self._folder is None:
             return ""
         named = self._folder / "place"
@@ -68,7 +74,7 @@ class HolderLocks:
 
 
 def is_free(path: Path) -> bool:
-    """Whether no process on this machine holds the lock of a file; so it is of one that is not there."""
+    """Whether no process on this machine holds a file's lock, or there is none."""
     try:
         with path.open("r+") as lock:
             return _locked(lock, shared=True)

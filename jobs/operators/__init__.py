@@ -1,1 +1,1 @@
-"""One operator a file: each turns the change sets of its inputs into its own, and writes its state."""
+"""Operators, one a file: each turns its inputs' change sets into its own."""

@@ -1,4 +1,4 @@
-"""Aggregate: folds the change into each affected group, and emits the group's old row and its new one.
+"""Aggregate: folds the change into each group, and emits its old and new row.
 
 For every affected group g (one with a changed row), −(g, old results) if g had rows, +(g, new results) if it has rows,
 nothing if both are equal. A global aggregate (no group columns) always has its one row. With no calls this is DISTINCT.
@@ -80,7 +80,9 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
 def _fold(
     ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables, changed_by_call: dict[int, DataFrame]
 ) -> DataFrame | None:
-    """The affected groups with what all strategies measure of their change and of their state; ``None`` if none.
+    """Affected groups, with all strategies' measures of change and state.
+
+    ``None`` if there are none.
 
     ``changed_by_call`` receives the changed counts of each extreme call.
     """

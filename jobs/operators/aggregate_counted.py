@@ -1,4 +1,4 @@
-"""How often each value occurs in each group: the change of these counts, which extreme and distinct state share.
+"""Counts of each value in each group, which extreme and distinct state share.
 
 A min, max or DISTINCT call depends only on which values occur: those whose count is above 0. The storage key is
 ``group key | value`` (descending for max), so that the extreme comes first. Equal values share a row, where RisingWave has one
@@ -32,7 +32,9 @@ def values_of(call: AggCall) -> list[str]:
 def changed_counts(
     ctx: EpochContext, node: Aggregate, call: AggCall, position: int, delta: DataFrame, tables: Tables
 ) -> DataFrame:
-    """By how much each value of a group occurs more often (``_weight``, never 0); written to the call's counts.
+    """Changes of the counts of a group's values, written to the call's counts.
+
+    ``_weight`` is never 0.
 
     ``delta`` is shared. The frame is shared or derived.
     """

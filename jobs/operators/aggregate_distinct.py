@@ -1,4 +1,6 @@
-"""Distinct state: an aggregate over the distinct values of a group, which changes where the count of a value goes 0 ↔ n.
+"""Distinct state: an aggregate over the distinct values of a group.
+
+It changes where the count of a value goes 0 ↔ n.
 
 Of the values that an epoch changes, and of no others, the counts are looked up. Those that come to occur, or cease to, are a
 change of the distinct values, which is folded into accumulators as any change is (:mod:`.jobs.operators.aggregate_value`).
@@ -29,7 +31,7 @@ def fold(
     tables: Tables,
     frames: GroupFrames,
 ) -> None:
-    """Write the changed counts; add to the frames what the call's accumulators change by in each group."""
+    """Write the changed counts, and add the changes of the call's accumulators."""
     changed = changed_counts(ctx, node, call, position, delta, tables)
     occurring = _newly_occurring(ctx, node, call, tables.counts[position], changed)
     folds = aggregate_value.folds_of(node, position, tables)
@@ -38,7 +40,7 @@ def fold(
 
 
 def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: DataFrame) -> DataFrame:
-    """The values that come to occur in a group, with weight 1, and that cease to, with −1."""
+    """Values that begin to occur in a group (weight 1) or cease to (−1)."""
     names = [*node.group, *values_of(call)]
     columns, zero = columns_of(names), F.lit(0).cast("bigint")
     counts = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))

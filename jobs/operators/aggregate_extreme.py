@@ -1,4 +1,4 @@
-"""Extreme state: min and max decided by the first values of a group, kept apart from all the others.
+"""Extreme state: min and max by the first values of a group, kept apart.
 
 How often each value occurs in a group is in the counts, in the order in which the extreme comes first. Next to them, in value
 state, is a prefix of the group: the first values that occur, up to ``state.extreme_rows`` of them, each with its count, and
@@ -48,7 +48,7 @@ def fold(
     tables: Tables,
     frames: GroupFrames,
 ) -> DataFrame:
-    """Write the changed counts; add the first of the changed values per group to the frames.
+    """Write the changed counts, and add the first changed values per group.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
 
 
 def _first_of(tables: Tables, position: int, most: int) -> str:
-    """The first values of a group and their counts, as an aggregate in SQL over what :func:`_as_kept` gives."""
+    """First values of a group with counts, as SQL over :func:`_as_kept`."""
     pick = "max_by" if _is_descending(tables, position) else "min_by"
     return f"{pick}(struct(_value AS value, {WEIGHT} AS count), _value, {most})"
 
@@ -89,7 +89,7 @@ def _is_descending(tables: Tables, position: int) -> bool:
 
 
 def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add the new prefix of each group, and whether it ran out, to its old one and the first of the changed values."""
+    """Add the new first values of each group, and whether they ran out."""
     for position, call in enumerate(node.calls):
         if tables.strategy(position) is CallStrategy.EXTREME:
             groups = _with_new(ctx, call, position, tables, groups)

@@ -46,13 +46,13 @@ class Tables:
 
     @property
     def value_tables(self) -> dict[int, StateTable]:
-        """Value state tables by call position; -1 is the table that only counts the rows of groups."""
+        """Value state tables by call position; -1 only counts the rows of groups."""
         return {-1: self.group_rows} if self.group_rows is not None else dict(self.by_call)
 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """The groups that an epoch changes: their distinct keys, and what a lookup of them can skip by."""
+    """Groups that an epoch changes: distinct keys, and lookup keys to skip by."""
 
     groups: DataFrame
     lookup_keys: LookupKeys | None
@@ -65,7 +65,7 @@ class Affected:
         return cls(changed.select(*columns_of(group)), lookup_keys, ctx.frames.hint(changed))
 
     def stored(self, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
-        """The unmerged rows that a state table, keyed by the group first, has of these groups.
+        """Unmerged rows of these groups in a state table, keyed by the group first.
 
         Returns
         -------
@@ -88,12 +88,14 @@ class GroupFrames:
     measures: dict[str, str] = field(default_factory=dict)
 
     def add(self, frame: DataFrame, measures: Mapping[str, str]) -> None:
-        """Add a frame and, for each measure it has, the aggregate (SQL) that picks it out of the stack."""
+        """Add a frame with the aggregates (SQL) that pick its measures."""
         self.frames.append(frame)
         self.measures.update(measures)
 
     def together(self, *, single_partition: bool = False) -> DataFrame:
-        """One row a group with all measures. In one task, that reads all frames, nothing is shuffled.
+        """One row a group with all measures.
+
+        In one task, which reads all frames, nothing is shuffled.
 
         A single frame is the grouped change of a backfill, which meets nothing.
         """
@@ -107,7 +109,10 @@ class GroupFrames:
 
 
 def only(name: str) -> str:
-    """The one value that a measure has in a group (all other rows of the stack leave it NULL)."""
+    """The one value of a measure in a group.
+
+    All other rows of the stack leave it NULL.
+    """
     return f"first({name}, true)"
 
 
@@ -149,11 +154,14 @@ def _check_columns(table: StateTable, node: Aggregate, accumulators: Sequence[st
 
 
 def group_exists(node: Aggregate, version: str) -> str:
-    """Whether a group has rows in a version (``old`` or ``new``), as SQL; the one group of a global aggregate always has."""
+    """Whether a group has rows in a version (``old`` or ``new``), as SQL.
+
+    The one group of a global aggregate always has.
+    """
     return f"_{version}{GROUP_ROWS} > 0" if node.group else f"_stored_{version}"
 
 
 def same_group(group: Sequence[str], one: str, other: str) -> Column:
-    """Whether rows of two aliased frames are of one group; NULL is a group like others."""
+    """Whether rows of two aliased frames are of one group, NULLs included."""
     both = (F.col(f"{one}.{quoted(name)}").eqNullSafe(F.col(f"{other}.{quoted(name)}")) for name in group)
     return reduce(Column.__and__, both, F.lit(True))

@@ -30,7 +30,7 @@ _FOUND = "_found"
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
-    """Write the changed input rows; add the old and new value of every such call per group to the frames."""
+    """Write the changed input rows, and add old and new values of calls."""
     if tables.input is None:
         return
     changed = ctx.frames.share(delta, summed=not is_consolidated(node.child))

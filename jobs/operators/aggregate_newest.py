@@ -1,4 +1,6 @@
-"""The newest row of each key of a changelog: rows that cannot be ordered are an error, those that come late are counted.
+"""Newest row of each key of a changelog.
+
+Rows without an order are an error, late ones are counted.
 
 A row is late if a newer one of its key was there at the view's last epoch. It changes nothing.
 """

@@ -1,4 +1,4 @@
-"""The rows of an aggregate as of this epoch, out of the state it keeps: a join needs no copy of them.
+"""Rows of an aggregate out of its state, so that joins need no copy.
 
 They are what the value state had as of the last epoch, and the change that the aggregate has made of it since.
 """
@@ -22,7 +22,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame:
-    """The rows of the groups that a shared change set asks for, and maybe some more.
+    """Rows of at least the groups that a shared change set asks for.
 
     Parameters
     ----------

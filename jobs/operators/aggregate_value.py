@@ -29,7 +29,10 @@ from relstate_dagster.state_lib.tuning import tuning
 
 
 def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> Affected | None:
-    """Fold the change per group, add the frames of change and old state; returns the affected groups, ``None`` if none."""
+    """Fold the change per group, and add frames of change and old state.
+
+    Returns the affected groups, ``None`` if there are none.
+    """
     folds = _folds(node, tables, is_backfill=ctx.is_backfill)
     folded = _folded(node, delta, folds)
     if ctx.is_backfill:
@@ -49,21 +52,24 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
 
 
 def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
-    """Whether the old state is so little that nothing is gained by knowing the affected groups before it is read."""
+    """Whether the old state is small enough to read before the groups are known."""
     if ctx.is_backfill or not ctx.frames.held or tables.input is not None:
         return False
     return few_rows(tables) is not None
 
 
 def few_rows(tables: Tables) -> int | None:
-    """How many rows old state has, where they are so few that they are read whole; else ``None``."""
+    """Rows of old state that is small enough to be read whole; else ``None``."""
     stored = [table.storage for table in tables.value_tables.values()]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
     return rows if rows is not None and rows <= tuning().whole_state_rows else None
 
 
 def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: GroupFrames) -> None:
-    """Fold the change per group, add the frames of change and all of the old state: no step to find the groups first."""
+    """Fold the change per group, and add it with all of the old state.
+
+    No step finds the groups first.
+    """
     folds = _folds(node, tables, is_backfill=False)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
@@ -93,7 +99,7 @@ def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> Data
 
 
 def newest(tables: Tables) -> dict[str, str]:
-    """The aggregate (SQL) that picks each table's newest state of a group out of what a lookup finds."""
+    """Aggregates (SQL) that pick each table's newest state of a group."""
     return {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
 
 
@@ -163,7 +169,9 @@ def derived_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
 
 
 def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:
-    """What each table stores of an affected group: the new accumulators, or a tombstone where it has no rows left.
+    """Rows that tables store of an affected group.
+
+    New accumulators, or a tombstone where it has no rows left.
 
     Returns
     -------

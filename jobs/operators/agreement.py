@@ -38,7 +38,9 @@ def agreeing_counts(
 def agreeing_rows(
     ctx: EpochContext, table: StateTable, change: DataFrame, names: Sequence[str], key: Sequence[str]
 ) -> DataFrame:
-    """A change after which each key has one row at most: an insertion replaces what is stored of its key.
+    """A change after which each key has at most one row.
+
+    An insertion replaces the key's stored row.
 
     Parameters as of :func:`agreeing_counts`; ``key`` is empty where there is one row at most.
     """
@@ -51,7 +53,10 @@ def agreeing_rows(
 
 
 def _with_stored(ctx: EpochContext, table: StateTable, change: DataFrame, names: Sequence[str], on: Sequence[str]) -> DataFrame:
-    """The rows of a change, and those stored that are equal in some columns: ``_stored`` times before, ``_weight`` by now."""
+    """Rows of a change with equal stored ones.
+
+    ``_stored`` is their weight before, ``_weight`` the new one.
+    """
     columns, zero = columns_of(names), F.lit(0).cast("bigint")
     found = Affected.by(ctx, change, on).stored(table, on, names)
     stored = found.select(*columns, F.col(STATE_WEIGHT).alias(_STORED), zero.alias(WEIGHT))

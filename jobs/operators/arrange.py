@@ -1,4 +1,4 @@
-"""Arrange: the rows of a filtered source, kept by their key where they are few out of many.
+"""Arrange: rows of a filtered source, kept by key where they are few.
 
 A join looks for rows of such a side: for some of the parts of one brand, or the late lines of some orders. In place that is to
 read the keys and the filtered columns of all parts, since random keys are on nearly every page. The few rows in state (an
@@ -44,7 +44,9 @@ def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFram
 
 
 def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame | None:
-    """The rows as of this epoch, those that a shared change set asks for at least; ``None`` where the state has none.
+    """Rows as of this epoch that a change set asks for, at least.
+
+    ``None`` if the state has none.
 
     Parameters
     ----------
@@ -67,7 +69,9 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
 def keep(
     ctx: EpochContext, node: Arrange, rows_read: float | None, rows_of: Callable[[EpochContext], DataFrame]
 ) -> DataFrame | None:
-    """All rows as of this epoch, kept from here on; ``None`` where they are not to be.
+    """All rows as of this epoch, kept from now on.
+
+    ``None`` if they should not be.
 
     Parameters
     ----------
@@ -80,7 +84,10 @@ def keep(
 
 
 def rows_kept(ctx: EpochContext, node: Arrange) -> int | None:
-    """How many rows the state has, of all epochs: 0 where it keeps none, ``None`` where the log does not tell."""
+    """Number of stored rows, of all epochs.
+
+    0 if it keeps none, ``None`` if the log does not tell.
+    """
     return _row_count(_table(ctx, node))
 
 
@@ -115,7 +122,7 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
 
 
 def _are_few(ctx: EpochContext, names: Sequence[str], rows_of: Callable[[EpochContext], DataFrame], most: float) -> bool:
-    """Whether a sample says that the input has at most such a share of the rows of the relations below it."""
+    """Whether the input has few rows, by a sample of the relations below it."""
     samples = {name: ctx.relations.sample(name) for name in names}
     known = {name: found for name, found in samples.items() if found is not None}
     if len(known) < len(samples):

@@ -27,7 +27,7 @@ Crossed: TypeAlias = Callable[[DataFrame, str, str], DataFrame]
 def changed_by_time(
     ctx: EpochContext, node: Temporal, child: DataFrame | None, as_now: AsNow, crossed_of: Crossed
 ) -> DataFrame | None:
-    """The changed rows as they are now, and what time alone has changed of the stored ones, as of the last epoch."""
+    """Changed rows as of now, and stored rows that time alone has changed."""
     (table,) = ctx.tables[node]
     now = _text(ctx.instant)
     changed = None
@@ -49,12 +49,14 @@ def changed_by_time(
 
 
 def _may_have_changed(bounds: Sequence[TimeBound], before: str, now: str) -> str:
-    """What is true of every row for which one of some comparisons has changed, as SQL text."""
+    """Condition, as SQL, of rows for which some comparison has changed."""
     return " OR ".join(_between(bound, before, now) for bound in bounds)
 
 
 def _between(bound: TimeBound, before: str, now: str) -> str:
-    """What is true of every row for which a comparison has changed: its column is within the times, ends included.
+    """Condition, as SQL, of rows for which a comparison has changed.
+
+    Its column is within the times, ends included.
 
     A time that is NULL bounds nothing; there every row may have changed.
     """

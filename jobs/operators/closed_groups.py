@@ -84,7 +84,7 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
 
 
 def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
-    """A context in which the aggregate finds the same state, and what it writes goes nowhere."""
+    """A context with the same state, in which writes go nowhere."""
     tables = [StateTable(ctx.spark, table.storage, ctx.epoch) for table in ctx.tables[node]]
     return replace(ctx, tables={**ctx.tables, node: tables}, fused_columns=FusedColumns(), changes={})
 
@@ -107,7 +107,7 @@ def _of_groups(
 
 
 def _rows_now(ctx: EpochContext, node: Aggregate, closing: Closing, groups: DataFrame) -> DataFrame | None:
-    """The aggregate's input rows as of this epoch, of the range that some groups have, and more; ``None`` without groups."""
+    """Input rows of some groups as of this epoch, and more; ``None`` without groups."""
     scan = next(n for n in _chain(node.child) if isinstance(n, Scan))
     data_type = scan.field_named(closing.column).data_type
     ends = groups.selectExpr(
@@ -130,7 +130,7 @@ def _chain(node: PlanNode) -> list[PlanNode]:
 
 
 def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
-    """What the operators between a scan and the aggregate, which keep no state, make of some of its rows."""
+    """Rows of a scan, evaluated by the stateless operators above it."""
     if isinstance(node, Scan):
         return rows
     (child,) = node.children

@@ -1,4 +1,4 @@
-"""What an operator may use while an epoch runs: its inputs' change sets, its state tables, and nothing else.
+"""Context of an operator in an epoch: input change sets and state tables.
 
 Operators only describe DataFrames; the epoch runner alone commits.
 """
@@ -93,11 +93,17 @@ class EpochContext:
         return self.frames.spark
 
     def is_read_again(self, node: PlanNode) -> bool:
-        """Whether each reader of a node's rows reads them again: all rows of sources are more than should be held."""
+        """Whether each reader reads a node's rows again.
+
+        All rows of sources are too many to hold.
+        """
         return self.is_backfill and not self.frames.held and is_only_read(node)
 
     def in_parallel(self, *calls: Callable[[], T]) -> list[T]:
-        """The results of calls that do not need each other. They run at the same time where sharing is computing."""
+        """Results of independent calls.
+
+        They run at the same time where sharing computes.
+        """
         if not self.frames.held:
             return [call() for call in calls]
         # Jobs of another thread would be of no job group, and in no pool. Each needs properties of its own: Spark notes in

@@ -1,4 +1,4 @@
-"""Strict mode: what every operator promises of its change set, checked by one Spark job of its own.
+"""Strict mode: every operator's change set is checked by a Spark job.
 
 * A change set has the columns of its node, and a weight.
 * Where a node has a stream key, a change set has at most one insertion and one deletion of each key, of weight 1, once equal
@@ -35,13 +35,18 @@ _EXACT_TIMES: Final = {
 
 
 def change_rows(given: Iterable[tuple[PlanNode, DataFrame]]) -> DataFrame:
-    """The rows of change sets, equal ones summed: ``n`` (of the node), ``key`` and ``row`` as JSON, ``w`` (never 0)."""
+    """Rows of change sets, equal ones summed.
+
+    ``n`` (of the node), ``key`` and ``row`` as JSON, ``w`` (never 0).
+    """
     rows = _summed(_as_text(n, node, frame) for n, (node, frame) in enumerate(given))
     return rows.select("n", "key", "row", "w").where("w <> 0")
 
 
 def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
-    """Check the change sets of a view's epoch, and count the rows that each inserts and deletes; equal rows count each.
+    """Check the change sets of an epoch, and count their insertions and deletions.
+
+    Equal rows count each.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Expand: each changed row once per projection (GROUPING SETS, ROLLUP, CUBE). Linear: no state, cost |Δ| × projections."""
+"""Expand: each changed row once per projection (GROUPING SETS, ROLLUP, CUBE).
+
+Linear: no state, cost |Δ| × projections.
+"""
 
 from __future__ import annotations
 

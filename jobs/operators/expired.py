@@ -36,7 +36,7 @@ _KEEPERS = (nodes.Window, nodes.TopN, nodes.Temporal, nodes.Materialize)
 
 
 def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:
-    """The inputs of an operator, each in agreement with what the node's state tables have of it."""
+    """Inputs of an operator, reconciled with its state tables after expiry."""
     if isinstance(node, Join):
         return [
             change if change is None or side.table is None else agreeing_with(ctx, side.table, side.node, change)
@@ -51,7 +51,10 @@ def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFr
 
 
 def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: DataFrame) -> DataFrame | None:
-    """A change of rows of a node, in agreement with the state table that has them; ``None`` where nothing is left."""
+    """A change of a node, reconciled with the table of its rows.
+
+    ``None`` if nothing is left.
+    """
     if rows.append_only:
         return change
     change = ctx.frames.share(change, summed=True)
@@ -92,7 +95,7 @@ def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame |
 
 
 def _of_aggregate(ctx: EpochContext, node: Aggregate, change: DataFrame) -> DataFrame | None:
-    """The change without retractions from groups that are not stored, nor of input rows that are not, where they are kept."""
+    """The change without retractions from groups, or input rows, that are not stored."""
     tables = tables_by_role(ctx, node)
     if node.group and not node.child.append_only:
         change = ctx.frames.share(change)

@@ -12,7 +12,10 @@ from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:
-    """The changed rows for which the condition is true; others stay, with weight 0, for what they carry."""
+    """Changed rows for which the condition is true.
+
+    Others stay, with weight 0, for what they carry.
+    """
     if child is None:
         return None
     if not ctx.fused_columns.columns:

@@ -1,4 +1,4 @@
-"""How many rows each node of a plan gave in an epoch, as far as that is known without a job to count them."""
+"""Rows that each plan node gave in an epoch, known without a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, Project, 
 
 
 def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
-    """Return the rows of the change sets that the driver holds, by the nodes that gave them; equal rows count each."""
+    """Rows of change sets on the driver, by node; equal rows count each."""
     found = {}
     for node in walk(root):
         if node not in ctx.changes:
@@ -25,7 +25,9 @@ def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
 def completed(
     held: Mapping[PlanNode, Flow], root: Materialize, rows_in: Mapping[str, Flow], rows_out: Flow | None
 ) -> dict[PlanNode, Flow]:
-    """Return flows with what follows from others: sources by what was read, projections by what they get or are to give.
+    """Flows with what follows from others.
+
+    Sources by what was read, projections by their inputs or readers.
 
     Parameters
     ----------

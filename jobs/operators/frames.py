@@ -1,4 +1,4 @@
-"""The frames of one view's epoch: which are shared, which the driver holds, and what is known of their rows."""
+"""Frames of one view's epoch: shared ones, and those that the driver holds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Known:
 
 
 class DriverLimitExceeded(Exception):
-    """A change set has more rows than the driver may hold, and was planned to be held.
+    """A change set planned for the driver has more rows than it may hold.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Frames:
         return shared
 
     def consolidated(self, rows: pa.Table, *, must_sum: bool = False) -> pa.Table:
-        """Weighted rows of the driver with equal ones summed, where that is cheap or has to be."""
+        """Weighted rows of the driver with equal ones summed, if cheap or required."""
         return consolidated(rows, self.limits.summed_rows, must_sum=must_sum)
 
     def of_rows(self, rows: pa.Table, schema: StructType) -> DataFrame:
@@ -153,7 +153,9 @@ class Frames:
         return frame
 
     def derived(self, df: DataFrame, values: pa.Table) -> DataFrame:
-        """Note that a frame is made row by row of rows that the driver holds, so that nothing is saved by computing it once.
+        """Note that a frame is made row by row of held rows.
+
+        Computing it once saves nothing.
 
         Parameters
         ----------
@@ -163,7 +165,7 @@ class Frames:
         return df
 
     def values_of(self, df: DataFrame) -> pa.Table | None:
-        """The values known of a derived frame, or the rows of a shared one that the driver holds."""
+        """Known values of a derived frame, or held rows of a shared one."""
         known = self._of(df)
         return known.rows if known.derived_from is None else known.derived_from
 
@@ -172,7 +174,7 @@ class Frames:
         return self._of(df).rows
 
     def flow_of(self, df: DataFrame) -> tuple[int, int] | None:
-        """Rows that a change set inserts and deletes, where the driver holds it or what was shared of it."""
+        """Rows that a change set inserts and deletes, if the driver holds them."""
         known = self._known.get(id(df))
         if known is None:
             return None
@@ -213,11 +215,14 @@ class Frames:
         return replace(found, key_rows=KeyRows.of(values, on, matching_nulls))
 
     def hint(self, df: DataFrame) -> str | None:
-        """How a shared frame meets what it looks up: Spark chooses where it turned out too large to be sent around."""
+        """Join hint of a shared frame for lookups.
+
+        Spark chooses for a frame that is too large to be sent.
+        """
         return None if self._of(df).is_large else self.lookup_hint
 
     def broadcastable(self, df: DataFrame, derived: DataFrame) -> DataFrame:
-        """What was derived from a shared frame, row by row, as the build side of a lookup."""
+        """A frame derived row by row, as the build side of a lookup."""
         hint = self.hint(df)
         return derived.hint(hint) if hint else derived
 

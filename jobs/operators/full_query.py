@@ -1,4 +1,7 @@
-"""Full query: Δ = the query run in full on the new inputs − what the view held. Cost: the inputs and the view."""
+"""Full query: Δ = the query in full on new inputs − the view's rows.
+
+Cost: the inputs and the view.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Generate: each changed row once per element its generator gives (explode, inline, …). Linear: no state, cost |Δ|."""
+"""Generate: each changed row once per generated element (explode, inline, …).
+
+Linear: no state, cost |Δ|.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking up rows in place: what the relations below a join side hold as of this epoch, for the keys of a change set.
+"""Lookups in place: rows of the relations below a join side, by keys.
 
 Filters, projections and unions are applied to the rows found; those of an aggregate are in the state that it keeps. An
 inner join is evaluated outwards from the side that has the wanted keys: the rows found there are computed first, and are
@@ -38,7 +38,7 @@ _WANTED = "_wanted_"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a lookup is for: rows whose column ``ours`` equals the column ``theirs`` of some row of the change set."""
+    """Rows wanted of a lookup: column ``ours`` equals ``theirs`` of the change set."""
 
     ours: str
     theirs: str
@@ -48,7 +48,7 @@ class Wanted:
 def rows_now(  # noqa: PLR0911 - one return a kind of node
     ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]
 ) -> DataFrame:
-    """The rows of a node as of this epoch that a change set asks for, and maybe some more.
+    """Rows of a node that a change set asks for, and maybe more.
 
     Parameters
     ----------
@@ -86,7 +86,9 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
 
 
 def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> bool:
-    """Whether it is certain that no row which a node in place had as of the last epoch is one that a change set asks for.
+    """Whether a node in place certainly had no row that a change set asks for.
+
+    As of the last epoch.
 
     So it is where new rows have new keys: orders that come with their lines.
     """
@@ -108,7 +110,7 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
 
 
 def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[LookupKeys]:
-    """The values that each wanted column is known to have in the rows that are asked for."""
+    """Known values of each wanted column in the rows asked for."""
     pairs = [(w.ours, w.theirs) for w in wanted if not w.null_safe]
     # Each column first once: by its values pages are skipped, by all of them vnodes.
     found = (ctx.frames.lookup_keys(wanted_by, [pair, *(p for p in pairs if p[0] != pair[0])]) for pair in pairs)
@@ -116,7 +118,7 @@ def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) ->
 
 
 def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> LookupKeys | None:
-    """What the rows of a source are found by: of the wanted columns that by which the fewest rows are read."""
+    """Keys of a lookup in a source: the wanted column with fewest rows."""
     known = _known(ctx, wanted_by, wanted)
     if len(known) < 2:
         return known[0] if known else None
@@ -125,7 +127,7 @@ def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Se
 
 
 def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> float | None:
-    """About how many rows of sources are read to find those that a change set asks for; ``None`` where that is not known."""
+    """About how many rows of sources a lookup reads; ``None`` if unknown."""
     match node:
         case Scan():
             return ctx.relations.rows_read(node.relation, _lookup_keys(ctx, node, wanted_by, wanted))
@@ -137,13 +139,19 @@ def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: 
 
 
 def _in_order(key: Sequence[str], wanted: Sequence[Wanted]) -> list[tuple[str, str]]:
-    """What is wanted as pairs of columns, in the order of the state: files and pages are skipped by the first column."""
+    """Wanted column pairs in the state's order.
+
+    Files and pages are skipped by the first column.
+    """
     theirs = {w.ours: w.theirs for w in wanted}
     return [(column, theirs[column]) for column in key if column in theirs]
 
 
 def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
-    """What is wanted of a projection, as what is wanted of its input; columns that it computes are left out."""
+    """Wanted columns of a projection, in terms of its input.
+
+    Computed columns are left out.
+    """
     passed_on = node.passed_on
     return [replace(w, ours=passed_on[w.ours]) for w in wanted if w.ours in passed_on]
 
@@ -188,7 +196,9 @@ def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted:
 def match_whole(
     ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], rows: DataFrame, weight: str
 ) -> DataFrame | None:
-    """Join rows that nothing else reads with a side that is better read whole; ``None`` where it is not.
+    """Rows joined with a side that is better read whole; ``None`` if it is not.
+
+    Nothing else may read these rows.
 
     It is never the rows that are sent: nobody has counted them, and one changed row may have met half of a large table.
 
@@ -209,7 +219,7 @@ def match_whole(
 
 
 def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
-    """As many rows as a side in place can have, and as each relation below it has; ``None`` where that is not known."""
+    """Maximum rows of a side in place and its relations; ``None`` if unknown."""
     if isinstance(side, Scan):
         return ctx.relations.row_count(side.relation)
     if isinstance(side, Arrange):
@@ -229,7 +239,10 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
 
 
 def match(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> DataFrame:
-    """Join two frames, one of each side, on a join's equalities and residual condition; ``how`` as Spark calls it."""
+    """Join a frame of each side on equalities and residual condition.
+
+    ``how`` as Spark calls it.
+    """
     parts = [key.sql for key in node.keys]
     if node.residual is not None:
         parts.append(node.residual)

@@ -1,4 +1,4 @@
-"""Inner join: Δ(L ⋈ R) out of the two change sets and the other side of each.
+"""Inner join: Δ(L ⋈ R) from two change sets and both sides' rows.
 
 With X₋ a side as of the last epoch and X₊ as of this one,
 
@@ -35,7 +35,7 @@ from relstate_dagster.state_lib.constants import WEIGHT
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
-    """The pairs that the two change sets make with the other side and with each other."""
+    """Pairs of the two change sets with the other sides and with each other."""
     sides = sides_of(ctx, node)
     if ctx.leaves_out_old_errors:
         _check_values_asked_for(ctx, (sides[0], left), (sides[1], right))
@@ -104,7 +104,9 @@ def _pairs(
 def _has_all(
     ctx: EpochContext, left: DataFrame | None, right: DataFrame | None, left_side: Side, right_side: Side
 ) -> tuple[DataFrame, Side, Side] | None:
-    """The change set that makes all pairs, its side, and the other side, which it meets as it is now; ``None`` if uncertain.
+    """The change set that makes all pairs, its side, and the other side.
+
+    It meets the other side as of now. ``None`` if uncertain.
 
     It is the one whose own side held nothing before that the other change set matches, and of two such ones the smaller.
     """
@@ -120,7 +122,7 @@ def _has_all(
 
 
 def _rows_held(ctx: EpochContext, changed: DataFrame) -> float:
-    """How many rows a shared change set has; one that the driver could not hold has more than any other."""
+    """Rows of a shared change set; one too large to hold counts most."""
     rows = ctx.frames.rows_of(changed)
     return math.inf if rows is None else rows.num_rows
 
@@ -128,7 +130,10 @@ def _rows_held(ctx: EpochContext, changed: DataFrame) -> float:
 def _matched_whole(
     ctx: EpochContext, node: Join, left: tuple[DataFrame | None, Side], right: tuple[DataFrame | None, Side]
 ) -> DataFrame | None:
-    """The pairs of the only change set, read by nobody else, with a side that is read whole; ``None`` in other cases."""
+    """Pairs of the only change set with a side read whole; else ``None``.
+
+    Nobody else reads the change set.
+    """
     for (changed, side), (unchanged, other) in ((left, right), (right, left)):
         in_place = side.table is None and other.table is None
         if changed is not None and unchanged is None and in_place and not ctx.is_backfill:
@@ -137,7 +142,7 @@ def _matched_whole(
 
 
 def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None) -> DataFrame | None:
-    """A side's change set, shared by those who read it and written to its state; ``None`` where it turned out empty."""
+    """A side's change set, shared and written to its state; ``None`` if empty."""
     if change_set is None:
         return None
     if side.table is None and ctx.is_backfill:

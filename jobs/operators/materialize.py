@@ -70,7 +70,7 @@ def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> Dat
 
 
 def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFrame:
-    """One retraction and one insertion at most for each key; checked in the same pass, by Spark."""
+    """Change set with one retraction and one insertion at most a key, checked by Spark."""
     key = columns_of(node.stream_key or ())
     fields = ", ".join([*columns_of(node.column_names), WEIGHT])
     per_key = changes.groupBy(*key).agg(F.expr(f"collect_list(struct({fields})) AS _rows"))

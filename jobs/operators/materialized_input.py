@@ -1,4 +1,4 @@
-"""Materialized input: a change set written to it, and the rows of the affected partitions as they were and as they are."""
+"""Materialized input: rows of affected partitions, before and after a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 def received(
     ctx: EpochContext, table: StateTable, node: PlanNode, change_set: DataFrame, wanted_by: Sequence[str] = ()
 ) -> DataFrame | None:
-    """The consolidated change set of an input, shared and written to its state; ``None`` where it turned out empty.
+    """An input's consolidated change set, shared and stored; ``None`` if empty.
 
     Parameters
     ----------
@@ -44,7 +44,9 @@ def contradiction(ctx: EpochContext, table: StateTable) -> str:
 
 
 def new_minus_old(ctx: EpochContext, versions: DataFrame, version: str, compute: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """What a computation gives over the new rows of :func:`old_and_new`, less what it gave over the old ones.
+    """A computation over new rows less the same over old rows.
+
+    Of :func:`old_and_new`.
 
     Returns
     -------
@@ -66,7 +68,7 @@ def old_and_new(
     affected: Affected,
     version: str,
 ) -> DataFrame:
-    """The rows of the affected partitions twice: once as of the last epoch and once with the change.
+    """Rows of affected partitions, as of the last epoch and with the change.
 
     Parameters
     ----------

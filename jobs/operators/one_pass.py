@@ -1,4 +1,4 @@
-"""State and view computed in one pass, where the view's rows come row by row from an aggregate.
+"""State and view computed in one pass, from one aggregate's rows.
 
 Every affected group gives the view its old and its new row, and the state its new accumulators. In two steps, the groups
 would be computed first and held by the driver, and then what is written of them. Here the state rows ride along: the
@@ -33,7 +33,7 @@ class FusedColumns:
 
     @property
     def kept(self) -> str:
-        """The condition (SQL) of rows that there is any need of: with a weight, or with state rows."""
+        """Condition (SQL) of rows with a weight or with state rows."""
         return " OR ".join([f"{WEIGHT} != 0", *(f"{column} IS NOT NULL" for column in self.columns)])
 
     def column_of(self, desc: StateTableDesc) -> str:
@@ -44,7 +44,10 @@ class FusedColumns:
 
 
 def fusion_root(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | None:
-    """The aggregate whose rows go to the view one by one and nowhere else; ``None`` where there is none."""
+    """The aggregate whose rows go to the view alone, one by one.
+
+    ``None`` if there is none.
+    """
     if not isinstance(root, Materialize) or not (is_consolidated(root.child) or has_pairs(root.child)):
         return None
     node = root.child

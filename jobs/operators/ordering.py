@@ -1,4 +1,6 @@
-"""A total order of rows: the asked order first, then all columns, so that ties fall the same way every time.
+"""A total order of rows, so that ties fall the same way every time.
+
+The asked order first, then all columns.
 
 Maps have no order. Rows that have no key have the entries of their maps in columns besides (:mod:`.jobs.planner.map_keys`).
 """
@@ -16,7 +18,10 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, backwards: bool = False) -> list[Column]:
-    """Sort columns for the order of a window or limit, made total by the remaining columns; or the opposite order."""
+    """Sort columns of a window or limit, made total by the remaining columns.
+
+    Or the opposite order.
+    """
     columns = []
     for key in _total(order, schema):
         column = F.col(quoted(key.column))
@@ -29,7 +34,9 @@ def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, back
 
 
 def not_after(order: Sequence[SortKey], schema: Sequence[Field], others: Sequence[str]) -> str:
-    """SQL: whether a row sorts before another one, or equals it, in the order of :func:`by_order_then_all`.
+    """Whether a row sorts before another one or equals it, as SQL.
+
+    In the order of :func:`by_order_then_all`.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Outer, semi, anti and existence joins: the inner part, and rows whose number of associations goes 0 ↔ n.
+"""Outer, semi, anti and existence joins, by counts of associations.
+
+The inner part, and rows whose count goes 0 ↔ n.
 
 A *record* is a row of a side that keeps association counts. For a record with multiplicity w and n matches on the other
 side, the query emits beside its pairs
@@ -45,7 +47,7 @@ _RIGHT_IS_NEW = "_right_is_new"
 
 @dataclass(slots=True)
 class _Side:
-    """One side during an epoch: its change set, its state, and the stored records that the other side touches, if any."""
+    """One side in an epoch: change set, state, and touched stored records."""
 
     side: Side
     is_new: str
@@ -63,7 +65,7 @@ class _Side:
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
-    """The change of the inner part (where the type has one) and of the rows that depend on association counts."""
+    """Change of the inner part, and of rows that depend on association counts."""
     if left is None and right is None:
         return None
     left_side, right_side = sides_of(ctx, node)
@@ -103,7 +105,7 @@ def _receive(ctx: EpochContext, side: _Side) -> None:
 
 
 def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
-    """Look up, merged, the stored records of a counted side that share a key with the other side's change set.
+    """Stored records of a counted side that share a changed key, merged.
 
     Where rows may have expired, with its own change set as well: how often a record was matched by what is gone, only its
     stored count knows.
@@ -139,7 +141,7 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
-    """All pairs with at least one changed row; each tells which of its two rows is of a change set.
+    """All pairs with a changed row; each tells which of its rows are changed.
 
     A side that is in place already has the rows of its change set: its pairs with the other side's change are among
     those with its rows.
@@ -221,7 +223,9 @@ def _contradiction(ctx: EpochContext, side: _Side) -> Column:
 
 
 def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFrame | None:
-    """As :func:`_recount`, where nothing is stored yet: every record is new, and is there with all its matches.
+    """As :func:`_recount`, without stored records.
+
+    Every record is new, with all its matches.
 
     Without a residual condition all records of a key have the same matches, which are counted before they are met.
     """
@@ -257,7 +261,7 @@ def _measures(**given: Column) -> list[Column]:
 
 
 def _stored(records: DataFrame, side: _Side) -> DataFrame:
-    """The state rows: the record retracted under its old count and inserted under its new one."""
+    """State rows: a record retracted under its old count, inserted under the new."""
     moved = F.col("_n_old") != F.col("_n_new")
     old = F.struct(F.col("_n_old").alias("n"), F.when(moved, -F.col("_w_old")).otherwise(F.lit(0).cast("bigint")).alias("w"))
     new = F.struct(

@@ -1,4 +1,4 @@
-"""What all joins share: the two sides, each in a state table or in place, and what a change set meets on the other one."""
+"""Common parts of joins: sides, in state or in place, and matching rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Side:
         return [w.ours for w in self.wanted if not w.null_safe][:1]
 
     def shared(self, ctx: EpochContext, change_set: DataFrame, *, summed: bool = False) -> DataFrame:
-        """The side's change set for several readers, with equal rows summed if that is asked for."""
+        """The side's change set for several readers, summed if asked for."""
         if ctx.is_read_again(self.node):
             return consolidate(change_set, self.node.schema) if summed else change_set
         return ctx.frames.share(change_set, self.looks_up_by, summed=summed)

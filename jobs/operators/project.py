@@ -1,4 +1,6 @@
-"""Project: Δ(π(R)) = π(ΔR). Linear: no state, cost |Δ|. Rows that become equal keep their weights apart.
+"""Project: Δ(π(R)) = π(ΔR). Linear: no state, cost |Δ|.
+
+Rows that become equal keep their weights apart.
 
 But not those of a change set that the driver holds for several readers: what one of them does not read may be all that has
 changed, and rows that cancel are not looked up anywhere.
@@ -17,7 +19,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> DataFrame | None:
-    """Every expression computed on every changed row; the weight passes through, and what the row carries."""
+    """Every expression on every changed row, with weight and carried rows."""
     if child is None:
         return None
     child = computable(ctx, node, child)

@@ -1,4 +1,4 @@
-"""What operators may ask of the relations that a view reads: sources, and views below it."""
+"""Protocol of the relations that operators read: sources and upstream views."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ class Relations(Protocol):
     """The relations of a view in one epoch. Rows have a relation's columns and ``_weight``."""
 
     def changes(self, name: str) -> DataFrame | None:
-        """The change set of a relation since the view's last epoch; ``None`` where nothing changed in it."""
+        """Change set of a relation since the view's last epoch; ``None`` without changes."""
 
     def rows(self, name: str, lookup_keys: LookupKeys | None, /) -> DataFrame:
-        """The rows of a relation as of this epoch; those with the keys at least, and all without keys."""
+        """Rows of a relation as of this epoch.
+
+        At least those with the keys, and all without keys.
+        """
 
     def rows_between(self, name: str, column: str, lower: Column, upper: Column, /) -> DataFrame:
-        """The rows of a source as of this epoch of which a column lies between two values, ends included."""
+        """Rows of a source with a column between two values, ends included."""
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
-        """Whether it is certain, without reading, that as of the view's last epoch no row had one of the keys."""
+        """Whether certainly no row of the last epoch had one of the keys.
+
+        Without reading rows.
+        """
 
     def row_count(self, name: str) -> int | None:
-        """How many rows a relation has as of this epoch; ``None`` where that is not known without reading it."""
+        """Rows of a relation as of this epoch; ``None`` if unknown without reading."""
 
     def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
-        """About how many rows are read to find those with the keys; ``None`` where that is not known."""
+        """About how many rows a lookup of the keys reads; ``None`` if unknown."""
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
-        """Some rows of a relation, and how many these are; ``None`` where that is not known without reading it."""
+        """Some rows of a relation, and their number; ``None`` if unknown without reading."""
 
 
 @dataclass(frozen=True, slots=True)

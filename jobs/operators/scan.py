@@ -1,4 +1,4 @@
-"""Scan: Δ(relation), as the source or the upstream view gives it between two epochs. No state, cost |Δ|."""
+"""Scan: Δ(relation) between two epochs. No state, cost |Δ|."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Once:
-    """Calls that several threads ask for, each made by the thread that asks first; the others wait for it."""
+    """Calls shared by threads: the first runs it, the others wait."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Future[Any]] = {}
@@ -53,7 +53,10 @@ class SideBySide(Once):
         self._pool.shutdown()
 
     def all(self, *calls: Callable[[], T]) -> list[T]:
-        """The results of all calls, in order; the error of the first that failed, once all have ended."""
+        """Results of all calls, in order.
+
+        The error of the first that failed, once all have ended.
+        """
         if not calls:
             return []
         others = [self._pool.submit(call) for call in calls[1:]]

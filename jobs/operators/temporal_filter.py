@@ -28,7 +28,7 @@ from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 
 
 def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> DataFrame | None:
-    """The changed rows that hold now, and the stored ones that time alone has brought in or taken out."""
+    """Changed rows that hold now, and stored rows that time brings in or out."""
     return changed_by_time(ctx, node, child, partial(_holding, node), partial(_crossed, node))
 
 

@@ -22,7 +22,7 @@ from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 
 
 def change(ctx: EpochContext, node: TemporalProject, child: DataFrame | None) -> DataFrame | None:
-    """The changed rows with the flags that they have now, and the stored ones of which time alone has changed a flag."""
+    """Changed rows with current flags, and stored rows whose flag changed with time."""
     return changed_by_time(ctx, node, child, partial(_flagged, node), partial(_crossed, node))
 
 

@@ -87,7 +87,7 @@ def _stored(table: StateTable, node: TopN) -> DataFrame:
 
 
 def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) -> DataFrame:
-    """The input as it is now, from its first row on and for as far as rows are likely to be needed."""
+    """The input from its first row on, as far as rows are likely needed."""
     whole, _, *fences = ctx.tables[node]
     rows = _stored(whole, node).union(changed)
     for fence in _before_fences(node, fences):
@@ -109,7 +109,7 @@ def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) 
 
 
 def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa.Table, positions: Sequence[int]) -> None:
-    """Note the values that the first ordering column has at some positions of the ordered input."""
+    """Store values of the first ordering column at some positions."""
     there = [position for position in positions if position <= ordered.num_rows]
     if not there:
         return
@@ -123,7 +123,7 @@ def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa
 
 
 def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
-    """Conditions of rows that sort no later than a fence, or as it does, the nearest fence first."""
+    """Conditions of rows that sort no later than a fence, nearest first."""
     conditions = []
     for table in fences:  # of which there are none where nothing is sorted by
         order = node.order[0]
@@ -142,7 +142,10 @@ def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
 
 
 def _has_more(ctx: EpochContext, prefix: DataFrame, wanted: int) -> bool:
-    """Whether the input may have rows after a prefix; one that has not even the rows asked for is all of it."""
+    """Whether the input may have rows after a prefix.
+
+    A prefix that is too short is all of the input.
+    """
     total = _total_weight(ctx, prefix)
     return total is None or total >= wanted
 
@@ -153,7 +156,10 @@ def _total_weight(ctx: EpochContext, shared: DataFrame) -> int | None:
 
 
 def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFrame, wanted: int) -> DataFrame:
-    """The changed rows that sort no later than the last row of the prefix; all of them where the prefix is the input."""
+    """Changed rows that sort no later than the prefix's last row.
+
+    All of them if the prefix is the input.
+    """
     if not _has_more(ctx, prefix, wanted):
         return changed
     names = node.column_names
@@ -165,7 +171,10 @@ def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFra
 
 
 def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> DataFrame:
-    """The first of some consolidated rows, each with all of its weight: those asked for, and the spare ones."""
+    """First of some consolidated rows, with all of their weights.
+
+    Those asked for, and the spare ones.
+    """
     held = ctx.frames.rows_of(rows)
     if held is not None and held.num_rows <= wanted + ctx.spare_rows:
         return rows
@@ -174,7 +183,7 @@ def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> Data
 
 
 def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
-    """The rows that the query asks for, out of a prefix, each copy apart and with a weight."""
+    """Rows of the query's result out of a prefix, each copy apart."""
     assert node.limit is not None
     enough = f"least({WEIGHT}, {node.limit + node.offset}L) AS {WEIGHT}"
     copies = repeat_by_weight(prefix.selectExpr(*columns_of(node.column_names), enough), WEIGHT)

@@ -1,4 +1,4 @@
-"""Top-n without a limit, or with a very large one: the rows after an offset, old against new, out of the whole input.
+"""Top-n without or with a very large limit: old against new, of all input.
 
 State: materialized input. Cost: the input.
 """
@@ -30,7 +30,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:
-    """The rows that the query asks for, out of all rows or the first of them, each copy apart."""
+    """Rows of the query's result out of all or the first, each copy apart."""
     ordered = rows.orderBy(*by_order_then_all(node.order, node.schema))
     if node.offset:
         ordered = ordered.offset(node.offset)

@@ -1,4 +1,4 @@
-"""Values: constant rows. They all arrive in the first epoch; later change sets are empty. No state."""
+"""Values: constant rows, which all arrive in the first epoch. No state."""
 
 from __future__ import annotations
 

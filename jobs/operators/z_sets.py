@@ -13,7 +13,10 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """Column names quoted, for the DataFrame API, which would take a dot for a field access."""
+    """Quoted column names for the DataFrame API.
+
+    It would take a dot for a field access.
+    """
     return [quoted(name) for name in names]
 
 
@@ -28,7 +31,10 @@ def sum_equal_rows(df: DataFrame) -> DataFrame:
 
 
 def repeat_by_weight(df: DataFrame, weight: str) -> DataFrame:
-    """Each row as often as its weight says, without the weight; rows of weight 0 or less vanish."""
+    """Each row as often as its weight says.
+
+    Rows of weight 0 or less vanish.
+    """
     copies = df.where(F.col(weight) > 0)
     repeated = copies.withColumn(weight, F.explode(F.sequence(F.lit(1).cast("bigint"), F.col(weight))))
     return repeated.drop(weight)

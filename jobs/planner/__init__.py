@@ -1,1 +1,1 @@
-"""SQL to plan: Catalyst analyses and lowers the SQL, the result is a plan that holds no Spark object."""
+"""SQL to plan: Catalyst lowers the SQL to a plan without Spark objects."""

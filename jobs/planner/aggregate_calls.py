@@ -1,4 +1,4 @@
-"""The calls of an aggregate: each as Catalyst has it, turned into calls that operators keep up to date."""
+"""Calls of an aggregate, from Catalyst's to those that operators maintain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AggregateCalls:
         self.results: list[NamedExpr] = []
 
     def column(self, call: Any) -> str:
-        """The column that a call's result will be in: of the aggregate, or of what is computed above it."""
+        """The column of a call's result: of the aggregate, or computed above it."""
         call = self._replaced(call)
         function = call.aggregateFunction()
         kind = class_name(function)
@@ -51,7 +51,7 @@ class AggregateCalls:
         return self._computed(self.results, "_result", result)
 
     def session(self, merged: MergedSessions, session: Any) -> str:
-        """The column of a session window, made of the group's start and the latest end of its rows."""
+        """The column of a session window: the group's start and its rows' latest end."""
         column = self._inputs.computed(quoted(merged.end), merged.data_type)
         output = Field(f"_agg_{len(self.calls)}", merged.data_type, True)
         end = self._added(AggCall("max", (column,), False, f"max({quoted(column)})", output, (merged.data_type,)))
@@ -145,7 +145,7 @@ def _is_cast_to_double(expression: Any) -> bool:
 
 
 def check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
-    """Refuse what Spark refuses only as it runs, and what only running the function would show."""
+    """Refuse Python aggregates that Spark refuses only at run time."""
     of_python = [call for call in calls if is_python_aggregate(call)]
     for call in of_python:
         function = call.aggregateFunction()

@@ -1,4 +1,6 @@
-"""BETWEEN in conditions as the two comparisons that it stands for: the optimizer's rules take no other apart.
+"""BETWEEN in conditions as two comparisons.
+
+The optimizer's rules split no other form.
 
 A condition that has one whole is not moved into a join, and what it says of one side alone is not found in it.
 """
@@ -15,7 +17,7 @@ _STANDS_FOR = "RUNTIME_REPLACEABLE"
 
 
 def with_bounds(trees: Trees, plan: Any) -> Any:
-    """A plan of Catalyst's in whose filters and joins each BETWEEN of a column is two comparisons."""
+    """A Catalyst plan whose filters and joins have two comparisons for each BETWEEN."""
     if not trees.contains(plan, _STANDS_FOR):
         return plan
     plan = trees.with_children(plan, lambda child: with_bounds(trees, child))
@@ -34,7 +36,7 @@ def _compared(trees: Trees, expression: Any) -> Any:
 
 
 def written_out(trees: Trees, expression: Any) -> Any:
-    """An expression with its common parts, if Spark has set some apart, as often as they are used."""
+    """An expression without common parts that Spark has set apart."""
     if class_name(expression) != "With":
         return expression
     return _inlined(trees, expression.child(), {str(d.id()): d.child() for d in items(expression.defs())})

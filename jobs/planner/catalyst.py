@@ -1,4 +1,4 @@
-"""The bridge to Catalyst: analyse a query, apply chosen optimizer rules, and read JVM trees from Python.
+"""Bridge to Catalyst: analysis, chosen optimizer rules, and JVM trees from Python.
 
 The only module that touches the JVM, with those that walk what it returns: :mod:`.jobs.planner.trees`,
 :mod:`.jobs.planner.expressions`, :mod:`.jobs.planner.temporal`, :mod:`.jobs.planner.lowering`, :mod:`.jobs.planner.joins`,
@@ -97,7 +97,10 @@ _FINISH = (
 
 
 class Catalyst:
-    """One planning session: a session of its own, so that its temporary views leave no trace in the user's."""
+    """One planning session, apart from the user's.
+
+    Its temporary views leave no trace there.
+    """
 
     def __init__(
         self,
@@ -129,7 +132,10 @@ class Catalyst:
             self._run(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
 
     def _make_active(self) -> None:
-        """Have Spark read by this session's settings what is planned in this thread; PySpark's `createDataFrame` does so."""
+        """Make this session the active one of this thread.
+
+        PySpark's `createDataFrame` changes that.
+        """
         SparkSession._activeSession = self.session
         SparkSession._get_j_spark_session_class(self.jvm).setActiveSession(self.session._jsparkSession)
 
@@ -212,7 +218,10 @@ class Catalyst:
         return plan
 
     def _rewrite_subqueries(self, plan: Any) -> Any:
-        """Rewrite the plans of all subqueries, innermost first: a rule that turns one into a join sees no other in it."""
+        """Rewrite the plans of all subqueries, innermost first.
+
+        A rule that turns one into a join sees no other in it.
+        """
         if not self.has_subquery(plan):
             return plan
         plan = self.trees.with_children(plan, self._rewrite_subqueries)
@@ -262,7 +271,10 @@ class Catalyst:
         return with_argument(analysed.projectList().apply(0).child())
 
     def folded(self, expression: Any) -> Any:
-        """A constant expression as a literal; another one, or one that has an error for a value, as an expression."""
+        """A constant expression as a literal.
+
+        Others, and those whose value is an error, stay expressions.
+        """
         if not self.trees.contains(expression, "RUNTIME_REPLACEABLE"):
             return self.companion(_OPTIMIZER + "ConstantFolding").constantFolding(expression, False)
         plans = self.jvm.org.apache.spark.sql.catalyst.plans.logical
@@ -271,7 +283,7 @@ class Catalyst:
         return folded.child() if class_name(folded) == "Alias" else folded
 
     def may_read_time(self, tree: Any) -> bool:
-        """Whether Spark has marked a plan or expression as having a current time function, or one like it."""
+        """Whether Spark marks a tree as having a current time function, or a similar one."""
         return self.trees.contains(tree, "CURRENT_LIKE")
 
     def has_subquery(self, tree: Any) -> bool:
@@ -284,7 +296,10 @@ class Catalyst:
 
 
 def inline_cte(jvm: Any) -> Any:
-    """The rule that puts common table expressions where they are used; a class, and not an object as other rules are."""
+    """The rule that inlines common table expressions.
+
+    A class, and not an object as other rules are.
+    """
     return getattr(jvm, _OPTIMIZER + "InlineCTE")(False, False)
 
 
@@ -301,7 +316,9 @@ def first_line(error: Exception) -> str:
 
 
 def type_ddl(data_type: Any) -> str:
-    """Spark DDL text of a JVM data type; simple types in lower case, as ``simpleString`` writes them.
+    """DDL text of a JVM data type; simple types in lower case.
+
+    As ``simpleString`` writes them.
 
     Fields within a struct may be NULL: what comes back from state is so, and Spark casts it to nothing stricter.
     """
@@ -312,7 +329,7 @@ def type_ddl(data_type: Any) -> str:
 
 
 def relation_of(leaf: Any) -> str | None:
-    """The relation that a leaf of the analysed tree scans, from the metadata of its columns."""
+    """The relation that a leaf scans, from the metadata of its columns."""
     output = leaf.output()
     if output.size() == 0:
         return None

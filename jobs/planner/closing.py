@@ -1,4 +1,4 @@
-"""Which groups of an aggregate are closed once the rows of its source have come up to some value of a column.
+"""Groups of an aggregate that are closed by a watermark of its source.
 
 So it is where a group column is that column, cut off: a window of time, its day, its hour. The rows of such a group are
 those of a range of the source, and can be read there again.
@@ -19,7 +19,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The range of a column that the rows of a group have, as SQL over the group column.
+    """Range of a column within a group, as SQL over the group column.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What closes the groups of an aggregate: a column of a source, and the range of it that a group's rows have."""
+    """The column of a source that closes groups, and its range within a group."""
 
     relation: str
     span: Span
@@ -47,7 +47,7 @@ class Closing:
 
 
 def closings(plan: PlanNode, columns: Mapping[str, Iterable[str]]) -> dict[Aggregate, list[Closing]]:
-    """The aggregates of which state can be dropped and read again, and what closes their groups.
+    """Aggregates whose state can be dropped and read again, with their closings.
 
     Parameters
     ----------
@@ -75,7 +75,10 @@ def closings(plan: PlanNode, columns: Mapping[str, Iterable[str]]) -> dict[Aggre
 
 
 def _can_be_read_again(node: Aggregate) -> bool:
-    """Whether rows read again are those that came: row ids are given once, and maps cannot be compared."""
+    """Whether rows read again are those that came.
+
+    Row ids are given once, and maps cannot be compared.
+    """
     rows = node.child.schema
     return not node.is_of_changelog and not any(f.name == ROW_ID or contains_map(f.data_type) for f in rows)
 
@@ -132,7 +135,7 @@ _UNITS: Final = {
 
 
 def _span(sql: str, group: str, below: PlanNode) -> Span | None:
-    """The range that an expression cuts a column off to; ``None`` where it is no such expression."""
+    """The range that an expression truncates a column to; else ``None``."""
     at = quoted(group)
     if date := _DATE.fullmatch(sql):
         return _of(date.group(1) or date.group(2), at, f"date_add({at}, 1)", below)
@@ -154,7 +157,10 @@ def _of(name: str, lower: str, upper: str, below: PlanNode) -> Span | None:
 
 
 def _window_column(sql: str) -> str | None:
-    """The column of a window of time as Spark writes it out, whose rows all lie within it; ``None`` where it is none."""
+    """The column of a time window as Spark writes it; else ``None``.
+
+    All of its rows lie within the window.
+    """
     form = _WINDOW.fullmatch(sql)
     if form is None:
         return None

@@ -8,7 +8,7 @@ from relstate_dagster.state_lib.row_encoding import contains_map
 
 
 def is_consolidated(node: PlanNode) -> bool:
-    """Whether a node's operator makes change sets with one −1 row and one +1 row at most for each key, never equal ones.
+    """Whether change sets have at most one −1 and +1 row a key, never equal.
 
     An aggregate does: it sees each group once, and gives its old and its new row only where these differ. A filter keeps
     that, and a projection that renames or reorders all columns; one that drops or computes columns may make the two equal,
@@ -30,7 +30,9 @@ def is_consolidated(node: PlanNode) -> bool:
 
 
 def has_pairs(node: PlanNode) -> bool:
-    """Whether change sets have one −1 row and one +1 row at most for each stream key, which may be equal, and compare.
+    """Whether change sets have at most one −1 and +1 row a stream key.
+
+    They may be equal, and compare.
 
     That is what filters and projections of an aggregate's changes give where the key comes through.
     """
@@ -42,5 +44,8 @@ def has_pairs(node: PlanNode) -> bool:
 
 
 def has_comparable_results(node: Aggregate) -> bool:
-    """Whether an aggregate can tell that a group's results have not changed: maps do not compare."""
+    """Whether an aggregate can compare a group's results.
+
+    Maps do not compare.
+    """
     return not any(contains_map(call.output.data_type) for call in node.calls)

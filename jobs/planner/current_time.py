@@ -22,7 +22,7 @@ _SOME_INSTANT = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
 def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
-    """The rows that a query gives at an instant: all of its current time functions mean that one.
+    """Rows of a query at an instant, which all current time functions return.
 
     Raises
     ------
@@ -49,7 +49,10 @@ def expression_at(session: SparkSession, expression: Any, instant: datetime) -> 
 
 
 class _AtInstant:
-    """Rewrites trees; what holds no current time function is returned as it is, the very object."""
+    """Rewrites trees.
+
+    What holds no current time function is returned as the very object.
+    """
 
     def __init__(self, session: SparkSession, instant: datetime) -> None:
         self._trees = Trees(session)
@@ -71,7 +74,10 @@ class _AtInstant:
         return self._trees.with_subquery(self._trees.with_children(expression, self.expression), self.plan)
 
     def _value(self, expression: Any, kind: str) -> Any | None:
-        """The literal that a current time function is at the instant, as Spark's own rule computes it."""
+        """Literal of a current time function at the instant.
+
+        As Spark's own rule computes it.
+        """
         times = self._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
         if kind in ("CurrentTimestamp", "Now"):
             return self._literal(self._microseconds, "TimestampType")

@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decomposed:
-    """The simpler calls, and SQL text out of the columns that hold their results: of means, and with these of the whole.
+    """Simpler calls, and SQL over their results: of means, and of the whole.
 
     Parameters
     ----------
@@ -106,7 +106,10 @@ DECOMPOSABLE: Final = frozenset({*_MOMENTS, *_PAIR_MOMENTS, *_EXTREMES_BY})
 
 
 def _digits(data_type: str) -> tuple[int, int] | None:
-    """All digits of an exact type and those after the point; ``None`` for a type whose squares are too long or not exact."""
+    """All digits of an exact type, and those after the point.
+
+    ``None`` for types whose squares are too long or not exact.
+    """
     digits = decimal_parts(data_type) or ((_DIGITS[data_type], 0) if data_type in _DIGITS else None)
     return digits if digits and 2 * digits[0] <= _MOST_DIGITS else None
 
@@ -167,7 +170,10 @@ def _pair_moment(formula: Callable[[str, str, str, str], str], x: Argument, y: A
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The columns of a sum of whole numbers and of the whole number next to their mean; what they are shifted by."""
+    """Columns of a sum of whole numbers, and of its shift.
+
+    The shift is the whole number next to their mean.
+    """
 
     total: str
     mean: str
@@ -180,7 +186,10 @@ def _mean(n: str, total: str, digits: tuple[int, int]) -> Argument:
 
 
 def _central(n: str, u: _Sum, v: _Sum, products: str) -> str:
-    """Σ(u − mean of u)·(v − mean of v) as DOUBLE, out of n, Σu, Σv and Σu·v; NULL over no rows."""
+    """Central co-moment as DOUBLE, from n, Σu, Σv and Σu·v.
+
+    Σ(u − mean of u)·(v − mean of v); NULL over no rows.
+    """
     r_u, r_v = (f"({s.total} - {s.mean} * {n})" for s in (u, v))
     exact = f"({products} - {u.mean} * {v.total} - {r_u} * {v.mean})"
     rest = f"CAST({r_u} AS DOUBLE) * CAST({r_v} AS DOUBLE) / nullif({n}, 0)"

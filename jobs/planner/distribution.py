@@ -1,4 +1,4 @@
-"""How the rows of each node are spread over vnodes, bottom-up, and where an exchange sends them to others.
+"""Distribution of each node's rows over vnodes, and exchanges that change it.
 
 A node that keeps rows in state tables wants its input spread as these tables are: by their distribution key. What the input is
 spread by already follows from the nodes below. Only where the two differ do rows go to other vnodes: an exchange. What that
@@ -48,7 +48,10 @@ from relstate_dagster.state_lib.constants import ROW_ID
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How rows are spread over vnodes: by the hash of columns, in their order; by none in one vnode; ``None``: unknown."""
+    """Distribution of rows over vnodes: by a hash of columns.
+
+    By none: one vnode. ``None``: unknown.
+    """
 
     columns: tuple[str, ...] | None
 
@@ -89,7 +92,10 @@ def distribution(node: PlanNode) -> Distribution:  # noqa: PLR0911 - one return 
 
 
 def wanted_distributions(node: PlanNode) -> tuple[Distribution, ...]:
-    """How a node wants each of its inputs spread: as the state tables that keep its rows. ``ANY`` where none does."""
+    """Wanted distribution of each input: that of the state tables for its rows.
+
+    ``ANY`` where none keeps them.
+    """
     keys = [Distribution(schema.distribution_key) for schema in infer_state_tables(node)]
     if isinstance(node, Join):
         tables = iter(keys)
@@ -98,7 +104,7 @@ def wanted_distributions(node: PlanNode) -> tuple[Distribution, ...]:
 
 
 def exchanges(node: PlanNode) -> tuple[Distribution | None, ...]:
-    """The exchange that each input of a node needs; ``None`` where it has the wanted distribution already."""
+    """The exchange that each input needs; ``None`` if it is distributed already."""
     pairs = zip(wanted_distributions(node), node.children, strict=True)
     return tuple(None if wanted in (ANY, distribution(child)) else wanted for wanted, child in pairs)
 

@@ -1,4 +1,4 @@
-"""How many rows went through the plan of a view in the last epoch that changed it."""
+"""Rows that went through a view's plan in its last changing epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class EpochRows:
         return cls(epoch, tuple(flows.get(node) for node in walk(root)), dict(written))
 
     def by_node(self, root: PlanNode) -> dict[PlanNode, Flow]:
-        """What is known of the nodes of a plan: nothing, where it is another one than that of the epoch."""
+        """Known rows of a plan's nodes.
+
+        Nothing if the epoch had another plan.
+        """
         nodes = list(walk(root))
         if len(nodes) != len(self.flows):
             return {}

@@ -1,4 +1,4 @@
-"""Plans as text: one line a node, then its state tables with their keys. The epoch runner reads the same plan."""
+"""Plans as text: one line a node, then its state tables with keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ NodeTables: TypeAlias = Mapping[PlanNode, Sequence[StateTableDesc]]
 
 
 def explain_plan(root: PlanNode, tables: NodeTables | None = None) -> str:
-    """The plan from its root down, with its exchanges, then every state table; table ids where they are allocated."""
+    """The plan from its root down, with exchanges, then every state table.
+
+    Table ids where they are allocated.
+    """
     lines: list[str] = []
     _describe(root, 0, lines, set())
     described = _table_lines(root, tables)
@@ -66,7 +69,7 @@ def explain_plan(root: PlanNode, tables: NodeTables | None = None) -> str:
 
 
 def cost(node: PlanNode) -> str:
-    """What an epoch takes at a node, in the change Δ and the state it touches."""
+    """Cost of an epoch at a node, in Δ and in the state it touches."""
     if isinstance(node, TopN) and node.keeps_first:
         return "|Δ|, and the next rows of the input when the first ones run out"
     if isinstance(node, Aggregate):
@@ -141,7 +144,7 @@ def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line 
 
 
 def state_of(node: PlanNode, tables: NodeTables | None) -> list[tuple[StateTableSchema, StateTableDesc | None]]:
-    """The state tables of a node: as they are stored, or as they would be, without an id."""
+    """State tables of a node, stored ones, or inferred ones without ids."""
     if tables is None:
         return [(schema, None) for schema in infer_state_tables(node)]
     return [(desc.schema, desc) for desc in tables[node]]

@@ -172,7 +172,10 @@ class ExpressionWriter:
     def _rename(  # noqa: C901, PLR0911, PLR0912 - one return a kind of expression
         self, expression: Any, names: Mapping[int, str], texts: dict[str, str]
     ) -> Any:
-        """The expression over the child's columns; ``texts`` gets what stands for the columns that stand for texts."""
+        """The expression over the child's columns.
+
+        ``texts`` receives replacements of columns that stand for texts.
+        """
         kind = class_name(expression)
         if self._with_time and kind in _AT_INSTANT:
             return self._standing_for(_AT_INSTANT[kind], texts)
@@ -232,7 +235,7 @@ class ExpressionWriter:
         return expression.withNewChildren(self._catalyst.trees.seq([self._rename(child, names, texts) for child in children]))
 
     def written_as(self, expression: Any, kind: str) -> Any | None:
-        """The expression of the same value that stands for one without a text; ``None`` for any other."""
+        """An equal expression for one without a text; ``None`` for any other."""
         if kind in _SAME_VALUE:
             return expression.child()
         if kind == "PreciseTimestampConversion":
@@ -252,7 +255,10 @@ class ExpressionWriter:
     def _own_text(  # noqa: PLR0911 - one return a kind of expression
         self, expression: Any, kind: str, children: list[Any], names: Mapping[int, str]
     ) -> str | None:
-        """The text of an expression whose own text is refused by Spark, or leaves a part of it out; ``None`` for any other."""
+        """Text of an expression whose own text Spark refuses or that lacks a part.
+
+        ``None`` for any other.
+        """
         if kind in _FORMATS:
             return self._of_format(expression, names)
         is_try = kind in _TRY and str(expression.evalMode().toString()) == "TRY"
@@ -296,7 +302,7 @@ class ExpressionWriter:
         return self._catalyst.trees.with_children(expression, lambda child: self._inlined(child, shared, names, texts))
 
     def _folded(self, expression: Any, texts: dict[str, str]) -> Any | None:
-        """The literal that a constant expression is; ``None`` for any other, and where it has no value but an error."""
+        """Literal of a constant expression; ``None`` for others and for errors."""
         if not expression.foldable() or not expression.resolved():
             return None
         if self._with_time and reads_time(expression):
@@ -330,7 +336,7 @@ class ExpressionWriter:
         return text
 
     def value_texts(self, row: Any, data_type: Any) -> list[str]:
-        """The values of a row of Catalyst's as SQL text that Spark reads back as their types.
+        """Values of a Catalyst row as SQL text that Spark reads back.
 
         Parameters
         ----------
@@ -380,7 +386,7 @@ class ExpressionWriter:
 
 
 def with_null_option(text: str, function: Any) -> str:
-    """The text of a call with what it does with NULLs, which Spark leaves out of it."""
+    """Text of a call with its treatment of NULLs, which Spark leaves out."""
     if text.lower().endswith(" nulls"):
         return text
     ignores = _fields(function).get("ignoreNulls")
@@ -446,7 +452,7 @@ def _written_decimal(text: str) -> str:
 
 
 def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) -> Mapping[int, str] | None:
-    """The columns that the arguments of an expression stand for; ``None`` where that is not known.
+    """Columns behind the arguments of an expression; ``None`` if unknown.
 
     Rules give columns new ids, as on one side of a self join, and do so in the replacement only: the arguments keep the
     old ids, which may be those of the other side. An argument's column that the replacement does not read is the one
@@ -466,7 +472,10 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
 
 
 def lambda_variable(variable: Any) -> str:
-    """A lambda variable's name: inner ones hide outer ones, and columns, as they did in the query."""
+    """Name of a lambda variable.
+
+    Inner ones hide outer ones, and columns, as in the query.
+    """
     return f"_var_{variable.name()}"
 
 

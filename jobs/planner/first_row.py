@@ -43,7 +43,7 @@ def is_row_number(expression: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FirstRow:
-    """A window that numbers the rows of its partitions, of which a filter above keeps the first ones.
+    """A window that numbers rows, with a filter that keeps the first ones.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class FirstRow:
 
     @classmethod
     def of(cls, window: Any, conditions: list[Any]) -> FirstRow | None:
-        """Recognize it; ``None`` for any other window, an order of mixed directions, and none at all."""
+        """Recognize it; ``None`` for other windows, mixed or missing orders."""
         if class_name(window) != "Window" or not window.partitionSpec().size() or not window.orderSpec().size():
             return None
         numbers = [e for e in items(window.windowExpressions()) if class_name(e) != "AttributeReference"]
@@ -72,7 +72,7 @@ class FirstRow:
         return cls(window, found[0], directions == {("Descending", "NullsLast")}) if found else None
 
     def lowered(self, write: ExpressionWriter, child: Lowered) -> Lowered | None:
-        """The rows that the filter keeps; ``None`` where the window is the only way to find them."""
+        """Rows that the filter keeps; ``None`` where only the window finds them."""
         if not child.node.append_only:
             return None
         space = NameSpace(child.node.column_names)
@@ -118,7 +118,10 @@ def _keeps_only_first(condition: Any, number: int) -> bool:
 
 
 def _struct(node: PlanNode, names: list[str]) -> NamedExpr | None:
-    """Some columns as one, in this order; ``None`` where such structs have no order, or state cannot hold them."""
+    """Columns as one struct in this order.
+
+    ``None`` if such structs have no order, or state cannot hold them.
+    """
     fields = [node.field_named(name) for name in names]
     data_type = f"struct<{', '.join(f'{quoted(f.name)}: {f.data_type}' for f in fields)}>"
     try:
@@ -131,12 +134,15 @@ def _struct(node: PlanNode, names: list[str]) -> NamedExpr | None:
 
 
 def _is_the_same_where_equal(data_type: str) -> bool:
-    """Whether values that are grouped together cannot be told apart: not so for zeros of two signs, and under collations."""
+    """Whether values that are grouped together are identical.
+
+    Not so for zeros of two signs, and under collations.
+    """
     return not any(word in data_type for word in ("float", "double", "collate"))
 
 
 def with_changelog_checks(plan: Materialize) -> Materialize:
-    """The plan of a view that has the newest row of each key of a changelog, which checks that there is one.
+    """The plan of a changelog's newest rows, with a check that each key has one.
 
     Raises
     ------

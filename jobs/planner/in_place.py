@@ -1,4 +1,4 @@
-"""Which sides of a join need no state: those whose rows of any epoch can be looked up where they are already.
+"""Join sides without state: their rows can be looked up in place.
 
 A source keeps its rows, and a view keeps its own; what filters, projects, stacks or inner-joins these can be evaluated
 again for some keys at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
@@ -36,7 +36,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def readable_in_place(node: PlanNode) -> bool:
-    """Whether the rows of a node can be had, for some keys, from the relations below it."""
+    """Whether a node's rows of some keys can be read from the relations below."""
     if isinstance(node, Scan):
         # A Serial row id is given to a row when it first comes in; reading the row again later would give another.
         return ROW_ID not in node.column_names
@@ -49,7 +49,10 @@ def readable_in_place(node: PlanNode) -> bool:
 
 
 def is_only_read(node: PlanNode) -> bool:
-    """Whether a node's rows are those of sources and views, filtered and projected: read again rather than held."""
+    """Whether a node only filters and projects relations.
+
+    It is read again rather than held.
+    """
     return all(isinstance(below, Scan | Filter | Project | UnionAll | Arrange) for below in walk(node))
 
 
@@ -72,7 +75,7 @@ def with_sides_in_place(join: Join) -> Join:
 
 
 def _arranged(side: PlanNode) -> PlanNode:
-    """A side in place whose rows are filtered ones of sources with a key, arranged by that."""
+    """A side in place with filtered rows of keyed sources, arranged by key."""
     below = list(walk(side))
     filtered = any(isinstance(node, Filter) for node in below) and not any(isinstance(node, Arrange) for node in below)
     if not filtered or not is_only_read(side):
@@ -84,7 +87,10 @@ def _arranged(side: PlanNode) -> PlanNode:
 
 
 def _with_key(side: PlanNode) -> Project | None:
-    """A projection that leaves the key of its rows out, with the key; ``None`` where there is none, or its names are taken."""
+    """A projection with the key of its rows added.
+
+    ``None`` if there is no key, or its names are taken.
+    """
     if not isinstance(side, Project) or not side.child.stream_key:
         return None
     passed_on = set(side.passed_on.values())
@@ -95,12 +101,15 @@ def _with_key(side: PlanNode) -> Project | None:
 
 
 def _is_looked_up_well(side: PlanNode, columns: set[str]) -> bool:
-    """Whether state would have as many rows, or is not needed because the rows lie in the order of the lookup."""
+    """Whether lookups in place are cheap.
+
+    State would have as many rows, or rows lie in the order of the lookup.
+    """
     return not any(isinstance(node, Filter | Join) for node in walk(side)) or _is_looked_up_by_key(side, columns)
 
 
 def _is_kept_by_aggregate(node: PlanNode, columns: set[str]) -> bool:
-    """Whether a side is all rows of an aggregate with results in value state, and looked up by what that is ordered by."""
+    """Whether a side is an aggregate's value state, in the order of the lookup."""
     match node:
         case Aggregate():
             strategies = {kind.strategy for kind in kinds_of(node)}

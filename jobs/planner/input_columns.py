@@ -35,7 +35,7 @@ class InputColumns:
                 self._columns[quoted(f.name)] = NamedExpr(quoted(f.name), f)
 
     def column(self, expression: Any, wanted: str) -> str:
-        """The column that an expression is read from; a new one, called as wanted if that is free."""
+        """The column of an expression; a new one has the wanted name if free."""
         sql = self._write.sql(expression, self.names)
         if class_name(expression) == "AttributeReference":
             return self._child_column(self._child.node.field_named(self.names[expression_id(expression)]))
@@ -57,7 +57,7 @@ class InputColumns:
         return self._columns[sql].output.name
 
     def call_over_columns(self, call: Any, catalyst: Catalyst) -> tuple[Any, list[str]]:
-        """The call with every non-constant argument replaced by the attribute of a column of the input."""
+        """The call with columns of the input for its non-constant arguments."""
         columns: list[str] = []
 
         def over(expression: Any) -> Any:
@@ -79,7 +79,7 @@ class InputColumns:
         return call.withNewChildren(catalyst.trees.seq(replaced)), columns
 
     def attribute(self, column: str, like: Any, catalyst: Catalyst) -> Any:
-        """What stands for a column in calls: an attribute of the type of the expression that it holds."""
+        """The attribute for a column in calls, of its expression's type."""
         if column not in self._attributes:
             made = catalyst.trees.alias(like, column).toAttribute()
             self._attributes[column] = made

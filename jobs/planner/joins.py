@@ -1,4 +1,4 @@
-"""Joins of two lowered sides: which parts of the condition are keys, and what kind of join does it."""
+"""Joins of two lowered sides: key parts of the condition, and the join type."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def is_one_sided(join_type: str) -> bool:
 
 
 def _may_be_null(side: PlanNode) -> bool:
-    """Whether the key of a row may be NULL in all of its columns; one of no columns is."""
+    """Whether all columns of a row's key may be NULL.
+
+    A key without columns is.
+    """
     return side.stream_key is not None and all(side.field_named(column).nullable for column in side.stream_key)
 
 
@@ -139,7 +142,7 @@ class Joins:
         return left, right, keys, rest
 
     def _as_column(self, side: Lowered, expression: Any, taken: NameSpace) -> tuple[Lowered, str]:
-        """The column of a side that holds a key expression; computed below the join where it is not one already."""
+        """The side's column of a key expression, computed below the join if need be."""
         if class_name(expression) == "AttributeReference":
             return side, side.names[expression_id(expression)]
         sql = self._write.sql(expression, side.names)

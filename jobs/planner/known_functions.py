@@ -1,4 +1,4 @@
-"""Spark's own functions, on two sides: those that a view may call, and those that reach beyond its rows.
+"""Spark's own functions: those that views may call, and those beyond their rows.
 
 A function that is on neither side, one of a newer Spark or of an extension, is refused as well.
 """

@@ -1,4 +1,4 @@
-"""What a LIMIT leaves open: which of the rows that its ORDER BY does not tell apart are among the first ones."""
+"""Ties of a LIMIT: rows that its ORDER BY does not tell apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}
 
 
 def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
-    """The rows out of which a query takes its first ones, and the positions of the columns that they are sorted by.
+    """The rows before a LIMIT, and positions of their sort columns.
 
     Returns
     -------

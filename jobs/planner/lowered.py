@@ -26,7 +26,10 @@ class NameSpace:
         self._taken = {name.lower() for name in taken}
 
     def named(self, expression: Any) -> str:
-        """The column of something that the user has named: not as what operators call theirs, which begin with ``_``."""
+        """Column name for a user's name.
+
+        Names of operators' columns begin with ``_``.
+        """
         name = str(expression.name())
         return self.unique(f"c{name}" if name.startswith("_") else name)
 
@@ -54,7 +57,10 @@ def select(node: PlanNode, columns: list[str]) -> PlanNode:
 
 
 def narrowed(child: Lowered, read: Set[int] | None) -> Lowered:
-    """The columns of some attributes, by their ids, and those of the key; all where none are named."""
+    """Columns of some attributes, by id, and of the key.
+
+    All columns if none are named.
+    """
     if read is None:
         return child
     names = {number: name for number, name in child.names.items() if number in read}

@@ -1,4 +1,7 @@
-"""Walks Catalyst's simplified tree and builds our plan: one method a node kind, anything else is refused by name."""
+"""Lowers Catalyst's simplified tree to a plan, one method a node kind.
+
+Anything else is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ _PASS_THROUGH = frozenset(
 
 
 class Lowering:
-    """Lowers one view's query. ``need_key`` travels down: hidden key columns are added only where the key is used."""
+    """Lowers one view's query.
+
+    ``need_key`` travels down: hidden key columns are added only where the key is used.
+    """
 
     def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation], *, reduces: bool = True) -> None:
         self._catalyst = catalyst
@@ -209,7 +215,10 @@ class Lowering:
         return Lowered(Project(child.node, tuple(outputs)), names)
 
     def _filter(self, plan: Any, need_key: bool, read: set[int] | None = None) -> Lowered:
-        """A filter, of which ``read`` are the attributes that what is above it reads; ``None`` for all of them."""
+        """A filter.
+
+        ``read`` are the attributes that nodes above read; ``None`` for all of them.
+        """
         condition = plan.condition()
         conditions = list(conjuncts(condition))
         child, remaining = self._filtered(plan.child(), conditions, need_key)
@@ -223,7 +232,7 @@ class Lowering:
         return self._times.passing(where(self._write, extended, timeless), child, timed, temporal, read)
 
     def _filtered(self, plan: Any, conditions: list[Any], need_key: bool) -> tuple[Lowered, list[Any]]:
-        """What a filter reads, and those of its conditions that are still to be asked of the rows."""
+        """The input of a filter, and its conditions that remain."""
         first = FirstRow.of(plan, conditions)
         if first is not None:
             read = [*items(plan.partitionSpec()), *items(plan.orderSpec())]
@@ -246,14 +255,14 @@ class Lowering:
         return child if node is child.node else Lowered(node, names)
 
     def _row_of(self, subquery: Any, taken: PlanNode) -> tuple[PlanNode, str]:
-        """A scalar subquery as a relation of at most one row, and its only column, named as none of another node's."""
+        """A scalar subquery as a relation of at most one row, with its column."""
         inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
         value = inner.names[expression_id(subquery.plan().output().apply(0))]
         name = NameSpace(taken.column_names).unique(SUBQUERY)
         return at_most_one_row(inner.node, value, name), name
 
     def _equal_to_subqueries(self, child: Lowered, parts: list[Any]) -> tuple[Lowered, list[Any]]:
-        """Inner joins for the conditions that a column equals a scalar subquery; the other conditions remain."""
+        """Inner joins for columns that equal scalar subqueries, and the other conditions."""
         rest = []
         for part in parts:
             sides = [part.left(), part.right()] if class_name(part) == "EqualTo" else []
@@ -399,7 +408,10 @@ class Lowering:
         return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs)), names)
 
     def _as_node_has_it(self, expression: Any, plan: Any) -> Any:
-        """A window expression with its node's partition and order: in a correlated subquery Spark changes these alone."""
+        """A window expression with its node's partition and order.
+
+        In a correlated subquery Spark changes these alone.
+        """
         function, specification = items(expression.child().children())
         of_node = specification.copy(plan.partitionSpec(), plan.orderSpec(), specification.frameSpecification())
         return expression.child().withNewChildren(self._catalyst.trees.seq([function, of_node]))
@@ -464,7 +476,10 @@ def _direction(order: Any) -> tuple[bool, bool]:
 
 
 def _check_order(window: Any) -> None:
-    """Refuse a row number in no order, which nobody can write: Spark makes it of LIMIT in a correlated subquery."""
+    """Refuse a row number in no order.
+
+    Spark makes it of LIMIT in a correlated subquery.
+    """
     numbers = [e for e in items(window.windowExpressions()) if is_row_number(e)]
     if numbers and not window.orderSpec().size():
         raise NotIncremental(

@@ -16,7 +16,10 @@ from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 
 def with_map_keys(node: PlanNode) -> PlanNode:
-    """A node with the sorted entries of its maps as more columns; the same node where it has a stream key, or no maps."""
+    """A node with sorted map entries as more columns.
+
+    The same node if it has a stream key, or no maps.
+    """
     maps = [f for f in node.schema if contains_map(f.data_type)]
     if node.stream_key is not None or not maps:
         return node

@@ -1,4 +1,6 @@
-"""The plan: small immutable nodes that hold names, types and SQL text, and no Spark object.
+"""The plan: small immutable nodes of names, types and SQL text.
+
+No Spark object.
 
 Every node derives its facts when it is built, bottom-up: schema, stream key, append-only or not, and (through
 :mod:`.jobs.planner.state_tables`) its state tables. Column names are local to a node and follow from its children alone,
@@ -16,7 +18,7 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a node: name, Spark type as DDL text, and whether it may be NULL."""
+    """A column of a node: name, Spark type as DDL, and nullability."""
 
     name: str
     data_type: str
@@ -107,7 +109,9 @@ class Values(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class FullQuery(PlanNode):
-    """A whole query, run in full at every epoch and compared with what the view held: the `full` refresh policy.
+    """A query run in full at every epoch: the `full` refresh policy.
+
+    Its rows are compared with those of the view.
 
     ``always`` says that the result may change though no input did (it depends on the time of the run).
     """
@@ -168,13 +172,16 @@ class TimeBound:
         return self.time.replace(NOW, instant)
 
     def sql_at(self, instant: str) -> str:
-        """The comparison as SQL text over the child's columns, for an instant given as SQL text."""
+        """The comparison as SQL over the child's columns, at an instant (SQL)."""
         return f"{quoted(self.column)} {self.comparison} {self.time_at(instant)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Temporal(PlanNode):
-    """Base of the nodes that compare columns of their input with times: their rows change by time alone."""
+    """Base of nodes that compare columns with times.
+
+    Their rows change by time alone.
+    """
 
     child: PlanNode
     bounds: tuple[TimeBound, ...]
@@ -222,7 +229,7 @@ class TemporalProject(Temporal):
         return self.flags
 
     def flags_at(self, instant: str) -> tuple[str, ...]:
-        """The flags as SQL text over the child's columns, each under its name, for an instant given as SQL text."""
+        """Named flags as SQL over the child's columns, at an instant (SQL)."""
         return tuple(
             f"{bound.sql_at(instant)} AS {quoted(flag.name)}" for bound, flag in zip(self.bounds, self.flags, strict=True)
         )
@@ -230,7 +237,10 @@ class TemporalProject(Temporal):
 
 @dataclass(frozen=True, slots=True)
 class Project(PlanNode):
-    """Computes expressions. Linear, no state. Keeps the stream key where its columns (or renames of them) survive."""
+    """Computes expressions. Linear, no state.
+
+    Keeps the stream key where its columns (or renames of them) survive.
+    """
 
     child: PlanNode
     expressions: tuple[NamedExpr, ...]
@@ -253,7 +263,7 @@ class Project(PlanNode):
 
     @property
     def passed_on(self) -> dict[str, str]:
-        """The columns that are not computed, each with the column of the child that it is."""
+        """Columns that are not computed, each with the child's column."""
         names = {quoted(name): name for name in self.child.column_names}
         return {e.output.name: names[e.sql] for e in self.expressions if e.sql in names}
 
@@ -286,7 +296,10 @@ class UnionAll(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class Arrange(PlanNode):
-    """Passes its input on; keeps its rows by their key once a join looks up few of them among many, and has them read there."""
+    """Passes its input on, and may keep its rows by key.
+
+    It does so once a join looks up few of them among many.
+    """
 
     child: PlanNode
 
@@ -320,7 +333,10 @@ class Expand(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class Generate(PlanNode):
-    """Each row once per element that a generator (explode, inline, …) gives for it. Linear, no state."""
+    """Each row once per element of a generator (explode, inline, …).
+
+    Linear, no state.
+    """
 
     child: PlanNode
     generator: str
@@ -338,7 +354,10 @@ class Generate(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """One equality of a join: a column of each side, and whether NULL equals NULL (``<=>``)."""
+    """One equality of a join: a column of each side.
+
+    And whether NULL equals NULL (``<=>``).
+    """
 
     left: str
     right: str
@@ -465,7 +484,9 @@ class AggCall:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(PlanNode):
-    """Groups by columns and folds calls. With no calls it is DISTINCT; with no group columns it keeps its one row.
+    """Groups by columns and folds calls.
+
+    With no calls it is DISTINCT; with no group columns it keeps its one row.
 
     ``is_of_changelog`` says that its one call takes the newest row of a key, as a struct whose first field says which that is:
     two rows that it does not tell apart are an error, as is a NULL in the key, and rows that come late are counted.
@@ -507,7 +528,9 @@ class Window(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class TopN(PlanNode):
-    """The first rows by a sort order, after an offset; kept in state, and taken from materialized input when they run out.
+    """The first rows by a sort order, after an offset.
+
+    Kept in state, and taken from materialized input when they run out.
 
     ``keeps_first`` is whether they are kept: views planned before that was done are without, as are limits too large.
     """
@@ -529,7 +552,7 @@ class TopN(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column of the view as its reader sees it, and the plan column it is."""
+    """A column of the view for its readers, and its plan column."""
 
     name: str
     column: str
@@ -537,7 +560,10 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Materialize(PlanNode):
-    """The root: the view itself, keyed by sort key and stream key. Columns of the child not in ``output`` are hidden."""
+    """The root: the view itself, keyed by sort key and stream key.
+
+    Columns of the child not in ``output`` are hidden.
+    """
 
     child: PlanNode
     output: tuple[OutputColumn, ...]

@@ -1,4 +1,6 @@
-"""NOT IN: an anti join whose equality is also true where it is NULL, without comparing every row with every other one.
+"""NOT IN: an anti join whose equality is also true where it is NULL.
+
+It does not compare every row with every other one.
 
 ``a NOT IN (SELECT b FROM R)`` holds where R is empty, or where a is not NULL, no b equals it and no b is NULL. Only the middle
 one of these needs the rows of R, and that is a plain anti join. The rest is one row about R, the largest ``b IS NULL``: NULL
@@ -20,7 +22,10 @@ _IS_NULL = Field("_is_null", "boolean", False)
 
 
 def null_aware_equality(condition: Any) -> Any | None:
-    """The equality in ``a = b OR (a = b) IS NULL``, as Spark writes NOT IN; ``None`` for any other condition."""
+    """The equality in ``a = b OR (a = b) IS NULL``; else ``None``.
+
+    Spark writes NOT IN so.
+    """
     if class_name(condition) != "Or":
         return None
     equality, is_null = condition.left(), condition.right()
@@ -30,7 +35,7 @@ def null_aware_equality(condition: Any) -> Any | None:
 
 
 def cannot_be_null(equality: Any) -> bool:
-    """Whether both sides of an equality always have a value, so that it is never NULL."""
+    """Whether both sides of an equality always have a value."""
     return not (equality.left().nullable() or equality.right().nullable())
 
 

@@ -1,4 +1,4 @@
-"""The value of an uncorrelated scalar subquery as a relation of one row, which is joined to every row that reads it."""
+"""An uncorrelated scalar subquery as a relation of one row, joined to its readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row retu
 
 
 def at_most_one_row(node: PlanNode, value: str, name: str) -> PlanNode:
-    """The value of a scalar subquery as a relation of at most one row, in one column of the given name.
+    """A scalar subquery's value as a relation of at most one row and one column.
 
     Where nothing in the subquery guarantees at most one row, its rows are counted, and more than one raise what Spark
     raises; no row at all gives NULL, as Spark does.
@@ -34,7 +34,10 @@ def at_most_one_row(node: PlanNode, value: str, name: str) -> PlanNode:
 
 
 def has_one_row(node: PlanNode) -> bool:
-    """Whether a relation has exactly one row at all times: a global aggregate, unless a filter above it (HAVING) takes it."""
+    """Whether a relation always has exactly one row.
+
+    A global aggregate has, unless HAVING takes it.
+    """
     while isinstance(node, Project):
         node = node.child
     return isinstance(node, Aggregate) and not node.group

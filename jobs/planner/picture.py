@@ -1,4 +1,4 @@
-"""A plan as a picture: an SVG with a box for each node, its state tables in it, and edges along which rows flow up.
+"""A plan as an SVG: boxes with state tables, and edges with rows.
 
 Of an epoch it also has how many rows flowed along an edge, and how many were written to a state table.
 """

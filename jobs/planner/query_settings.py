@@ -1,4 +1,7 @@
-"""The settings of a session that decide what a query means: a view keeps those that it was declared with."""
+"""Session settings that decide what a query means.
+
+A view keeps those that it was declared with.
+"""
 
 from __future__ import annotations
 

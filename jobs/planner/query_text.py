@@ -1,4 +1,4 @@
-"""What a view's text may be: a query over sources and views, and nothing that is run or read beside it.
+"""Checks of a view's text: one query over sources and views, and nothing else.
 
 Spark's parser reads the text and runs nothing (``session.sql`` would run a command while it reads it). Of the tree only known
 nodes are let through, so that a command, a script, a table by its path or a function that reads files is refused before Spark
@@ -106,7 +106,10 @@ def check_calls(query: ParsedQuery, own: Collection[str], functions: UserFunctio
 
 @lru_cache(maxsize=1024)
 def relations_named(text: str) -> tuple[str, ...]:
-    """The sources and views that a query names: by Spark's parser where there is a session, else as far as its text shows."""
+    """Sources and views that a query names.
+
+    By Spark's parser where there is a session, else by its text.
+    """
     session = SparkSession.getActiveSession() or getattr(SparkSession, "_instantiatedSession", None)
     if session is None or not hasattr(session, "_jsparkSession"):
         return dependencies(text)
@@ -148,7 +151,10 @@ class _Walk:
             self._found.relations.setdefault(parts[0])
 
     def _value(self, value: Any, known: frozenset[str]) -> None:
-        """Look through an argument of a plan's; plans among them are its children, and seen as such."""
+        """Inspect an argument of a plan.
+
+        Plans among them are its children, and seen as such.
+        """
         if not isinstance(value, JavaObject):
             return
         if self._trees.is_a(value, _EXPRESSION):

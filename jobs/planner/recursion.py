@@ -1,4 +1,4 @@
-"""``WITH RECURSIVE`` that reads no source: a series of days or numbers, which is computed once, while the view is planned."""
+"""``WITH RECURSIVE`` without sources: a series, computed once while planning."""
 
 from __future__ import annotations
 

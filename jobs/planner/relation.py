@@ -1,4 +1,4 @@
-"""What the planner must know of a source or an upstream view: its columns, key and append-only fact."""
+"""A source or upstream view for the planner: columns, key and append-only fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every expression text, read again by Spark, must be the expression that it was written from.
+"""Check that Spark reads every expression text as its original expression.
 
 An epoch runs from the texts alone. What an expression says and its text does not (IGNORE NULLS, say) would silently be another
 view. So each text is parsed and analysed over the very columns of its expression, and the two trees are compared as Spark
@@ -77,7 +77,10 @@ class _RoundTrips:
             self._compare([batch[n].text for n in numbers], [originals[n] for n in numbers], relation)
 
     def _statement_of(self, expression: Any, number: int) -> str:
-        """Which texts are read as one statement: Spark moves windows and generators apart into nodes of their own."""
+        """Texts that are read as one statement.
+
+        Spark moves windows and generators apart into nodes of their own.
+        """
         kind = class_name(expression)
         if kind == "AggregateExpression":
             return "calls"
@@ -197,7 +200,7 @@ class _Columns:
         return [a.withName(column).withQualifier(self._trees.seq([])) for column, a in self._of_column.items()]
 
     def over(self, expression: Any) -> Any:
-        """An expression with one attribute a column, and with the columns that its scalar subqueries have become."""
+        """An expression over attributes of columns, and of its scalar subqueries' columns."""
         read = list(items(expression.references().toSeq()))
         ids = {self._of(str(self._names[expression_id(a)]), a): expression_id(a) for a in read}
         if (

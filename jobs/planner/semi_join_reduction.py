@@ -37,7 +37,7 @@ _LEFT_ONLY_MATCHES = frozenset({"inner", "right outer", "left semi"})
 
 
 def reduced(join: Join) -> Join:
-    """A join with the aggregates of each side reduced to the groups that the filtered relations of the other side have.
+    """A join whose aggregates keep only groups of the other side's filtered relations.
 
     Its sides are in place where they can be, before and after: what is arranged for the join is what the aggregates meet.
     """
@@ -55,13 +55,16 @@ def reduced(join: Join) -> Join:
 
 
 def keeps_no_more(plan: PlanNode, other: PlanNode) -> bool:
-    """Whether a plan keeps as few aggregates as another: one that is read twice is kept once, unless it is reduced for one."""
+    """Whether a plan keeps as few aggregates as another.
+
+    One that is read twice is kept once, unless it is reduced for one.
+    """
     one, two = (sum(isinstance(node, Aggregate) for node in walk(root)) for root in (plan, other))
     return one <= two
 
 
 def _filtered_keys(node: PlanNode, column: str) -> Iterator[PlanNode]:
-    """The filtered relations whose only key the column is: each of its values in the node is one of theirs."""
+    """Filtered relations whose only key covers the column's values in the node."""
     if is_only_read(node):
         if node.stream_key == (column,) and any(isinstance(below, Filter) for below in walk(node)):
             yield node
@@ -77,7 +80,7 @@ def _filtered_keys(node: PlanNode, column: str) -> Iterator[PlanNode]:
 
 
 def _with_groups_of(node: PlanNode, column: str, keys: PlanNode) -> PlanNode:
-    """A node of which only rows count whose column is one of some keys; it is the same node where nothing is gained."""
+    """A node reduced to rows with some keys, or itself if nothing is gained."""
     match node:
         case UnionAll():
             inputs = tuple(_with_groups_of(branch, column, keys) for branch in node.inputs)
@@ -114,7 +117,10 @@ def _passed_on(node: Filter | Project | Aggregate) -> dict[str, str]:
 
 
 def _joined(node: PlanNode, column: str, keys: PlanNode) -> PlanNode:
-    """The rows of a node whose column is one of some keys; joins below it come after, with the few rows that are left."""
+    """Rows of a node with some keys.
+
+    Joins below it come after, with the few rows that are left.
+    """
     match node:
         case Project(child=Join()) if column in node.passed_on:
             return replace(node, child=_joined(node.child, node.passed_on[column], keys))
@@ -137,7 +143,7 @@ def _named_apart(keys: PlanNode, taken: tuple[str, ...]) -> PlanNode:
 
 
 def _same_columns(join: Join, column: str) -> Iterator[tuple[PlanNode, str]]:
-    """The sides of a join that have a column, or one that equals it wherever a row of one side matches the other."""
+    """Sides of a join with a column, or with one that equals it."""
     if column in join.left.column_names:
         yield join.left, column
         yield from ((join.right, key.right) for key in join.keys if key.left == column and not key.null_safe)

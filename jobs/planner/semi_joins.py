@@ -1,4 +1,4 @@
-"""Where a semi or anti join goes, and where a semi join is an inner one.
+"""Places of semi and anti joins, and semi joins as inner ones.
 
 It goes to the one table it asks about, unless the joins below it keep few rows anyway: its left side is kept in state with
 the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all their lines, these are the orders
@@ -22,7 +22,7 @@ _SELECTIVE = {"Filter", "GlobalLimit", "LocalLimit"}
 
 
 def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
-    """A semi or anti join moved below the inner join on its left; ``None`` where it stays.
+    """A semi or anti join moved below the inner join on its left; else ``None``.
 
     Parameters
     ----------
@@ -52,7 +52,9 @@ def pushed_below_join(catalyst: Catalyst, plan: Any) -> Any | None:
 
 
 def matching_once(join: Join) -> Join:
-    """A semi join as an inner join, where a row matches one other row at most: neither side counts matches then.
+    """A semi join as an inner join, if a row matches one at most.
+
+    Neither side counts matches then.
 
     The inner join has the columns of the right side besides.
     """

@@ -1,4 +1,4 @@
-"""Session windows: rows of a group that follow each other without a gap, found by two window functions below the aggregate.
+"""Session windows: rows without a gap, by two window functions below the aggregate.
 
 Spark gives each row a session of its own, from its time to the end of its gap, and merges those that meet while it aggregates,
 outside of any plan. Here a row begins a session where its start is after all ends before it, and belongs to the last session
@@ -51,7 +51,10 @@ def session_of(grouping: list[Any]) -> Any | None:
 
 
 def merged_sessions(write: ExpressionWriter, child: Lowered, grouping: list[Any], session: Any) -> MergedSessions:
-    """Find the session of each row; ``grouping`` are the keys within which sessions are merged, and the session itself."""
+    """Find the session of each row.
+
+    ``grouping`` are the keys within which sessions are merged, and the session itself.
+    """
     inputs = InputColumns(write, child, keep=child.node.column_names)
     values = [e.child() if class_name(e) == "Alias" else e for e in grouping if e is not session]
     keys = tuple(dict.fromkeys(inputs.column(value, "_group") for value in values))

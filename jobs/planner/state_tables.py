@@ -79,7 +79,7 @@ def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
 
 
 def table_roles(node: Aggregate) -> tuple[tuple[TableRole, int], ...]:
-    """The roles of an aggregate's state tables, in order, each with its call's position or -1."""
+    """Roles of an aggregate's state tables, each with its call's position or -1."""
     kinds = kinds_of(node)
     roles: list[tuple[TableRole, int]] = []
     for position, kind in enumerate(kinds):
@@ -151,7 +151,10 @@ def _input_prefix(node: Window | TopN | Temporal) -> tuple[str, ...]:
 
 
 def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:
-    """The input, sorted as the query asks; its first rows; and, where the first ordering column allows them, the fences."""
+    """State of a top-n: sorted input, first rows, and fences if possible.
+
+    The first ordering column has to allow fences.
+    """
     ordered = {key.column: KeyPart(key.column, key.descending, key.nulls_last) for key in node.order}
     if any(_has_no_order(node.field_named(name).data_type) for name in ordered):
         return whole, replace(whole, label="first")
@@ -191,7 +194,7 @@ def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableS
 
 
 def _row_key(node: PlanNode) -> tuple[str, ...]:
-    """What the rows of a node are kept by: its stream key, or all columns but maps, which have no order."""
+    """Key of a node's stored rows: its stream key, or all columns but maps."""
     if node.stream_key is not None:
         return node.stream_key
     return tuple(f.name for f in node.schema if not contains_map(f.data_type))

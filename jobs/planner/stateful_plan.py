@@ -1,4 +1,7 @@
-"""A view's plan with the id and the state tables of each node, as it is stored: an epoch derives none of them again."""
+"""A stored plan: the id and the state tables of each node.
+
+An epoch derives none of them again.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,10 @@ class StatefulPlan:
 
     @classmethod
     def allocate(cls, root: Materialize, first_table_id: int) -> StatefulPlan:
-        """Give each node of a plan an id and its state tables, with ids from the first one on."""
+        """Give each node of a plan an id and its state tables.
+
+        Table ids begin with the given one.
+        """
         found, catalog = [], TableCatalog(first_table_id)
         for number, node in enumerate(walk(root), start=1):
             tables, catalog = catalog.allocate(infer_state_tables(node))
@@ -209,7 +215,7 @@ def _is_of(value: Any, expected: Any) -> bool:
 
 
 def _of_format_1(stored: Mapping[str, Any]) -> StatefulPlan:
-    """The plan of an earlier version: its tables belong to nodes in the order of the walk."""
+    """A plan of format 1, whose tables follow the order of the walk."""
     root = _node(stored["plan"], {})
     if not isinstance(root, Materialize):
         raise PlanError("a stored plan has no materialization at its root")

@@ -1,4 +1,4 @@
-"""Finds what can be followed of the time: comparisons of an expression over columns with one of the current time."""
+"""Comparisons of columns with the current time, which operators can follow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_DAYS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimeComparison:
-    """``value comparison time``: a JVM expression that is free of time, and one of nothing but time."""
+    """``value comparison time``: an expression free of time, and one of time alone."""
 
     value: Any
     comparison: str
@@ -34,7 +34,7 @@ class TimeComparison:
 
 
 def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], list[TimeComparison]]:
-    """AND-ed conditions apart: those that a temporal filter follows, and all others, which may still read the time."""
+    """AND-ed conditions split: temporal filters, and others, which may still read the time."""
     others: list[Any] = []
     found: list[TimeComparison] = []
     for part in parts:
@@ -57,7 +57,7 @@ def has_time(catalyst: Catalyst, expression: Any) -> bool:
 
 
 def with_flags(catalyst: Catalyst, expression: Any, flag: Callable[[TimeComparison, Any], Any]) -> Any:
-    """An expression in which something stands for each comparison with a time, as large a one as there is.
+    """An expression with replacements for its largest comparisons with a time.
 
     Parameters
     ----------
@@ -89,7 +89,9 @@ def _comparison(catalyst: Catalyst, condition: Any) -> TimeComparison | None:
 
 
 def _of_difference(catalyst: Catalyst, difference: Any, days: Any, written: tuple[str, str]) -> TimeComparison | None:
-    """``datediff(time, value) < 7`` is ``value + 7 > time``, and ``datediff(value, time) < 7`` is ``value - 7 < time``.
+    """Comparisons of ``datediff`` as comparisons with a time.
+
+    ``datediff(time, value) < 7`` is ``value + 7 > time``.
 
     Only so for whole days: what Spark takes for the difference of two timestamps depends on clocks being put forward and back.
     """

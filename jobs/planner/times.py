@@ -1,4 +1,4 @@
-"""Times in a query: conditions that temporal filters follow, and what stands for comparisons with them anywhere else."""
+"""Times in a query: temporal filters, and flags for comparisons elsewhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Times:
         temporal: Sequence[TimeComparison],
         read: Set[int] | None,
     ) -> Lowered:
-        """The rows for which conditions on the time hold, with the child's columns; where there are such, with those read.
+        """Rows for which conditions on the time hold, with the columns that are read.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Times:
     def flagged(
         self, child: Lowered, expressions: Sequence[Any], read: Set[int] | None = frozenset()
     ) -> tuple[Lowered, list[Any]]:
-        """The child with a flag for each comparison of its columns with a time, and the expressions, which read these.
+        """The child with flags for comparisons with times, and expressions over them.
 
         Parameters
         ----------
@@ -105,7 +105,10 @@ class Times:
         return Lowered(TemporalProject(inputs.node(), tuple(flags), fields), names), replaced
 
     def _filtered(self, child: Lowered, kept: Lowered, comparisons: Iterable[TimeComparison]) -> Lowered:
-        """The child's rows by time: those of its columns that are kept. Beside them the filter has the values compared."""
+        """The child's rows filtered by time, with kept columns.
+
+        The filter has the compared values beside them.
+        """
         columns = list(kept.node.column_names)
         inputs = InputColumns(self._write, child, keep=columns)
         bounds = dict.fromkeys(self._bound(inputs, comparison) for comparison in comparisons)

@@ -1,4 +1,7 @@
-"""Catalyst's trees, rewritten from Python: what does not change stays the very object that it was."""
+"""Rewrites of Catalyst's trees from Python.
+
+What does not change stays the very object that it was.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class Trees:
         return isinstance(candidate, JavaObject) and bool(self._classes[class_].isInstance(candidate))
 
     def contains(self, tree: Any, pattern: str) -> bool:
-        """Whether Spark has marked a plan or an expression as having a node of a kind within."""
+        """Whether Spark marks a plan or expression as containing a node kind."""
         if pattern not in self._patterns:
             self._patterns[pattern] = getattr(self.jvm.org.apache.spark.sql.catalyst.trees.TreePattern, pattern)()
         return bool(tree.containsPattern(self._patterns[pattern]))
@@ -67,7 +70,7 @@ class Trees:
         return tree if _same(new, old) else tree.withNewChildren(self.seq(new))
 
     def with_expressions(self, plan: Any, rewrite: Rewrite) -> Any:
-        """A plan node with the expressions among its arguments rewritten, also those in sequences and options."""
+        """A plan node with its expressions rewritten, also in sequences and options."""
         old = [plan.productElement(n) for n in range(plan.productArity())]
         new = [self._argument(argument, rewrite) for argument in old]
         if _same(new, old):

@@ -1,4 +1,4 @@
-"""Looks, while a view is planned, whether the epochs can keep and publish the types of its columns."""
+"""Checks, while planning, that epochs can keep and publish all column types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERVALS = (T.DayTimeIntervalType, T.YearMonthIntervalType, T.CalendarInterval
 
 
 def check_published_types(plan: Materialize) -> None:
-    """Look at the columns that readers of the view see, and at the key of its rows.
+    """Check the types of the view's columns and of its key.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def check_kept_types(plan: Materialize) -> None:
 
 
 def _allocate(node: PlanNode) -> list[tuple[str, str]]:
-    """The columns that a node's state tables have; they are laid out as the catalog does it, which checks their types."""
+    """Columns of a node's state tables, laid out to check their types."""
     schemas = list(infer_state_tables(node))
     TableCatalog(1).allocate(schemas)
     assign_slots(schemas)

@@ -1,4 +1,4 @@
-"""The key of a UNION ALL whose branches have keys: which branch a row is of, and that branch's key."""
+"""The key of a UNION ALL of keyed branches: branch number, and branch key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def branch_keys(nodes: list[PlanNode], selected: list[list[tuple[str, Field]]], space: NameSpace) -> tuple[str, ...]:
-    """Add a hidden branch number and the branches' key columns; columns of one type are shared between branches."""
+    """Add a hidden branch number and key columns.
+
+    Columns of one type are shared between branches.
+    """
     branch = space.unique("_branch")
     shared: dict[tuple[str, int], Field] = {}
     uses: list[dict[tuple[str, int], str]] = []

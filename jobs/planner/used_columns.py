@@ -1,4 +1,7 @@
-"""The columns of sources that a plan reads. A scan has all of its relation's, and Spark prunes them when they are read."""
+"""Columns of sources that a plan reads.
+
+A scan has all columns, and Spark prunes them when they are read.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,20 @@ _NAMES: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 
 def used_columns(plan: PlanNode) -> dict[str, set[str]]:
-    """At least the columns that are read of each relation: nothing above a scan names any other."""
+    """At least the columns read of each relation.
+
+    Nothing above a scan names any other.
+    """
     found: dict[str, set[str]] = {}
     _visit(plan, None, found)
     return found
 
 
 def _visit(node: PlanNode, texts: Sequence[str] | None, found: dict[str, set[str]]) -> None:
-    """``texts`` are all that is said of the node's columns above it; without them, all columns are read."""
+    """Collect used columns.
+
+    ``texts`` are all expressions above; without them, all columns are read.
+    """
     if isinstance(node, Scan):
         names = None if texts is None else _names(texts)
         columns = (c for c in node.column_names if names is None or c.lower() in names)

@@ -16,7 +16,7 @@ from relstate_dagster.state_lib.table_schema import StateKind
 
 
 class CallStrategy(enum.Enum):
-    """The operator that feeds a call: its name in explain, and what it adds to the cost."""
+    """The operator of a call: its name in explain, and its added cost."""
 
     VALUE = ("value state", "")
     EXTREME = ("extreme state", "the values of a group when the first ones run out")
@@ -52,7 +52,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class CountedValues:
-    """A second state table of a call: the count of each value in each group, sorted by value."""
+    """A call's second state table: counts of values in each group, sorted by value."""
 
     state: StateKind
     descending: bool = False
