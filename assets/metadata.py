@@ -80,7 +80,9 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
 
 
 def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Metadata:
-    """Return the numbers of one view in one epoch, each under a name of its own, so that the UI plots it.
+    """Numbers of one view in one epoch, each under its own name.
+
+    The UI plots each of them.
 
     Parameters
     ----------
@@ -133,14 +135,17 @@ def epoch_metadata(report: ViewReport, of_table: Metadata | None = None) -> Meta
 
 
 def _picture(svg: str) -> Metadata:
-    """Return a picture as the UI shows it, in Markdown, without an address of its own; none that would fill the event log."""
+    """A picture in Markdown for the UI, inline.
+
+    None if it would fill the event log.
+    """
     encoded = base64.b64encode(_fitted(svg).encode()).decode()
     shown = bool(svg) and len(encoded) <= _LARGEST_PICTURE
     return {"picture": MetadataValue.md(f"![plan of the view](data:image/svg+xml;base64,{encoded})")} if shown else {}
 
 
 def _fitted(svg: str) -> str:
-    """Return a picture that the UI's window has room for, as long as it can be read then."""
+    """A picture scaled to the UI's window, as long as it stays readable."""
     size = re.match(r'(<svg [^>]*?)width="(\d+)" height="(\d+)"', svg)
     if size is None:
         return svg
@@ -150,7 +155,10 @@ def _fitted(svg: str) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """Return seconds as people read them; the UI shows and plots all digits of a number."""
+    """Seconds rounded for people.
+
+    The UI shows and plots all digits of a number.
+    """
     return float(round(seconds, 3))
 
 
@@ -159,7 +167,7 @@ def _megabytes(size: int) -> float:
 
 
 def _inputs(report: ViewReport) -> MetadataValue[Any]:
-    """Return what the view has read, one line an input: the source's version, rows inserted and deleted."""
+    """Inputs of the view, one line each: version, rows inserted and deleted."""
     records = []
     for name in sorted({*report.source_versions, *report.rows_in}):
         inserted, deleted = report.rows_in.get(name, (0, 0))
@@ -171,7 +179,9 @@ def _inputs(report: ViewReport) -> MetadataValue[Any]:
 
 
 def table_metadata(path: str, version: int | None) -> Metadata:
-    """Return where a view's table is, its visible columns and how many rows it has; less where there is no table yet.
+    """Path, visible columns and row count of a view's table.
+
+    Less where there is no table yet.
 
     Read by delta-rs, without Spark.
     """
@@ -199,7 +209,7 @@ def table_metadata(path: str, version: int | None) -> Metadata:
 
 
 def column_lineage(project: Project, name: str, keys: Mapping[str, AssetKey]) -> TableColumnLineage | None:
-    """Return which columns of its direct inputs each column of a view is computed from; None if it is not known.
+    """Columns of direct inputs behind each column of a view; None if unknown.
 
     ``keys`` are the asset keys of views and sources by their names.
     """

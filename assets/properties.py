@@ -57,7 +57,10 @@ def tags(view: ViewDeclaration) -> dict[str, str]:
 
 
 def automation_condition(view: ViewDeclaration) -> AutomationCondition[Any] | None:
-    """Read ``dagster.automation``: ``eager``, ``on_missing``, or ``on_cron: 0 6 * * * Europe/Berlin`` (UTC without a zone)."""
+    """Read ``dagster.automation``: ``eager``, ``on_missing``, or ``on_cron: …``.
+
+    As in ``on_cron: 0 6 * * * Europe/Berlin``; UTC without a zone.
+    """
     text = view.properties.get(AUTOMATION)
     if text is None:
         return None

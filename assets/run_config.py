@@ -1,4 +1,4 @@
-"""Run config of the views of a project: what the Launchpad asks for, besides the selection."""
+"""Run config of a project's views, for the Launchpad, besides the selection."""
 # Dagster reads the annotations of a config as types: they are not to become strings.
 
 from collections.abc import Sequence

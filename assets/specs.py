@@ -1,4 +1,7 @@
-"""A project's views and sources as Dagster asset specs and keys. Nothing here reads a table or starts a JVM."""
+"""Asset specs and keys of a project's views and sources.
+
+Nothing here reads a table or starts a JVM.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def check_specs(assets: ProjectAssets) -> list[AssetCheckSpec]:
 
 
 def _wired(project: Project, view: ViewDeclaration, spec: AssetSpec, keys: Mapping[str, AssetKey]) -> AssetSpec:
-    """Return a view's spec with its key, what it depends on, and which columns come from where."""
+    """A view's spec with key, dependencies, and column lineage."""
     deps = {dep.asset_key: dep for dep in spec.deps}
     for name in project.upstream(view.name):
         deps.setdefault(keys[name], keys[name])  # type: ignore[arg-type] # a key stands for a dependency on it
@@ -194,7 +197,7 @@ def _accepted(at: str) -> Iterator[None]:
 
 
 def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
-    """Refuse keys of which Dagster makes no names of inputs and outputs, or of two the same."""
+    """Refuse duplicate keys, and keys that give no valid Dagster input names."""
     views = {view.name for view in project.views}
     taken: dict[str, str] = {}
     for name, key in keys.items():
@@ -220,7 +223,7 @@ def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
 
 
 def _check_check_names(assets: ProjectAssets) -> None:
-    """Refuse checks whose outputs Dagster does not tell apart from those of views, or of other checks."""
+    """Refuse checks whose outputs have the names of other outputs."""
     taken = {key.to_python_identifier(): f"view {name}" for name, key in assets.keys.items() if name in assets.views}
     names = {spec.key: name for name, spec in assets.views.items()}
     for spec in check_specs(assets):

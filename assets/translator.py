@@ -1,4 +1,4 @@
-"""What Dagster shows of a view and of a source: one method for each attribute, to be overridden by a project."""
+"""Attributes of views and sources in Dagster, one overridable method each."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RelstateTranslator:
         return properties.freshness_policy(view)
 
     def get_code_version(self, view: ViewDeclaration, project: Project) -> str:
-        """Return a digest of the query and of the plain views that it inlines; white space and comments do not count."""
+        """Digest of the query and its inlined plain views, without comments and white space."""
         inlined = [[name, normalized_sql(sql)] for name, sql in sorted(project.inlined(view.name).items())]
         text = json.dumps([normalized_sql(view.sql), inlined])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -133,14 +133,17 @@ class RelstateTranslator:
         return {source.file_format or "delta"}
 
     def get_source_metadata(self, source: SourceDeclaration, project: Project) -> Metadata:
-        """Return the columns, the key, and the file and line of the declaration; nothing for a source without one."""
+        """Columns, key, and place of a source's declaration; nothing without one."""
         if source.name in project.undeclared:
             return {}
         return {**source_metadata(source), **_code_reference(source.path, source.line, source.name)}
 
 
 def _code_reference(path: str | None, line: int, name: str) -> Metadata:
-    """Return a link to a file and line; ``dagster.link_code_references_to_git`` makes one to a repository of it."""
+    """Link to a file and line.
+
+    ``dagster.link_code_references_to_git`` makes one to a repository of it.
+    """
     if path is None or not Path(path).exists():
         return {}
     with disable_dagster_warnings():  # Dagster calls these beta each time that one is made

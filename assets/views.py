@@ -1,4 +1,7 @@
-"""All views of a project as one multi-asset, so that a run has one JVM, whatever Dagster's executor is."""
+"""All views of a project as one multi-asset: one JVM for each run.
+
+That is so for every executor of Dagster.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -55,7 +58,7 @@ class WarehouseAccess(Protocol):
         views: Collection[str] = (),
         full_refresh: Collection[str] = (),
     ) -> "EpochRunner | ServerRunner":
-        """Start Spark, or find the server that has it, make the project known, and return what runs epochs.
+        """Return the runner of epochs, with Spark or at the server, project registered.
 
         Spark is started for what the run is to do with ``views`` and ``full_refresh``.
         """
@@ -68,7 +71,7 @@ class WarehouseAccess(Protocol):
         full_refresh: Collection[str] = (),
         until_version: Mapping[str, int] = ...,
     ) -> "list[ViewReport] | None":
-        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something.
+        """Reports of a run that finds nothing to do, without Spark; else None.
 
         Whether views can be rebuilt, and read up to versions, is checked before anything is written.
         """
@@ -84,14 +87,16 @@ Execute: TypeAlias = Callable[[AssetExecutionContext, WarehouseAccess, ProjectAs
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What a run has done: the version of each view's published table, and the assets of views that have not changed."""
+    """Results of a run: versions of published tables, and unchanged assets."""
 
     versions: dict[str, int | None] = field(default_factory=dict)
     unchanged: set[AssetKey] = field(default_factory=set)
 
 
 def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
-    """Bring the selected views up to date, then run the selected checks; yields what Dagster is to know of each.
+    """Bring the selected views up to date, then run the selected checks.
+
+    Yields Dagster's events for each.
 
     A view that holds what Dagster has last been told of gives no materialization. The run's config is a
     :class:`.assets.run_config.ViewsConfig`.
@@ -125,12 +130,17 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
 
 
 def _should_log(op: str, record: logging.LogRecord) -> bool:
-    """Whether a line of the log tells something: Dagster takes checks that a run leaves out for ones that were forgotten."""
+    """Whether a line of the log is informative.
+
+    Dagster takes checks that a run leaves out for forgotten ones.
+    """
     return f"'{op}' did not yield or return expected outputs" not in record.getMessage()
 
 
 def _verification(tags: Mapping[str, str]) -> tuple[bool, int | None]:
-    """Read a run's tag: whether views are to be compared with their queries as well, and at how many keys (all without).
+    """Read a run's tag: whether to verify views, and at how many keys.
+
+    All keys without a number.
 
     Raises
     ------
@@ -147,7 +157,10 @@ def _verification(tags: Mapping[str, str]) -> tuple[bool, int | None]:
 
 
 def _not_passed(context: AssetExecutionContext, assets: ProjectAssets) -> list[AssetCheckKey]:
-    """Return the selected checks that block and have not passed since their view last changed: no run goes on over those."""
+    """Selected blocking checks that have not passed since their view changed.
+
+    No run continues over those.
+    """
     blocking = [key for key, check in assets.declared_checks.items() if check.blocking]
     selected = [key for key in blocking if key in context.selected_asset_check_keys]
     passed = _passed_since_changed(context, selected)
@@ -159,7 +172,7 @@ _OF_ROWS_ALONE: Final = ("unique", "not_null", "accepted", "rows")
 
 
 def _standing(context: AssetExecutionContext, assets: ProjectAssets, keys: Collection[AssetCheckKey]) -> set[AssetCheckKey]:
-    """Return the checks of unchanged views that need not be made again: as they are, they have passed since the view changed.
+    """Checks of unchanged views that have passed since, and need no new run.
 
     None of those that look at a clock or at other tables is.
     """
@@ -176,7 +189,7 @@ def _standing(context: AssetExecutionContext, assets: ProjectAssets, keys: Colle
 def _passed_since_changed(
     context: AssetExecutionContext, keys: Collection[AssetCheckKey]
 ) -> dict[AssetCheckKey, AssetCheckEvaluation]:
-    """Return the last results of checks that have passed since their view last changed, without the others."""
+    """Last results of checks that passed after their view's last change."""
     if not keys:
         return {}
     records = context.instance.get_asset_records(list({key.asset_key for key in keys}))
@@ -200,7 +213,10 @@ def _named(key: AssetCheckKey) -> str:
 
 
 def _checks_of(context: AssetExecutionContext, names: Collection[str], *, is_asked: bool) -> list[AssetCheckKey]:
-    """Return the checks that a run makes: Dagster selects all of an asset's with it, also those that cost a full recompute."""
+    """Checks of a run.
+
+    Dagster selects all of an asset's with it, also those that cost a full recompute.
+    """
     selected = list(context.selected_asset_check_keys)
     if not names or is_asked:
         return selected
@@ -311,7 +327,7 @@ def _run(
 def _last_materialized(
     context: AssetExecutionContext, keys: Collection[AssetKey]
 ) -> dict[AssetKey, tuple[str | None, str | None]]:
-    """Return the versions of data and code with which assets were last materialized, as far as Dagster knows."""
+    """Data and code versions of the last materializations, as Dagster knows them."""
     found: dict[AssetKey, tuple[str | None, str | None]] = {}
     for record in context.instance.get_asset_records(list(keys)):
         last = record.asset_entry.last_materialization

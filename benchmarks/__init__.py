@@ -1,1 +1,1 @@
-"""Benchmarks: TPC-H views kept up to date against the same queries run in full. ``python -m benchmarks --help``."""
+"""Benchmarks: incremental TPC-H views against full queries. ``python -m benchmarks --help``."""

@@ -59,7 +59,10 @@ RESULTS = ROOT / "benchmarks" / "results" / "results.jsonl"
 
 @app.command()
 def data(sf: Sfs = "0.1", data: Data = None) -> None:
-    """Generate TPC-H and load it as Delta tables (every other command does so when it needs them)."""
+    """Generate TPC-H and load it as Delta tables.
+
+    Every other command does so when it needs them.
+    """
     for factor in _numbers(sf):
         typer.echo(str(base_tables(data or default_data(), factor)))
 
@@ -81,7 +84,7 @@ def run(
     keep: Keep = False,
     fail_fast: FailFast = False,
 ) -> None:
-    """TPC-H queries as views over a stream of changes: incremental epochs and full runs in turn."""
+    """TPC-H views over a stream: incremental epochs and full runs in turn."""
     run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, fail_fast, full_every)
     tpch.run(run_, _numbers(sf), _queries(queries), _of(streams, STREAMS), _of(sizes, SIZES, closed=False))
     _end(run_)
@@ -106,7 +109,10 @@ def flat(
     seed: Seed = 1,
     keep: Keep = False,
 ) -> None:
-    """The same rows an epoch at several scale factors: does its time depend on the size of the data, or on its age?"""
+    """The same rows an epoch at several scale factors.
+
+    Does its time depend on the size of the data, or on its age?
+    """
     run_ = _run(data, results, again, epochs, warm_up, memory, seed, keep, full_every=full_every)
     run_.indexes = _indexes(indexes)
     scenario = "indexed" if run_.indexes else "flat"
@@ -124,7 +130,10 @@ def fixed(
     memory: Memory = "6g",
     seed: Seed = 1,
 ) -> None:
-    """The fixed cost of an epoch: SF 0.01, a join with an aggregate, and the query with the largest plan."""
+    """The fixed cost of an epoch, at SF 0.01.
+
+    A join with an aggregate, and the query with the largest plan.
+    """
     run_ = _run(data, results, again, epochs, warm_up, memory, seed)
     fixed_scenario.run(run_)
     _end(run_)
@@ -155,7 +164,7 @@ def extremes(
     again: Again = False,
     memory: Memory = "6g",
 ) -> None:
-    """One row changed in groups of few values and of many: max, max_by and DISTINCT beside sum."""
+    """One changed row in small and large groups: max, max_by, DISTINCT, sum."""
     run_ = _run(data, results, again, epochs, warm_up, memory)
     extremes_scenario.run(run_, tuple(int(number) for number in _numbers(values)))
     _end(run_)
@@ -293,7 +302,10 @@ def peers(
     memory: Memory = "2g",
     seed: Seed = 1,
 ) -> None:
-    """Other systems over the same appended rows: DuckDB in full, PostgreSQL with pg_ivm, Pathway; those installed."""
+    """Other installed systems over the same appended rows.
+
+    DuckDB in full, PostgreSQL with pg_ivm, Pathway.
+    """
     run_ = _run(data, results, again, epochs, warm_up, memory, seed)
     peers_scenario.run(run_, _numbers(sf), _queries(queries), size, _of(systems, list(peers_scenario.PEERS)))
     _end(run_)

@@ -1,4 +1,4 @@
-"""A real `dagster dev` on loopback, and its runs as its web server knows them: what tests and measurements of it share."""
+"""A real `dagster dev` on loopback, and its runs, for tests and measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _Found = TypeVar("_Found")
 
 @contextmanager
 def dagster_dev(folder: Path, **environment: str) -> Iterator[tuple[str, int]]:
-    """Give the address and the process group of a `dagster dev`, with the instance settings that `make dev` uses.
+    """Address and process group of a `dagster dev`.
+
+    With the instance settings that `make dev` uses.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sets up a warehouse over a replay of a stream, and runs views in it both ways: incrementally, and in full."""
+"""A warehouse over a replayed stream, with views run incrementally and in full."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _cpu_model() -> str:
 
 
 class Bench:
-    """A warehouse of its own over the tables of a replay, with views that can be run both ways.
+    """A warehouse over the tables of a replay, with views run both ways.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Bench:
         return self.warehouse.read().views[name]
 
     def epoch(self) -> tuple[list[ViewReport], Sample, dict[str, Any]]:
-        """One epoch of all views, up to the published view: reports, cost, and what it wrote by place."""
+        """One epoch of all views: reports, cost, and written bytes by place."""
         places = self._places()
         before = {p: log_versions(p) for paths in places.values() for p in paths}
         reports, sample = self.probe.measure(lambda: list(self.runner.run()))
@@ -140,7 +140,7 @@ class Bench:
 
 
 def verify(runner: EpochRunner) -> None:
-    """Compare every view of a warehouse with its query, run in full on the pinned inputs.
+    """Compare all views with their queries, run in full on pinned inputs.
 
     Raises
     ------
@@ -155,7 +155,9 @@ def verify(runner: EpochRunner) -> None:
 
 
 class Opponent:
-    """The other way to keep a view: its query run in full on the same Spark and the same tables, written as Delta.
+    """The other way to keep a view: its query in full, written as Delta.
+
+    On the same Spark and the same tables.
 
     The session has what serves such a query best: adaptive execution and code generation on, as many shuffle partitions
     as there are cores, statistics and file listing as the maintained views have them. The tables are read at their newest
@@ -186,7 +188,7 @@ class Opponent:
             self._session.conf.set(key, value)
 
     def run(self) -> Sample:
-        """Run the query and write its result as a new Delta table, which is removed again."""
+        """Run the query and write a new Delta table, which is removed again."""
         self._runs += 1
         target = self._folder / f"full{self._runs}"
         _, sample = self._probe.measure(lambda: self._write(target))
@@ -208,7 +210,7 @@ def live_bytes(table: str) -> int:
 
 
 def input_bytes(replay: Replay, query: str) -> int:
-    """Bytes, as they lie in Parquet, of the columns that a query uses, at the newest version of its tables."""
+    """Parquet bytes of the columns that a query uses, at the newest versions."""
     total = 0
     for table in tables_of(query):
         delta = DeltaTable(replay.path(table))

@@ -1,4 +1,4 @@
-"""What a piece of work costs: seconds, processor seconds of the JVM and of Python, Spark's jobs, bytes, memory.
+"""Cost of a piece of work: seconds, processor seconds, Spark jobs, bytes, memory.
 
 Units: seconds, bytes, counts. Where the system has no /proc, processor seconds, bytes read and memory are missing.
 """
@@ -141,7 +141,7 @@ def _number(path: str, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class Written:
-    """What commits put into a Delta table: commits, data files (change data included) and their bytes."""
+    """Commits, data files (change data included) and bytes added to a Delta table."""
 
     commits: int = 0
     files: int = 0

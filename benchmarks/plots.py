@@ -39,7 +39,10 @@ def ratios(records: Sequence[dict[str, Any]], path: Path, title: str) -> None:
 
 
 def flatness(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Median seconds of an epoch, and of a full run, by scale factor; one colour a query."""
+    """Median seconds of an epoch and a full run, by scale factor.
+
+    One colour a query.
+    """
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for n, query in enumerate(sorted({r["query"] for r in records}, key=QUERIES.index)):

@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H in Spark SQL, with the parameters that the standard validates with."""
+"""The 22 TPC-H queries in Spark SQL, with the standard's validation parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ TABLES: tuple[str, ...] = tuple(KEYS)
 
 
 def query_text(name: str, sf: float) -> str:
-    """A query's text at a scale factor (q11 compares with a fraction that the standard divides by it)."""
+    """A query's text at a scale factor.
+
+    q11 compares with a fraction that the standard divides by it.
+    """
     text = Path(__file__).with_name("tpch").joinpath(f"{name}.sql").read_text(encoding="utf-8").strip()
     if name == "q11":
         text = text.replace("0.0001", f"{0.0001 / sf:.12f}".rstrip("0"))
@@ -37,7 +40,10 @@ def tables_of(text: str) -> tuple[str, ...]:
 
 
 def columns_of(text: str, columns: list[str]) -> list[str]:
-    """Which of some columns a query uses: in TPC-H a column's name says which table it is of."""
+    """Columns that a query uses.
+
+    In TPC-H a column's name says which table it is of.
+    """
     words = _words(text)
     return [c for c in columns if c in words]
 

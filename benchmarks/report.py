@@ -182,7 +182,7 @@ def _flat(records: Sequence[Record], folder: Path) -> list[str]:
 
 
 def _at_several_scales(records: Sequence[Record]) -> list[Record]:
-    """What ``flat`` has measured, and of queries that it has not what ``run`` has at more than one scale factor."""
+    """Measurements at several scales: of ``flat``, else of ``run``."""
     scales: dict[tuple[str, tuple[str, str, str]], list[Record]] = {}
     for r in records:
         if r["scenario"] in ("flat", "tpch") and r["status"] == "ok":
@@ -330,7 +330,10 @@ def _others(records: Sequence[Record]) -> list[str]:
 
 
 def peers_section(records: Sequence[Record]) -> list[str]:
-    """Seconds of an epoch of ours and of Spark in full beside those of other systems over the same stream."""
+    """Seconds of an epoch, ours, Spark's in full, and other systems'.
+
+    Over the same stream.
+    """
     peers = [r for r in records if r["scenario"] in PEERS and r["status"] in ("ok", "refused")]
     groups = sorted({(r["sf"], r["query"], r["stream"], r["size"]) for r in peers}, key=lambda g: (g[0], QUERIES.index(g[1])))
     if not groups:

@@ -1,4 +1,4 @@
-"""Results: one JSON line for each measurement, appended when it is done, so that a run can be broken off and resumed."""
+"""Results: one JSON line a measurement, appended at once, so that runs resume."""
 
 from __future__ import annotations
 

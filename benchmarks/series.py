@@ -72,7 +72,7 @@ class Replay:
         return any(self.series.rows[self.epoch].get(t) for t in self.tables)
 
     def advance(self) -> dict[str, int]:
-        """Let the next epoch's changes in; returns the rows changed in each table that has any."""
+        """Apply the next epoch's changes; returns changed rows by table."""
         before, after = self.series.versions[self.epoch], self.series.versions[self.epoch + 1]
         for table in self.tables:
             for version in range(before[table] + 1, after[table] + 1):
@@ -150,7 +150,7 @@ def apply_change(path: Path, change: Change) -> int:
 
 
 def mark_deletions(spark: SparkSession, path: Path) -> None:
-    """Have rows of a table marked as deleted from now on, in place of files rewritten."""
+    """Mark rows of a table as deleted from now on, without rewriting files."""
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
 
 
@@ -166,7 +166,7 @@ def merge_by_spark(spark: SparkSession, path: Path, change: Change) -> int:
 
 
 def link_table(source: Path, target: Path, until: int | None = None) -> None:
-    """A copy of a Delta table by hard links, with its log up to a version (all by default)."""
+    """Copy a Delta table by hard links, up to a version (all by default)."""
     for file in source.rglob("*"):
         inside = file.relative_to(source)
         if not file.is_file():

@@ -1,4 +1,4 @@
-"""Change streams: what happens to the tables in each epoch, worked out from the generated data and a seed alone.
+"""Change streams: changes of each epoch, from generated data and a seed alone.
 
 ``none``       nothing.
 ``appended``   new orders with their lines, under keys beyond the largest.
@@ -77,7 +77,10 @@ class Base:
         return self._keys[table]
 
     def templates(self) -> tuple[pa.Table, pa.Table]:
-        """Some orders with all of their lines (both files are in the order of the order key)."""
+        """Some orders with all of their lines.
+
+        Both files are in the order of the order key.
+        """
         orders = self._head("orders", _TEMPLATE_ROWS)
         last = orders["o_orderkey"][-1].as_py()
         lines = self._head("lineitem", 7 * _TEMPLATE_ROWS)

@@ -1,4 +1,7 @@
-"""A project as definitions of any Dagster code location. Building them reads SQL files and no table, and starts nothing."""
+"""A project as Dagster definitions for any code location.
+
+Building them reads SQL files and no table, and starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def build_definitions(
     pool: str | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> Definitions:
-    """Return everything Dagster shows of one project: assets and checks, jobs, a sensor, schedules and a resource.
+    """Dagster definitions of a project: assets, checks, jobs, sensor, schedules, resource.
 
     Several projects, and whatever else a code location has, go together with ``Definitions.merge``. Projects in different
     warehouses need a ``resource_key`` each; those in one warehouse share one resource object.

@@ -54,7 +54,10 @@ class MaterializedViewsScaffolder(Scaffolder[ViewsScaffoldParams]):
         return ViewsScaffoldParams
 
     def scaffold(self, request: ScaffoldRequest[ViewsScaffoldParams]) -> None:
-        """Write the files. Two components get along: each has keys, names and a warehouse of its own."""
+        """Write the files.
+
+        Two components coexist: each has keys, names and a warehouse of its own.
+        """
         name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in request.target_path.name)
         if request.params.project_path is None:
             project = "."
@@ -72,14 +75,17 @@ class MaterializedViewsScaffolder(Scaffolder[ViewsScaffoldParams]):
 
 
 def _from_root(path: str, request: ScaffoldRequest[ViewsScaffoldParams]) -> str:
-    """Return a path as one that starts at the root of the project of ``dg``, wherever that is checked out."""
+    """A path relative to the root of the ``dg`` project, wherever checked out."""
     if request.project_root is None:
         return str(Path(path).absolute())
     return f"{{{{ context.project_root }}}}/{relpath(path, request.project_root)}"
 
 
 def _resolved_path(context: ResolutionContext, path: str) -> str:
-    """Return a path with what it holds of templates filled in; a relative one is one beside the ``defs.yaml``."""
+    """A path with its templates filled in.
+
+    A relative one is one beside the ``defs.yaml``.
+    """
     text = str(context.resolve_value(path, as_type=str))
     if "://" in text:
         return text
@@ -163,12 +169,15 @@ class MaterializedViewsComponent(Component, Resolvable):
         return RelstateTranslator()
 
     def get_asset_spec(self, view: ViewDeclaration, project: Project) -> AssetSpec:
-        """Return the spec of a view, without its dependencies and the key prefix; ``translation`` has the last word."""
+        """Spec of a view, without dependencies and key prefix.
+
+        ``translation`` has the last word.
+        """
         spec = self.translator.get_asset_spec(view, project)
         return spec if self.translation is None else self.translation(spec, view)
 
     def execute(self, context: AssetExecutionContext, warehouse: WarehouseAccess, assets: ProjectAssets) -> Iterator[Event]:
-        """Bring the selected views up to date, run the selected checks, and yield what Dagster is to know of each."""
+        """Bring the selected views up to date and run checks, yielding Dagster's events."""
         yield from run_views(context, warehouse, assets)
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:

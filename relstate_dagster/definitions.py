@@ -1,4 +1,4 @@
-"""The code location of `dagster dev -m relstate_dagster.definitions`: the project and warehouse that the environment names."""
+"""Code location of `dagster dev -m relstate_dagster.definitions`, from environment variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _location = Location.from_environment()
 
 
 class _HomeOfTheDemo(WarehouseResource):
-    """The warehouse of a project that nobody has named, the demo: it has no other views."""
+    """The warehouse of the demo, which has no other views."""
 
     def runner(self, project: Project, *args: Any, **others: Any) -> EpochRunner | ServerRunner:
         check_is_home_of(project, self.opened())

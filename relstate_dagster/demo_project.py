@@ -1,4 +1,4 @@
-"""The demo, which is the project where none is named: it goes into a warehouse of its own."""
+"""The demo, the default project, in a warehouse of its own."""
 
 from __future__ import annotations
 

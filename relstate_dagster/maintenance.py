@@ -1,4 +1,4 @@
-"""The job that keeps a warehouse small: compaction, then vacuum, of all views or of some."""
+"""The job that keeps a warehouse small: compaction, then vacuum."""
 # Dagster reads the annotations of an op as types: they are not to become strings.
 
 from typing import TYPE_CHECKING, Any, Final
@@ -50,7 +50,7 @@ def maintenance_job(
     resource_key: str = WAREHOUSE_KEY,
     executor: ExecutorDefinition | None = None,
 ) -> JobDefinition:
-    """Return the job that compacts the state of views, then deletes the files that no retained epoch needs.
+    """Job that compacts state, then deletes files that no retained epoch needs.
 
     ``before`` begins its name and that of its op.
     """

@@ -1,4 +1,4 @@
-"""The jobs over views: bring them up to date, and prove them equal to their queries run in full."""
+"""Jobs over views: refresh, and comparison with full queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERIFY_JOB: Final = "verify_views"
 def refresh_job(
     assets: ProjectAssets, name: str = REFRESH_JOB, executor: ExecutorDefinition | None = None
 ) -> UnresolvedAssetJobDefinition:
-    """Return the job of schedule and sensor: every view, and all of its checks but the one that runs its query in full."""
+    """Job of schedule and sensor: every view, and its checks but full recomputes."""
     views = AssetSelection.assets(*assets.view_keys()).without_checks()
     return define_asset_job(
         name,

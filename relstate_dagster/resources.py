@@ -1,4 +1,4 @@
-"""The two resources of a run: Spark, started when it is first asked for, and the warehouse."""
+"""Resources of a run: lazily started Spark, and the warehouse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RowsAs: TypeAlias = Literal["spark", "arrow", "pandas"]
 
 
 class SparkResource(ConfigurableResource["SparkSession"]):
-    """A Spark session that starts lazily: on this machine, on a cluster, or as a client of Spark Connect."""
+    """A lazily started Spark session: here, on a cluster, or by Spark Connect."""
 
     master: str = Field(
         default="",
@@ -83,7 +83,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         views: Collection[str] = (),
         full_refresh: Collection[str] = (),
     ) -> EpochRunner | ServerRunner:
-        """Start Spark, or find the server that has it, make the project known, and return what runs epochs.
+        """Return the runner of epochs, with Spark or at the server, project registered.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     def _at_server(
         self, server: ServerAt, project: Project, tell: Callable[[str], None], here: Callable[[], EpochRunner]
     ) -> ServerRunner:
-        """Return a runner whose work a server does, and this process where the server does not."""
+        """Runner at a server; this process does what the server does not."""
         from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - for runs only
 
         tell(f"the server of the warehouse (process {server.registered.pid}) does the work")
@@ -146,7 +146,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         full_refresh: Collection[str] = (),
         until_version: Mapping[str, int] = MappingProxyType({}),
     ) -> list[ViewReport] | None:
-        """Return the reports of a run that finds nothing to do, without Spark; None where there may be something.
+        """Reports of a run that finds nothing to do, without Spark; else None.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         return rows.to_pandas() if as_ == "pandas" else rows
 
     def epoch_for(self, run_id: str) -> int | None:
-        """Return the epoch to which a run has brought views; None where it has brought none to one."""
+        """The epoch that a run brought views to; None if it brought none."""
         from relstate_dagster.jobs.api import epoch_of_run  # noqa: PLC0415 - imports PySpark
 
         return epoch_of_run(self.opened().read(), run_id)

@@ -12,12 +12,12 @@ WEEKLY: Final = "every_sunday_night"
 
 
 def quarter_hourly(job: UnresolvedAssetJobDefinition, name: str = QUARTER_HOURLY) -> ScheduleDefinition:
-    """Return a schedule that runs an epoch every 15 minutes; it is off until someone turns it on."""
+    """Schedule of an epoch every 15 minutes, off until someone turns it on."""
     return _stopped(name, "*/15 * * * *", job)
 
 
 def weekly(job: JobDefinition, name: str = WEEKLY) -> ScheduleDefinition:
-    """Return a schedule that maintains state on Sunday nights; it is off until someone turns it on."""
+    """Schedule of maintenance on Sunday nights, off until someone turns it on."""
     return _stopped(name, "0 3 * * 0", job)
 
 

@@ -1,4 +1,4 @@
-"""A sensor that compares what is published with the sources' Delta tables, by their logs: no JVM runs while nothing happens."""
+"""Sensor of new commits in sources, by their logs, without a JVM."""
 
 from __future__ import annotations
 

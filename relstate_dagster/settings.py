@@ -17,7 +17,7 @@ DEMO_WAREHOUSE = "demo-warehouse"
 
 @dataclass(frozen=True)
 class Location:
-    """A project's folder, its warehouse (a folder or the address of an object store), and its functions.
+    """A project's folder, its warehouse (folder or object store), and its functions.
 
     ``functions`` is the callable that registers what views call besides Spark's own functions, ``package.module:callable``.
     ``server`` says whether the warehouse's server does the work: ``auto``, ``never``, ``start``, or its address.
@@ -52,12 +52,12 @@ class Location:
 
 
 def stores_for(warehouse: str) -> tuple[Store, ...]:
-    """Object stores that Spark has to reach: the warehouse's, and those that sources may lie in, as there are keys and jars."""
+    """Object stores that Spark needs: the warehouse's, and those with keys and jars."""
     own = Address.parse(warehouse).store
     return tuple(store for store in STORES if store == own or (options_of(store) and has_jars_of(store)))
 
 
 def log_file(warehouse: str) -> Path | None:
-    """The file of a warehouse that Spark's log goes to; ``None`` where the warehouse is in an object store."""
+    """File of Spark's log in the warehouse; ``None`` in an object store."""
     address = Address.parse(warehouse)
     return Path(address.spark) / "_relstate" / "logs" / "spark.log" if address.is_local else None

@@ -1,4 +1,4 @@
-"""The files of a project to start from: one source, one view and a test of it."""
+"""Files of a new project: one source, one view and a test of it."""
 
 from __future__ import annotations
 

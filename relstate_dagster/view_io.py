@@ -1,4 +1,4 @@
-"""Views as inputs of assets: rows as Spark, Arrow or pandas has them, by the type of the argument."""
+"""Views as inputs of assets: Spark, Arrow or pandas, by the argument's type."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Relational state: tables of ``table_id | vnode | key`` rows kept in Delta, as of an epoch."""
+"""Relational state: rows of state tables in Delta, as of an epoch.
+
+A row is ``table_id | vnode | key`` and its columns.
+"""

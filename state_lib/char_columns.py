@@ -1,4 +1,7 @@
-"""Columns of type CHAR, which Spark keeps as STRING: it notes their type in their metadata, and pads what it reads of them."""
+"""Columns of type CHAR, which Spark keeps as STRING and pads.
+
+It notes their type in their metadata.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _CHAR: Final = re.compile(r"\bchar\(", re.IGNORECASE)
 
 
 def char_type(field: T.StructField) -> str | None:
-    """The type of a column that is CHAR, or has some in it, as it was declared; ``None`` for other columns."""
+    """Declared type of a column that is or contains CHAR; else ``None``."""
     noted = (field.metadata or {}).get(_NOTE)
     return str(noted) if noted is not None and _CHAR.search(str(noted)) else None
 

@@ -1,4 +1,4 @@
-"""Rows of a frame brought to the driver, as far as it may hold them, and what it does with them."""
+"""Rows of a frame brought to the driver, within its limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DriverLimits:
 
 
 def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
-    """All rows of a frame; ``None`` where they are found to be more than the driver may bring to itself.
+    """All rows of a frame; ``None`` if they are too many for the driver.
 
     How many rows a change meets is known only once they are there: one row of a table of countries can meet half of all
     orders. Whoever asks must be able to go on without holding them.
@@ -68,7 +68,10 @@ def rows_within(df: DataFrame, most_bytes: int) -> int:
 
 
 def _row_of_its_task() -> Column:
-    """The number of a row among those of its task, from 0: Spark's number of a row has that of the task above 33 bits."""
+    """Number of a row within its task, from 0.
+
+    Spark's number of a row has that of the task above 33 bits.
+    """
     return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
 
 
@@ -107,13 +110,16 @@ def consolidated(rows: pa.Table, most_rows: int, *, must_sum: bool = False) -> p
 
 
 def sums_as_spark(schema: T.StructType) -> bool:
-    """Whether :func:`consolidated` finds just those rows equal that Spark does: to Arrow 0.0 and -0.0 are two values."""
+    """Whether :func:`consolidated` finds the same rows equal as Spark does.
+
+    To Arrow 0.0 and -0.0 are two values.
+    """
     apart = (T.FloatType, T.DoubleType, T.StructType, T.ArrayType, T.MapType)
     return len(schema.fields) > 1 and not any(isinstance(f.dataType, apart) for f in schema.fields)
 
 
 def nullable_within(df: DataFrame) -> DataFrame:
-    """The same rows, parts of structs, arrays and maps declared as nullable, as they come back from state.
+    """The same rows, with nested parts declared nullable, as from state.
 
     A struct that is NULL has NULLs for its parts in Arrow, which refuses them where the parts are declared as never NULL.
     """

@@ -6,5 +6,5 @@ from pyspark import SparkContext
 
 
 def jvm_of_columns() -> int:
-    """Names the JVM that Spark's columns live in; part of the key under which expressions are kept."""
+    """Name of the JVM of Spark's columns, for keys of cached expressions."""
     return id(getattr(SparkContext, "_gateway", None))

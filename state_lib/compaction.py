@@ -1,4 +1,4 @@
-"""Compaction of a Delta state table: fewer runs, and runs that hold no more rows than they mean.
+"""Compaction of a Delta state table: fewer runs, without dead rows.
 
 Two kinds, both beside readers and running epochs:
 
@@ -39,7 +39,7 @@ def has_many_runs(files: Sequence[DataFile]) -> bool:
 
 
 def merge_small_runs(opened: OpenedTable) -> int | None:
-    """Put the small files of each partition into one; the version of the commit, ``None`` where there was none."""
+    """Merge the small files of each partition; returns the commit's version, or ``None``."""
     table = opened.latest()
     before = table.version()
     try:
@@ -67,7 +67,7 @@ class ExpiredRows:
 
 @dataclass(frozen=True)
 class ClosedRows:
-    """Rows of a state table that a rewrite leaves out for what they are: those of groups that are closed."""
+    """Rows of closed groups, which a rewrite leaves out."""
 
     condition: Column
 
@@ -83,7 +83,7 @@ def rewrite_tables(
     expired: Mapping[int, ExpiredRows | ClosedRows] | None = None,
     by_driver: bool = True,
 ) -> int | None:
-    """Rewrite state tables as the rows that they mean; committed only if nothing was committed since ``version``.
+    """Rewrite state tables as their merged rows, unless others commit since ``version``.
 
     Parameters
     ----------
@@ -126,7 +126,9 @@ def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, 
 def _merged(
     store: StateStore, table_id: int, version: int, merged_until: int | None, expired: ExpiredRows | ClosedRows | None
 ) -> DataFrame:
-    """The stored form of a table's merged rows; a row that is retracted more often than it was inserted ends the job.
+    """Stored form of a table's merged rows.
+
+    A row that is retracted more often than it was inserted ends the job.
 
     Joins read runs unmerged and do not see it.
     """

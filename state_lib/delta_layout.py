@@ -29,7 +29,7 @@ MAX_INDEXED_COLUMNS: Final = 8
 
 
 def create_state_table(spark: SparkSession, path: str, layout: SlotLayout, descs: Sequence[StateTableDesc]) -> None:
-    """Create the empty Delta table of a view's state (version 0), partitioned by table and vnode."""
+    """Create a view's empty Delta state table (version 0), partitioned by table and vnode."""
     columns = [
         (TABLE_ID, "int"),
         (VNODE, "int"),
@@ -61,7 +61,7 @@ def is_plain_layout(layout: SlotLayout) -> bool:
 
 
 def indexed_columns(layout: SlotLayout, descs: Sequence[StateTableDesc]) -> list[str]:
-    """The columns that get statistics: the epoch, and the slots of the tables' first key columns."""
+    """Columns with statistics: epoch, and slots of first key columns."""
     names = [EPOCH_COLUMN]
     for position in range(2):
         for desc, table in zip(descs, layout.tables, strict=True):

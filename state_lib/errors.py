@@ -13,12 +13,15 @@ _CAUSE: Final = re.compile(r"\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
 
 
 def with_causes(error: BaseException) -> str:
-    """An error's text, with the causes that delta-rs writes into lines of their own in its first line."""
+    """An error's text, with causes that delta-rs puts into lines of their own."""
     return _CAUSE.sub(": ", text_of(error)).strip()
 
 
 def text_of(error: BaseException) -> str:
-    """An error's text; empty where nobody can say it any more: Py4J asks the JVM for that of a Java error."""
+    """An error's text; empty if unavailable.
+
+    Py4J asks the JVM for that of a Java error.
+    """
     try:
         return str(error)
     except Exception:  # whatever says that the JVM has ended
@@ -26,7 +29,10 @@ def text_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, with its causes; the name of its type where it has none."""
+    """First line of an error's text, with causes.
+
+    The name of its type if it has none.
+    """
     return with_causes(error).split("\n", 1)[0] or type(error).__name__
 
 
@@ -43,15 +49,24 @@ class PlanError(RelstateError):
 
 
 class SourceError(RelstateError):
-    """A source cannot give the changes asked of it (no change feed, vacuumed, overwritten, changed schema)."""
+    """A source cannot give the wanted changes.
+
+    No change feed, vacuumed, overwritten, changed schema.
+    """
 
 
 class StateError(RelstateError):
-    """A write contradicts the state: a key inserted twice, a missing row retracted, another epoch's data."""
+    """A write contradicts the state.
+
+    A key inserted twice, a missing row retracted, another epoch's data.
+    """
 
 
 class EpochError(RelstateError):
-    """An epoch cannot run or complete: another run holds the warehouse, a version is missing or contradictory."""
+    """An epoch cannot run or complete.
+
+    Another run holds the warehouse, a version is missing or contradictory.
+    """
 
 
 class WarehouseError(RelstateError):
@@ -59,8 +74,11 @@ class WarehouseError(RelstateError):
 
 
 class AddressError(RelstateError):
-    """A path or address cannot be used: an unknown scheme, or characters that Spark and delta-rs read differently."""
+    """A path or address cannot be used.
+
+    An unknown scheme, or characters that Spark and delta-rs read differently.
+    """
 
 
 class EnvironmentProblem(RelstateError):
-    """Java, the jars or a Python package is missing or of a wrong version; says how to get it."""
+    """Java, jars or a Python package are missing or wrong, with the remedy."""

@@ -1,4 +1,4 @@
-"""Join record state: the rows of one side of a join, in one of three forms.
+"""Join record state: rows of one join side, in one of three forms.
 
 =========================  ===============================  =======================================
 form                       storage primary key              value
@@ -90,7 +90,7 @@ EMITTED_ALONE: Final[Mapping[str, tuple[bool, ...]]] = {
 
 
 class Counted(NamedTuple):
-    """How often a record appears, and its number of associations: numbers, or Spark columns of them."""
+    """Appearances and associations of a record, as numbers or Spark columns."""
 
     appear_times: Any
     num_associations: Any

@@ -1,4 +1,4 @@
-"""The distinct keys of a lookup in all of their columns: they tell the vnodes, and with them the files, that can have one."""
+"""Distinct keys of a lookup, in all columns, which select vnodes and files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ class KeyRows:
         return KeyRows(self.values.rename_columns(names), frozenset(map(name_of, self.matching_nulls)))
 
     def files(self, desc: StateTableDesc, slots: TableSlots, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """Those of a state table's files that can have one of the keys: all where these are too many to ask, or not known."""
+        """Files of a state table that can have one of the keys.
+
+        All where these are too many to ask, or not known.
+        """
         distribution = list(desc.schema.distribution_key)
         if desc.vnode_count == 1 or not distribution or not set(distribution) <= set(self.values.column_names):
             return files
@@ -74,7 +77,9 @@ class KeyRows:
 def files_with_rows(
     rows: Sequence[KeyRow], desc: StateTableDesc, slots: TableSlots, files: Sequence[DataFile]
 ) -> Sequence[DataFile]:
-    """Those of a state table's files that can have a row with some values: by its vnode, and by the range of each column.
+    """Files of a state table that can have rows with some values.
+
+    By vnode, and by the range of each column.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Storage primary keys as people write them: a JSON array of the key's values, or ``name=value`` pairs, typed by the table.
+"""Storage primary keys as text: a JSON array, or ``name=value`` pairs.
+
+The table gives their types.
 
 ===================  ==========================================  ==========================
 type                 in JSON                                     in pairs
@@ -79,7 +81,7 @@ def parse_pairs(text: str, types: Mapping[str, str], what: str) -> dict[str, Any
 
 
 def key_of(given: Sequence[Any] | Mapping[str, Any], schema: StateTableSchema) -> dict[str, Any]:
-    """Values of the first columns of a storage primary key by name, in the order of the key.
+    """Values of the first storage key columns, by name and in order.
 
     Raises
     ------

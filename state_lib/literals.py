@@ -1,4 +1,4 @@
-"""Python values as Spark literals of an exact type, so that a filter on them reaches the files' statistics."""
+"""Python values as typed Spark literals, so that filters reach files' statistics."""
 
 from __future__ import annotations
 

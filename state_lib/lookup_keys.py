@@ -1,4 +1,4 @@
-"""The distinct keys of a lookup in one column: they prune files, row groups and pages."""
+"""Distinct keys of a lookup in one column: they prune files and pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SUFFIXES: Final = {"bigint": "L", "int": "", "smallint": "S", "tinyint": "Y"}
 
 
 class _Reach(enum.Enum):
-    """Which rows of some files are read: those on pages with one of the values, those in their range, or all.
+    """Rows read of files: on pages with a value, in the range, or all.
 
     ``ONE_OF``: as ``RANGE`` does, and of these rows none but those with one of the values leave the scan.
     """
@@ -83,7 +83,7 @@ class LookupKeys:
     def restrict(
         self, rows: DataFrame, column: str, ddl: str, files: Sequence[DataFile], page_rows: int | None = None
     ) -> DataFrame:
-        """Stored rows with a filter on one of their columns that reaches the statistics of row groups and pages.
+        """Stored rows with a filter that reaches row groups' and pages' statistics.
 
         Few rows are read sooner without one. So are most of many without a range: its literals are others in each epoch, so
         Spark compiles it again, and the JVM runs new code slowly. A list is data to that code, if the session says so.
@@ -103,7 +103,7 @@ class LookupKeys:
         return rows
 
     def rows_read(self, files: Sequence[DataFile], column: str, page_rows: int | None = None) -> float:
-        """About how many rows of files are read where only these values matter, of a column with statistics.
+        """About how many rows a lookup of these values reads in files.
 
         Files are taken to be sorted by the column as far as their statistics are.
         """
@@ -126,20 +126,23 @@ class LookupKeys:
         return (_Reach.WHOLE, in_files) if between > tuning().range_share * in_files else (_Reach.RANGE, between)
 
     def _rows_on_pages(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> float:
-        """About how many rows the pages have that can hold one of the values, if each value is on one page of a file."""
+        """About how many rows are on pages that can have the values.
+
+        If each value is on one page of a file.
+        """
         counts = [self._count_in(file.lower.get(column), file.upper.get(column)) for file in files]
         of_page = page_rows or tuning().page_rows
         return sum(rows_on_pages(file.rows, of_page, count) for file, count in zip(files, counts, strict=True))
 
     def _count_in(self, lower: Any, upper: Any) -> int:
-        """How many of the values lie between two bounds; all of them where the bounds do not tell."""
+        """Number of the values between two bounds; all if bounds are unknown."""
         try:
             return bisect_right(self.values, upper) - bisect_left(self.values, lower)
         except TypeError:
             return len(self.values)
 
     def _rows_between(self, files: Sequence[DataFile], column: str) -> float:
-        """How many rows are known to lie between the least and the greatest value, those of each file spread evenly."""
+        """Rows between the least and greatest value, spread evenly in each file."""
         return sum(file.rows * _share(file.lower.get(column), file.upper.get(column), self.values) for file in files)
 
     def _one_of(self, column: str, ddl: str, *, by_page: bool) -> Column:
@@ -160,13 +163,13 @@ class LookupKeys:
 
 
 def rows_on_pages(rows: int, page_rows: int, values: int) -> float:
-    """About how many rows the pages of sorted rows have on which some values fall at random."""
+    """About how many rows are on the pages of random values in sorted rows."""
     pages = rows / page_rows
     return page_rows * (pages * (1 - exp(-values / pages)) if pages > 1 else min(pages, values * pages))
 
 
 def _share(lower: Any, upper: Any, values: Sequence[Any]) -> float:
-    """The share of what lies between two bounds that lies between the least and the greatest value, too; 0 if unknown."""
+    """Share of a range that lies within the values' range; 0 if unknown."""
     lowest, highest = values[0], values[-1]
     try:
         whole, part = upper - lower, min(upper, highest) - max(lower, lowest)

@@ -17,7 +17,9 @@ from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A change set whose rows carry rows of other tables of the same store: one pass computes them all.
+    """A change set whose rows carry rows of other tables.
+
+    One pass computes them all.
 
     Parameters
     ----------
@@ -69,7 +71,10 @@ class MemTable:
         self._change_sets.append(change_set if given == wanted else change_set.selectExpr(*map(quoted, wanted)))
 
     def change_set(self) -> DataFrame:
-        """All operations of a table that has some: the table's columns and ``_weight``; no Spark action."""
+        """All operations of a non-empty table: its columns and ``_weight``.
+
+        No Spark action.
+        """
         names = [*(quoted(column.name) for column in self.desc.schema.columns), WEIGHT]
         carried = [carrier.frame.selectExpr(*names).where(f"{WEIGHT} != 0") for carrier in self.carriers]
         return reduce(DataFrame.union, [*self.uncarried, *carried])
@@ -80,6 +85,6 @@ class MemTable:
         return self._change_sets
 
     def runs(self, epoch: int) -> DataFrame:
-        """All operations as a run of the epoch, to be merged over those of the storage table."""
+        """All operations as a run of the epoch, to be merged over storage."""
         columns = [F.col(quoted(column.name)) for column in self.desc.schema.columns]
         return self.change_set().select(*columns, F.col(WEIGHT).alias(STATE_WEIGHT), F.lit(epoch).cast("bigint").alias(EPOCH))

@@ -65,7 +65,7 @@ def sum_equal(rows: DataFrame, schema: StateTableSchema, names: Sequence[str], t
 
 
 def key_order(key: Sequence[KeyPart]) -> list[Column]:
-    """The order of a storage primary key, for ``orderBy``: the one in which its encoded bytes sort."""
+    """Order of a storage primary key, for ``orderBy``: that of its bytes."""
     return [_ordered(F.col(quoted(part.column)), part) for part in key]
 
 

@@ -72,18 +72,21 @@ class Serial:
 
     @classmethod
     def of_ordinal(cls, base_ms: int, ordinal: int) -> Serial:
-        """The id of the *ordinal*-th row (from 0) of a batch whose first millisecond is ``base_ms``."""
+        """Id of a batch's row number *ordinal* (from 0).
+
+        ``base_ms`` is its first millisecond.
+        """
         return cls.from_int(first_row_id(base_ms) + ordinal)
 
 
 def first_row_id(base_ms: int) -> int:
-    """The id of the first row of a batch whose first millisecond is ``base_ms``; those of the others follow without gaps."""
+    """Id of a batch's first row; the others follow without gaps."""
     vnode = zlib.crc32(base_ms.to_bytes(8, "big")) & _VNODE_MASK
     return (base_ms << _TIME_SHIFT) | (vnode << SEQUENCE_BITS)
 
 
 def next_base_ms(now_ms: int, last_base_ms: int | None, last_row_count: int) -> int:
-    """The base of the next batch: never before the clock, and always after every id handed out so far.
+    """Base of the next batch: not before the clock, after all earlier ids.
 
     Parameters
     ----------
@@ -112,7 +115,10 @@ def next_base_ms(now_ms: int, last_base_ms: int | None, last_row_count: int) -> 
 
 
 def row_id_of_ordinal(base_ms: int, ordinal: Column) -> Column:
-    """The row id of each row of a batch, from its dense BIGINT ordinal (from 0): sequence, vnode and time are one sum."""
+    """Row ids of a batch, from dense BIGINT ordinals (from 0).
+
+    Sequence, vnode and time are one sum.
+    """
     return F.lit(first_row_id(base_ms)).cast("bigint") + ordinal.cast("bigint")
 
 

@@ -1,4 +1,4 @@
-"""Looks the same keys up in several state tables of one Delta table, in one pass over it."""
+"""Lookup of the same keys in several state tables, in one pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lookup_several(
     hint: str | None = "broadcast",
     lookup_keys: LookupKeys | None = None,
 ) -> DataFrame:
-    """The unmerged rows of several tables that start with the same key columns, where those equal one of the keys.
+    """Unmerged rows of several tables whose first key columns equal a key.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The sizes at which work is done in another way. They decide how fast an epoch is, never what it computes.
+"""Sizes at which work is done in another way.
+
+They decide how fast an epoch is, never its result.
 
 :class:`Sizing` has those by which an epoch is planned, before it runs: only :mod:`.jobs.epoch.plan` reads them, and the steps
 of the plan carry them to where they apply. :class:`Tuning` has those of single lookups, sources, indexes and tables.
@@ -113,7 +115,7 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Limits within one lookup, source, index or state table: in rows, and in bytes of files."""
+    """Limits within one lookup, source, index or state table."""
 
     # -- what the driver does, and what Spark does
     local_relation_bytes: int = _int(

@@ -1,4 +1,4 @@
-"""Typed slots: the columns of one Delta state table, shared by all state tables of a view.
+"""Typed slots: shared columns of a view's Delta state table.
 
 The *n*-th BIGINT column of a table goes to ``bigint_n``, its *n*-th DECIMAL(15,2) to ``decimal_15_2_n``. The Delta
 table is as wide as its widest table needs, not as wide as all of them together, and its values stay typed: at 6 M rows
@@ -57,7 +57,7 @@ class StoredColumn:
 
     @property
     def plain_slot(self) -> str | None:
-        """The slot that holds the column's values as they are; ``None`` where they have to be converted."""
+        """Slot with the column's plain values; ``None`` where they are converted."""
         converted = self.slot is None or to_ddl(parse_type(self.data_type)) != self.slot.data_type
         return None if self.slot is None or converted else self.slot.name
 
@@ -79,7 +79,10 @@ class StoredColumn:
         return stored
 
     def write(self, column: Callable[[str], Column] = lambda name: F.col(quoted(name))) -> Column | None:
-        """The column's value for its slot; ``column`` gives the frame's column that is one of the table's own."""
+        """The column's value for its slot.
+
+        ``column`` gives the frame's column that is one of the table's own.
+        """
         if self.slot is None:
             return None
         value = column(self.name)
@@ -111,7 +114,7 @@ class TableSlots:
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """All slots of a Delta state table and the mapping of each of its tables, in the order given."""
+    """All slots of a Delta state table, and each table's mapping, in order."""
 
     slots: tuple[Slot, ...]
     tables: tuple[TableSlots, ...]
@@ -164,7 +167,7 @@ def _stored_type(ddl: str, where: str) -> str | None:
 
 
 def check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> None:
-    """Refuse, within a struct, array or map, what only a top-level column can be stored as."""
+    """Refuse nested values that only a top-level column can store."""
     if isinstance(data_type, T.StructType):
         inner = [field.dataType for field in data_type.fields]
     elif isinstance(data_type, T.ArrayType):
@@ -182,7 +185,10 @@ def check_nested(data_type: T.DataType, where: str, *, nested: bool = True) -> N
 
 
 def _token(ddl: str) -> str:
-    """A type as part of a column name; a complex type is cut short and gets a hash of its whole text."""
+    """A type as part of a column name.
+
+    A complex type is cut short and gets a hash of its whole text.
+    """
     token = re.sub(r"[^a-z0-9]+", "_", ddl.lower()).strip("_")
     if "<" not in ddl:
         return token

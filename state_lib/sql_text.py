@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def quoted(name: str) -> str:
-    """A column name in backticks, so that dots and other signs in it are part of the name."""
+    """A column name in backticks, for names with dots and other signs."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,4 +1,4 @@
-"""Which Parquet files hold the tables of a Delta state table at a version: read from its log, without a Spark job.
+"""Parquet files of state tables at a version, from the log alone.
 
 Spark plans a Delta table by running jobs over its log, once a snapshot and once a scan. State is planned for every table
 of every view in every epoch, so its files are listed here from the log by delta-rs (milliseconds) and read by Spark as
@@ -39,7 +39,7 @@ class StateFiles:
     def of(
         self, version: int | None, table_ids: frozenset[int], lookup_keys: LookupKeys | None = None, slot: str | None = None
     ) -> tuple[DataFile, ...]:
-        """The files of some state tables at a version; only those that can have one of some values in a slot."""
+        """Files of state tables at a version, that can have some values."""
         found = tuple(f for f in self.at(version) if f.partition[TABLE_ID] in table_ids)
         if lookup_keys is None or slot is None:
             return found

@@ -75,7 +75,9 @@ class StateStore:
         slot: Slot | None = None,
         key_row: KeyRow | None = None,
     ) -> DataFrame:
-        """The stored rows of some tables at a version (the newest without one); no Spark job.
+        """Stored rows of tables at a version (by default the newest).
+
+        No Spark job.
 
         Parameters
         ----------
@@ -124,11 +126,11 @@ class StateStore:
         return tuple(kept)
 
     def row_count(self, table_ids: Sequence[int], version: int | None = None) -> int | None:
-        """Stored rows, unmerged, of some tables at a version; ``None`` where a file's writer left statistics out."""
+        """Stored, unmerged rows of tables at a version; ``None`` if not logged."""
         return row_count(self.files.of(version, frozenset(table_ids)))
 
     def storage_table(self, table_id: int, *, version: int | None = None, epoch: int | None = None) -> StorageTable:
-        """A table's committed rows, as of a Delta version and/or with no row of a later epoch.
+        """Committed rows of a table, as of a version, an epoch, or both.
 
         Raises
         ------
@@ -139,7 +141,10 @@ class StateStore:
         return StorageTable(desc, slots, self.stored, self.row_count, version=version, epoch=epoch)
 
     def state_table(self, table_id: int, *, epoch: int, version: int | None = None) -> StateTable:
-        """A table for the epoch to be computed: it reads what epochs before committed, at a version if one is given."""
+        """A table for a new epoch, which reads what earlier epochs committed.
+
+        At a version if one is given.
+        """
         # A version that was committed before this epoch has no rows of it: no filter, and the same plan every time.
         until = epoch - 1 if version is None else None
         return StateTable(self._spark, self.storage_table(table_id, version=version, epoch=until), epoch)
@@ -191,7 +196,7 @@ class StateStore:
         return self._own_commit(epoch, txn_app_id, txn_version, user_metadata)
 
     def compute(self, epoch: int, mem_tables: Sequence[MemTable], most_bytes: int) -> pa.Table | None:
-        """The rows that an epoch writes, computed by one Spark job and held by the driver, sorted by file and key.
+        """Rows that an epoch writes, computed by one job, sorted for files.
 
         For small changes, where :attr:`is_plain`. ``None`` where they take more bytes in memory.
         """
@@ -199,7 +204,9 @@ class StateStore:
         return None if rows is None else _in_file_order(epoch, rows)
 
     def compute_few(self, epoch: int, mem_tables: Sequence[MemTable], most_rows: int) -> tuple[pa.Table | None, DataFrame]:
-        """As :meth:`compute`, for a number of rows that is not known before: ``None`` for more than ``most_rows``.
+        """As :meth:`compute`, for an unknown number of rows.
+
+        ``None`` for more than ``most_rows``.
 
         Returns
         -------
@@ -234,7 +241,10 @@ class StateStore:
         return is_plain_layout(self.layout)
 
     def _union(self, mem_tables: Sequence[MemTable]) -> DataFrame:
-        """The rows that MemTables have in the Delta table, but for the epoch: Spark runs the code of an epoch ago again."""
+        """Rows of MemTables in stored form, without the epoch.
+
+        So Spark runs the code of an epoch before again.
+        """
         rows = list(chain.from_iterable(map(self._stored_rows, mem_tables)))
         return reduce(DataFrame.union, rows) if rows else self._no_rows().drop(EPOCH_COLUMN)
 
@@ -269,12 +279,15 @@ class StateStore:
         return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, struct)
 
     def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
-        """A table's own columns and ``_weight`` as rows of the Delta table; ``epoch`` is a column of the frame."""
+        """A table's columns and ``_weight`` in stored form.
+
+        ``epoch`` is a column of the frame.
+        """
         columns = self._stored_columns(self._table(table_id)[0])
         return rows.select(*columns, epoch.cast("bigint").alias(EPOCH_COLUMN))
 
     def _no_rows(self) -> DataFrame:
-        """No stored rows, in a form that lets the optimizer drop whatever is joined with them."""
+        """No stored rows, in a form that the optimizer prunes joins by."""
         fields = [f"CAST(NULL AS {slot.data_type}) AS {slot.name}" for slot in self.layout.slots]
         fixed = [f"CAST(NULL AS BINARY) AS {KEY}", *(f"CAST(NULL AS BIGINT) AS {c}" for c in (EPOCH_COLUMN, WEIGHT_COLUMN))]
         partition = [f"CAST(NULL AS INT) AS {c}" for c in (TABLE_ID, VNODE)]
@@ -291,7 +304,7 @@ class StateStore:
 
 
 def _arranged(rows: DataFrame, partitions: int, divided_by: Sequence[str] | None) -> DataFrame:
-    """Rows in key order, for sorted files, one of each task for each (table, vnode) that it has rows of."""
+    """Rows in key order, one file a task and (table, vnode)."""
     divided = rows.coalesce(partitions) if divided_by is None else rows.repartition(partitions, *divided_by)
     return divided.sortWithinPartitions(TABLE_ID, VNODE, KEY)
 
@@ -305,7 +318,9 @@ def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:
 def _stored_columns(
     _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], struct: str | None
 ) -> tuple[Column, ...]:
-    """A table's rows as they are stored, but for the epoch. Kept: to build them takes some hundred calls into the JVM.
+    """Stored columns of a table, without the epoch.
+
+    Kept: to build them takes some hundred calls into the JVM.
 
     ``struct`` is the struct column that holds the table's own columns, if one does.
     """

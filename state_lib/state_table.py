@@ -1,4 +1,4 @@
-"""The state table an operator works with: committed rows with the epoch's own operations merged over them."""
+"""State table of an operator: committed rows merged with this epoch's operations."""
 
 from __future__ import annotations
 

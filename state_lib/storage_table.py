@@ -1,4 +1,4 @@
-"""The read-only side of a state table: its rows in a Delta state table, as of a version and an epoch."""
+"""Read-only side of a state table, as of a version and an epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _LOOKUP = "_lookup_"
 
 
 class StorageTable:
-    """The committed rows of one state table; reads only the columns asked for, and only its own partitions.
+    """Committed rows of one state table.
+
+    It reads only wanted columns, and only its own partitions.
 
     Parameters
     ----------
@@ -58,7 +60,10 @@ class StorageTable:
         return [column.name for column in self.desc.schema.columns]
 
     def row_count_of(self, table_ids: Sequence[int]) -> int | None:
-        """Rows of several tables as :meth:`stored_of` has them, of any epoch; ``None`` where the log does not tell."""
+        """Rows of several tables, of any epoch; ``None`` if not logged.
+
+        As :meth:`stored_of` has them.
+        """
         return self._row_count(table_ids, self.version)
 
     def stored(self) -> DataFrame:
@@ -68,7 +73,9 @@ class StorageTable:
     def stored_of(
         self, table_ids: Sequence[int], lookup_keys: LookupKeys | None = None, key_row: KeyRow | None = None
     ) -> DataFrame:
-        """The stored rows of several tables of the same Delta table, as of the same version and epoch.
+        """Stored rows of several tables of one Delta table.
+
+        As of the same version and epoch.
 
         ``lookup_keys`` names a column that all of them have in the same slot; files and pages that cannot have one of the
         keys are skipped, as are files without ``key_row``. Rows with other keys may come along.
@@ -78,7 +85,9 @@ class StorageTable:
         return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
 
     def runs(self, columns: Sequence[str] | None = None, lookup_keys: LookupKeys | None = None) -> DataFrame:
-        """The unmerged rows of all epochs; with ``lookup_keys``, at least those with one of its values.
+        """Unmerged rows of all epochs.
+
+        With ``lookup_keys``, at least those with one of its values.
 
         Returns
         -------
@@ -133,7 +142,9 @@ class StorageTable:
         return matched.select(*[F.col(quoted(name)) for name in wanted], STATE_WEIGHT, EPOCH)
 
     def prefix_runs(self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None) -> DataFrame:
-        """The unmerged rows with these values in the first columns of the key; read from the files that can have them.
+        """Unmerged rows with these values in the first key columns.
+
+        Read from the files that can have them.
 
         Raises
         ------
@@ -161,7 +172,9 @@ class StorageTable:
         return self._runs(stored, self.column_names if columns is None else columns)
 
     def scan(self, prefix: Mapping[str, Any] | None = None, columns: Sequence[str] | None = None) -> DataFrame:
-        """The merged rows, in key order where the key is among the columns; no Spark action.
+        """Merged rows, in key order if the key is selected.
+
+        No Spark action.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Table ids: globally unique numbers of the state tables of all plans, allocated in one walk and never reused."""
+"""Table ids: unique numbers of all plans' state tables, never reused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from relstate_dagster.state_lib.vnode import check_vnode_count
 
 @dataclass(frozen=True, slots=True)
 class TableCatalog:
-    """The next free table id. Immutable: whoever commits the new one owns the ids given out.
+    """The next free table id.
+
+    Immutable: whoever commits the new one owns the ids given out.
 
     Ids start at 1. A dropped view's ids stay used, so that rows left behind by it can never be read as another's.
     """

@@ -1,4 +1,4 @@
-"""What a state table is: its columns, its storage primary key and how its runs merge.
+"""Schema of a state table: columns, storage primary key, and merge rule.
 
 These are facts only; no Spark object lives here, so that plans can hold, compare, hash and store them.
 """
@@ -25,7 +25,7 @@ class StateKind(str, enum.Enum):
 
 
 class MergeRule(str, enum.Enum):
-    """How the rows that several epochs wrote under one key become one row (merge on read).
+    """Rule that merges rows of several epochs under one key on read.
 
     ``NEWEST``: the row of the newest epoch wins; a weight of -1 is a tombstone. Value states.
 
@@ -40,7 +40,7 @@ class MergeRule(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """A column of a state table: its name and its Spark type as DDL text (``decimal(15,2)``)."""
+    """A column of a state table: name and DDL type (``decimal(15,2)``)."""
 
     name: str
     data_type: str
@@ -57,7 +57,9 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class StateTableSchema:
-    """The facts of one state table, as ``infer_state_tables()`` gives them, before it has a table id.
+    """Facts of one state table, before it has a table id.
+
+    As ``infer_state_tables()`` gives them.
 
     Parameters
     ----------

@@ -34,7 +34,9 @@ def check_vnode_count(vnode_count: int) -> None:
 
 
 def fitting_vnode_count(schema: StateTableSchema, vnode_count: int, stored_bytes: int) -> int:
-    """The count doubled until a table's stored bytes fit its vnodes; a count never shrinks, and a singleton keeps its one.
+    """Vnode count doubled until a table's bytes fit.
+
+    A count never shrinks, and a singleton keeps its one.
 
     Rows that were stored before stay in the vnode they are in until their table is rewritten: :func:`vnodes_of_row` looks
     there, too.
@@ -64,7 +66,10 @@ def vnode_of(encoded_distribution_key: Column, vnode_count: int) -> Column:
 def table_vnode(
     schema: StateTableSchema, vnode_count: int, column: Callable[[str], Column] = lambda name: F.col(quoted(name))
 ) -> Column:
-    """The vnode of a table's rows, from its own columns; an empty distribution key is a singleton (vnode 0)."""
+    """Vnode of a table's rows, from their columns.
+
+    An empty distribution key is a singleton (vnode 0).
+    """
     check_vnode_count(vnode_count)
     if vnode_count == 1 or not schema.distribution_key:
         return F.lit(0)
@@ -74,7 +79,9 @@ def table_vnode(
 
 
 def row_vnode(schema: StateTableSchema, vnode_count: int, row: Mapping[str, Any]) -> int:
-    """As :func:`table_vnode`, for one row in Python, or as much of it as the distribution key needs.
+    """As :func:`table_vnode`, for one row in Python.
+
+    Or as much of it as the distribution key needs.
 
     Raises
     ------
@@ -91,7 +98,7 @@ def row_vnode(schema: StateTableSchema, vnode_count: int, row: Mapping[str, Any]
 
 
 def vnodes_of_row(desc: StateTableDesc, row: Mapping[str, Any]) -> frozenset[int]:
-    """The vnodes that a stored row can lie in: that of each count which its table has had.
+    """Vnodes of a stored row, one for each count that its table had.
 
     They are about four of 64 where it began with one.
     """

@@ -1,4 +1,7 @@
-"""A series of appended rows as Arrow tables, for systems that do not read Delta, and queries as they write them."""
+"""A series of appended rows as Arrow tables, for systems without Delta.
+
+Queries are in these systems' SQL.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ def write_csv(rows: pa.Table, path: Path) -> str:
 
 
 def unordered(text: str, dialect: str) -> str:
-    """A query in another system's SQL, without ORDER BY and LIMIT at its top, which maintained views do not have."""
+    """A query in another system's SQL, without ORDER BY and LIMIT at its top.
+
+    Maintained views have neither.
+    """
     tree = sqlglot.parse_one(text, read="spark")
     tree.set("order", None)
     tree.set("limit", None)

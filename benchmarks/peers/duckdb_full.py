@@ -1,4 +1,4 @@
-"""DuckDB: the query in full over the Parquet files of the same Delta tables, after each epoch."""
+"""DuckDB: the query in full over the same tables' files, after each epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def missing() -> str | None:
 
 
 def measure(series: Series, sf: float, queries: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each query, into a table of DuckDB's, on as many threads as there are cores: ``walls`` of each epoch, and ``rows``."""
+    """Each query into a DuckDB table, on all cores.
+
+    ``walls`` of each epoch, and ``rows``.
+    """
     import duckdb
 
     for query in queries:

@@ -1,4 +1,4 @@
-"""Keeps views up to date in Pathway. Run by a Python of its own, which has nothing of this project.
+"""Maintains views in Pathway, in a Python of its own without this project.
 
 Reads a job (JSON) from the file in its argument: ``{query, tables: {name: [parquet of the base, of each epoch or null]}}``
 and prints one line: ``{seconds, rows, total}``, the total being the sum of the last column of the view. Each epoch is a time of

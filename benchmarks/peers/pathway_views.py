@@ -1,4 +1,6 @@
-"""Pathway: dataflows that stay in memory, written by hand for the queries that it expresses (``pathway_script.py``).
+"""Pathway: dataflows in memory, written by hand for the queries it expresses.
+
+In ``pathway_script.py``.
 
 It asks for versions of its own of what others use as well, so it runs in a Python of its own, which the environment variable
 ``RELSTATE_BENCH_PATHWAY`` names.
@@ -76,7 +78,7 @@ def _files(series: Series, text: str, folder: Path) -> dict[str, list[str | None
 
 
 def _expected(series: Series, query: str, sf: float) -> tuple[int, float]:
-    """How many rows the query has after the last epoch, and the sum of the column that Pathway's view has last."""
+    """Rows of the query after the last epoch, and its last column's sum."""
     import duckdb
 
     text = query_text(query, sf)

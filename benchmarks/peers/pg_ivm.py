@@ -40,7 +40,9 @@ def missing() -> str | None:
 
 
 def measure(series: Series, sf: float, queries: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each query as a view, and what each epoch of the series takes with it: rows copied into the tables, view kept.
+    """Each query as a view, and its time in each epoch.
+
+    Rows are copied into the tables, and the view is kept up to date.
 
     Yields
     ------

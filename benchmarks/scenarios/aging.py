@@ -1,4 +1,4 @@
-"""How an epoch's time grows with the number of epochs before it, with state compacted where the runner can do that."""
+"""An epoch's time by the number of earlier epochs, with compaction if possible."""
 
 from __future__ import annotations
 

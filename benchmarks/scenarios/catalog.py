@@ -1,4 +1,7 @@
-"""One view refreshed in a catalog of few views and of many: what a run reads and writes must follow its own views."""
+"""One view refreshed in small and large catalogs.
+
+What a run reads and writes must follow its own views.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run, views: int) -> dict[str, Any]:
-    """Refresh one view of a catalog with this many; every time the catalog is read from its files, as in a fresh process."""
+    """Refresh one view of a catalog, read from its files each time.
+
+    As in a fresh process.
+    """
     root = run_.work(0.01) / "warehouse"
     session = ScriptSession(run_.spark.newSession(), Warehouse(root))
     _run(session, _SETUP)
@@ -59,7 +65,7 @@ def measure(run_: Run, views: int) -> dict[str, Any]:
 
 
 def _with_copies(state: CatalogState, count: int) -> CatalogState:
-    """The state with ``count`` more views: copies of its one view, with the same plan and epochs."""
+    """The state with ``count`` copies of its one view, plan and epochs included."""
     view = state.views["refreshed"]
     names = [f"view_{number}" for number in range(count)]
     epochs = {

@@ -1,4 +1,4 @@
-"""A click in Dagster: from launching the demo's ten views in a `dagster dev` to the end of the run, by Dagster's own clock.
+"""A click in Dagster: ten demo views in a `dagster dev`, by Dagster's clock.
 
 Little changes between two clicks, or nothing; the warehouse's server does the work, or nobody does but the run.
 """
@@ -38,7 +38,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run, warm: int) -> dict[str, Any]:
-    """The views are built, a server does some epochs, and a `dagster dev` some of each kind.
+    """Build the views, then run epochs of each kind by server and `dagster dev`.
 
     Parameters
     ----------

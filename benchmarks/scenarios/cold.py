@@ -1,4 +1,4 @@
-"""A run as a scheduler starts it: from the start of a fresh process to the published view."""
+"""A scheduled run: from a fresh process to the published view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scenarios share: settings of a run, one Spark that starts when it is needed, and one way to record a measurement."""
+"""Common parts of scenarios: settings, one lazy Spark, and recording of measurements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Run:
         return build_series(self.data, sf, stream, size, wanted, self.seed, tell, lambda: self.spark)
 
     def work(self, sf: float) -> Path:
-        """A folder for the warehouses and replays of this measurement, on the file system of the data.
+        """A folder for this measurement's warehouses, on the data's file system.
 
         No path is used twice in a process: Delta remembers tables by their paths.
         """

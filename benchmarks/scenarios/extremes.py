@@ -1,4 +1,4 @@
-"""One row changed in a group of few values and of many: what max, and DISTINCT, take beside sum."""
+"""One changed row in small and large groups: max and DISTINCT beside sum."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run, values: int) -> dict[str, Any]:
-    """Every view after every change, each in a run of its own; the first view to run is another one each time."""
+    """Every view after every change, each in its own run.
+
+    The first view to run is another one each time.
+    """
     root = run_.work(0.01) / "warehouse"
     session = ScriptSession(run_.spark.newSession(), Warehouse(root))
     _run(session, "CREATE TABLE t (k BIGINT, g INT, v BIGINT, PRIMARY KEY (k))")

@@ -1,4 +1,7 @@
-"""The fixed cost of an epoch: hardly any data, a join with an aggregate, and the query with the largest plan."""
+"""The fixed cost of an epoch: hardly any data, two queries.
+
+A join with an aggregate, and the query with the largest plan.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flights demo: its views in one run a day, against their queries in full, one after the other.
+"""The flights demo: its views in one run a day, against full queries.
 
 A day has about 900 new flights, the corrections and cancellations of the day before, a plane registered again and the weather
 of the day (:mod:`.jobs.demo.player`).
@@ -35,7 +35,10 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run) -> dict[str, Any]:
-    """Two months loaded, then days played, each followed by an epoch of all views and, of some, the queries in full."""
+    """Load two months, then play days, each with an epoch of all views.
+
+    Of some views, the queries run in full as well.
+    """
     project = load_project(DEMO_PROJECT)
     root = run_.work(_SF) / "warehouse"
     player = FlightPlayer(run_.spark, f"{root}/sources", project.sources)

@@ -1,4 +1,4 @@
-"""Fifty views, nothing changed: how long a run takes to find that out. It must not start a Spark job."""
+"""Fifty unchanged views: seconds of a run that must start no Spark job."""
 
 from __future__ import annotations
 

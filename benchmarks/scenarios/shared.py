@@ -1,4 +1,4 @@
-"""Twenty views in one run, against the sum of the same views each in a warehouse and a run of its own."""
+"""Twenty views in one run, against each in a warehouse of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main scenario: each query as a view, kept up to date over a stream, against the query run in full."""
+"""The main scenario: incremental TPC-H views against full queries, over a stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def measure(run_: Run, sf: float, query: str, series: Series) -> dict[str, Any]:
-    """One query over one series: backfill, epochs that alternate with full runs, and the proof that the view is right."""
+    """One query over one series: backfill, epochs in turn with full runs, verification."""
     text = query_text(query, sf)
     work = run_.work(sf)
     replay = series.replay(work / "sources", tables_of(text))

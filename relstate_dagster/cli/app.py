@@ -44,7 +44,10 @@ class _Verbs(TyperGroup):
 
 @contextmanager
 def _noticed_interrupts() -> Iterator[list[int]]:
-    """Whether Ctrl-C came, whoever caught what Python raises for it: while an object of Java's is let go, Python drops it."""
+    """Whether Ctrl-C came, whoever caught it.
+
+    While an object of Java's is let go, Python drops it.
+    """
     came: list[int] = []
 
     def interrupted(number: int, _frame: object) -> NoReturn:
@@ -64,7 +67,10 @@ def _noticed_interrupts() -> Iterator[list[int]]:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error came of Ctrl-C: a call into the JVM that is broken off leaves a connection that answers no more."""
+    """Whether an error came of Ctrl-C.
+
+    A call into the JVM that is broken off leaves a connection that answers no more.
+    """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True

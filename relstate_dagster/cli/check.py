@@ -30,7 +30,7 @@ def check(
     warehouse: WarehouseOption = None,
     server: ServerOption = "auto",
 ) -> None:
-    """Make the checks that views declare; exit with 1 if one fails that is no warning.
+    """Run the checks of views; exit with 1 if an error fails.
 
     Where a project is named, its declarations are made known to the warehouse first.
     """
@@ -43,7 +43,7 @@ def check(
 
 
 def show_checks(reports: list[CheckReport]) -> bool:
-    """Print what checks found, and some of the rows that fail; whether one failed that is no warning."""
+    """Print results of checks with failing rows; return whether an error failed."""
     if not reports:
         output.print("no check is declared: TBLPROPERTIES ('check.<name>.<kind>' = '…')", highlight=False, markup=False)
         return False

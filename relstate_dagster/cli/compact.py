@@ -25,7 +25,10 @@ def compact(
     warehouse: WarehouseOption = None,
     server: ServerOption = "auto",
 ) -> None:
-    """Merge the runs of state tables: sorted by key, tombstones dropped. Safe beside a running epoch."""
+    """Merge the runs of state tables.
+
+    They are sorted by key, without tombstones. Safe beside a running epoch.
+    """
     where = location(project, warehouse)
     runner = opened(where, server, declare=where.is_named)
     table = Table("view", "tables", "files", "bytes", "seconds", header_style="bold")

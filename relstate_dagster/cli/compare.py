@@ -21,7 +21,10 @@ def verify(
     ] = None,
     server: ServerOption = "auto",
 ) -> None:
-    """Compare views with a full recompute, both ways; exit with 1 on any difference that state.ttl does not explain."""
+    """Compare views with a full recompute, both ways; exit with 1 on differences.
+
+    Those that state.ttl explains do not count.
+    """
     runner = opened(location(None, warehouse), server, declare=False)
     with console.status("running every query in full"):
         reports = runner.verify(list(views or []) or None, sample=sample)

@@ -1,4 +1,4 @@
-"""``relstate demo``: views over real flights, built and then kept up to date, day by day."""
+"""``relstate demo``: views over real flights, built, then maintained day by day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def demo(
     days: Annotated[int, typer.Option(min=0, help="Days to play.")] = 3,
     only_load: Annotated[bool, typer.Option("--only-load", help="Load the sources and stop.")] = False,
 ) -> None:
-    """Load two months of flights, build the views, play some days, and prove every view equal to its query."""
+    """Load flights, build views, play some days, and verify every view."""
     from relstate_dagster.jobs.declare import load_project  # noqa: PLC0415
     from relstate_dagster.jobs.demo import LOADED_THROUGH, FlightPlayer  # noqa: PLC0415 - imports PySpark
 

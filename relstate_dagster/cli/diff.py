@@ -27,7 +27,7 @@ def diff(
     form: Annotated[Format, typer.Option("--format", help="A table, or a JSON object a line.")] = Format.TABLE,
     server: ServerOption = "auto",
 ) -> None:
-    """Show the rows that were added to a view, removed from it and changed between two epochs."""
+    """Show rows added to a view, removed and changed between two epochs."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)
@@ -70,7 +70,10 @@ def _counts(found: ViewDiff) -> str:
 
 
 def _as_json(found: ViewDiff, row: RowChange) -> dict[str, Any]:
-    """A change: of a row that was changed its key and the columns that differ, of another one the row."""
+    """A change as JSON: of a changed row its key and differing columns.
+
+    Of another one the row.
+    """
     if row.old is None or row.new is None:
         return {
             "change": row.change,

@@ -29,7 +29,7 @@ PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `remedy` is empty where it is as it should be."""
+    """Result of one look; `remedy` is empty if all is well."""
 
     what: str
     found: str
@@ -41,7 +41,10 @@ class Finding:
 def doctor(
     start: Annotated[bool, typer.Option(help="also start Spark and write a Delta table (10 to 30 s)")] = False,
 ) -> None:
-    """Say what is there, what is missing and how to get it; exit with 1 if something needed is missing."""
+    """Check the environment and say how to get what is missing.
+
+    Exit with 1 if something needed is missing.
+    """
     findings = [*look()]
     if start:
         findings.append(_spark_starts())

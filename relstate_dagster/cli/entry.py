@@ -40,7 +40,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; a user's error is printed in one line and exits with 1."""
+    """Run the command line; a user's error prints one line and exits with 1."""
     try:
         app()
     except RelstateError as error:
@@ -64,7 +64,7 @@ def _fail(error: Exception, said: str) -> NoReturn:
 
 
 def _is_from_outside(error: Exception) -> bool:
-    """Whether an error is of Spark, Delta or the disk, and not a fault of this package."""
+    """Whether an error is of Spark, Delta or the disk, not of this package."""
     return isinstance(error, OSError) or type(error).__module__.split(".")[0] in ("pyspark", "py4j", "deltalake", "_internal")
 
 

@@ -20,7 +20,10 @@ def explain(
         typer.Option(help="Write the plan as a picture to this file as well, with the rows of its last epoch.", dir_okay=False),
     ] = None,
 ) -> None:
-    """Show a view's plan, state tables and costs, why it is not incremental, and its next epoch. Needs no Spark."""
+    """Show a view's plan, state tables, costs and next epoch, without Spark.
+
+    And why it is not incremental, if it is not.
+    """
     from relstate_dagster.jobs.api import Warehouse, next_steps  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.planner.picture import plan_svg  # noqa: PLC0415
     from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415

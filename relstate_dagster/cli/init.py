@@ -52,7 +52,7 @@ defs = build_definitions(_FOLDER, warehouse=_FOLDER / "warehouse", executor=in_p
 
 @app.command()
 def init(folder: Annotated[Path, typer.Argument(help="a new or empty folder")]) -> None:
-    """Make a project with one source, one view and a test of it in a new folder."""
+    """Make a project with a source, a view and its test, in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DeclarationError(f"{folder} is there and not empty: name a new folder.")
     instance = resources.files("relstate_dagster").joinpath("dagster.yaml").read_text(encoding="utf-8")

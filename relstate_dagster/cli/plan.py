@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
-    """Compare the project with the warehouse: which views the next run builds, rebuilds or only follows, and why.
+    """Show which views the next run builds, rebuilds or updates, and why.
 
     Needs no Spark, and writes nothing.
     """

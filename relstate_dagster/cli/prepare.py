@@ -1,4 +1,4 @@
-"""``relstate prepare``: what makes later starts faster, done once; for an image of a container, say."""
+"""``relstate prepare``: makes later starts faster, done once, as for a container image."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def prepare(
     azure: Annotated[bool, typer.Option("--azure", help="Fetch what Spark needs for Azure Storage as well (1 MB).")] = False,
     gcs: Annotated[bool, typer.Option("--gcs", help="Fetch what Spark needs for Google's storage as well (41 MB).")] = False,
 ) -> None:
-    """Fetch Delta's jars and record what Java learns of Spark: starting it and a first epoch then take three tenths less."""
+    """Fetch Delta's jars and record Java's loaded classes, for faster starts.
+
+    Starting Spark and a first epoch then take three tenths less.
+    """
     java = find_java()
     with console.status("fetching jars"):
         delta_jars()
@@ -98,7 +101,10 @@ def _ends_with_this_process() -> Iterator[int]:
 
 @contextmanager
 def _folder_beside(archive: Path) -> Iterator[Path]:
-    """Make a folder for one run at a time; what one that was killed has left, hundreds of megabytes, is removed."""
+    """Make a folder for one run at a time.
+
+    That of a killed one, hundreds of megabytes, is removed.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with (archive.parent / "prepare.lock").open("a") as lock:
         if fcntl is not None:

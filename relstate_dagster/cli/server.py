@@ -35,7 +35,10 @@ def start(
         ),
     ] = True,
 ) -> None:
-    """Start the server of a warehouse, and wait until it answers. It has the settings of this environment."""
+    """Start the server of a warehouse, and wait until it answers.
+
+    It has the settings of this environment.
+    """
     from relstate_dagster.server.client import started  # noqa: PLC0415 - for these verbs only
 
     where = location(None, warehouse)
@@ -53,7 +56,7 @@ def start(
 
 @verbs.command()
 def stop(warehouse: WarehouseOption = None) -> None:
-    """End the server of a warehouse, once the request that it is at work on has ended."""
+    """End the server of a warehouse, after its present request."""
     from relstate_dagster.server.client import stopped  # noqa: PLC0415 - as above
 
     with console.status("waiting for its request to end"):
@@ -84,7 +87,7 @@ def logs(
     warehouse: WarehouseOption = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
 ) -> None:
-    """Print the last lines of the server's log, that of one which has ended as well."""
+    """Print the last lines of the server's log, also of an ended one."""
     from relstate_dagster.server.server_file import Place  # noqa: PLC0415 - as above
 
     path = Place(location(None, warehouse).warehouse).log_path

@@ -19,7 +19,7 @@ def snapshot(
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON, for programs.")] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Show which Delta version of each view belongs to an epoch, for readers of several views."""
+    """Show the Delta version of each view at an epoch, for consistent reads."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.api import snapshot as taken  # noqa: PLC0415 - as above
 

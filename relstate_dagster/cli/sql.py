@@ -39,7 +39,7 @@ def sql(
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Go on after a statement that failed.")] = False,
     server: ServerOption = "auto",
 ) -> None:
-    """Run a script: CREATE TABLE, INSERT, UPDATE, CREATE MATERIALIZED VIEW, REFRESH, VERIFY, SELECT and the rest."""
+    """Run a script: CREATE TABLE, INSERT, CREATE MATERIALIZED VIEW, REFRESH, VERIFY, SELECT and more."""
     if (file is None) == (text is None):
         raise DeclarationError("give a script with -f FILE or statements with -e TEXT, one of the two")
     script = text if text is not None else Path(str(file)).read_text(encoding="utf-8")
@@ -76,7 +76,10 @@ def _here(where: Location, script: str, path: str | None, output_format: Format,
 def _at_server(
     where: Location, server: ServerAt, script: str, path: str | None, output_format: Format, *, keep_going: bool
 ) -> tuple[bool, bool, int]:
-    """Run a script at a server: whether a statement has failed, whether it has ended, and where it goes on if not."""
+    """Run a script at a server.
+
+    Whether a statement has failed, whether it has ended, and where it goes on if not.
+    """
     from relstate_dagster.jobs.api import ViewReport  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.server.channel import ServerGone  # noqa: PLC0415 - where there is a server only
     from relstate_dagster.server.client import Refused  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Starting what a verb needs: Spark with a sign of life, and a warehouse that knows its project."""
+"""Start-up of verbs: Spark with a sign of life, and a warehouse with its project."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def start_spark(where: Location | None = None, *, is_brief: bool = False) -> SparkSession:
-    """The session of this process; its log goes to a file of the warehouse, if that lies on this machine.
+    """The session of this process.
+
+    Its log goes to a file of the warehouse, if that lies on this machine.
 
     ``is_brief``: little is to be done in it, as :class:`.jobs.spark.SparkSettings` has it.
     """
@@ -49,7 +51,7 @@ def server_settings(where: Location, **others: Any) -> ServerSettings:
 
 
 def server_of(where: Location, wanted: str) -> ServerAt | None:
-    """The server that is to do the work, as ``--server`` wants it; None where this process does it."""
+    """The server for ``--server``; None if this process does the work."""
     from relstate_dagster.server.client import server_for  # noqa: PLC0415 - as above
 
     with console.status("looking for a server"):
@@ -64,7 +66,9 @@ def runner_of(
     on_start: Callable[[str], None] = lambda _said: None,
     is_little: Callable[[], bool] = lambda: False,
 ) -> EpochRunner | ServerRunner:
-    """What does the work on views: a server, else this process. A project is made known to the warehouse before.
+    """Runner of a location: a server, else this process.
+
+    A project is registered before.
 
     ``is_little`` says whether it is little, where this process does it.
     """
@@ -104,7 +108,7 @@ def answers_of(where: Location, home: Warehouse, wanted: str) -> Answers | Serve
 
 
 def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | ServerRunner:
-    """What does the work on the views of a location, its project made known to the warehouse before if that is asked for."""
+    """Runner of a location, its project registered before if asked for."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     project = load_project(where.project) if declare else None

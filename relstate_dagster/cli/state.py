@@ -32,7 +32,10 @@ def state(
     epoch: Annotated[int | None, typer.Option(help="As of this epoch; by default the view's last.")] = None,
     form: Annotated[Format, typer.Option("--format", help="A table, or a JSON object a line.")] = Format.TABLE,
 ) -> None:
-    """List the state tables of a view; with a table id, show its merged rows as of an epoch."""
+    """List the state tables of a view, or a table's merged rows.
+
+    A table id selects the rows of that table, as of an epoch.
+    """
     from relstate_dagster.jobs.api import Warehouse, state_rows  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)

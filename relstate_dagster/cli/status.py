@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> None:
-    """List views with their epoch, strategy and versions, and sources with how far they are ahead."""
+    """List views with epoch, strategy and versions, and how far sources are ahead."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.epoch.freshness import new_files  # noqa: PLC0415 - as above
 

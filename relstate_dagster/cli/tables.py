@@ -18,7 +18,10 @@ _PADDING = 3
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A column of a table: its heading, and how soon it is left out where the terminal is narrow (never at 0)."""
+    """A column of a table: heading, and priority.
+
+    0 is never left out where the terminal is narrow.
+    """
 
     name: str
     left_out: int = 0
@@ -26,7 +29,10 @@ class Shown:
 
 
 def fitted(columns: Sequence[Shown], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """A table in which no cell is cut: where it is too wide, columns are left out, and at last lines are wrapped."""
+    """A table without cut cells.
+
+    If it is too wide, columns are left out, and at last lines are wrapped.
+    """
     places = list(range(len(columns)))
     widths = [max(len(c.name), *(_width(row[n]) for row in rows), 0) if rows else len(c.name) for n, c in enumerate(columns)]
     while sum(widths[n] + _PADDING for n in places) + 1 > width:
@@ -66,7 +72,7 @@ def changes_in(report: ViewReport) -> str:
 
 
 def epoch_table(reports: Sequence[ViewReport], width: int, full_seconds: dict[str, float] | None = None) -> Table:
-    """One line a view: rows in and out, seconds, and what a full recompute took where that was measured."""
+    """One line a view: rows in and out, seconds, and a full recompute's if measured."""
     columns = [
         Shown("view"),
         Shown("epoch", 1, is_number=True),
@@ -119,7 +125,7 @@ def advised(reports: Iterable[ViewReport]) -> list[str]:
 
 
 def verify_table(reports: Sequence[VerifyReport], width: int) -> Table:
-    """One line a view: equal to its full recompute or not, by how many rows, and how many keys were looked at."""
+    """One line a view: equality with its full recompute, differing rows, compared keys."""
     is_sampled = any(r.sampled_keys is not None for r in reports)
     columns = [
         Shown("view"),

@@ -35,7 +35,10 @@ def vacuum(
     ] = RETAINED_HOURS,
     server: ServerOption = "auto",
 ) -> None:
-    """Delete files of views, state and catalog that no retained epoch needs. Waits for no run: it is refused beside one."""
+    """Delete files of views, state and catalog that no retained epoch needs.
+
+    It waits for no run: it is refused beside one.
+    """
     where = location(project, warehouse)
     runner = opened(where, server, declare=where.is_named)
     table = Table("", "deleted", "", "left", "", "seconds", header_style="bold")

@@ -27,7 +27,10 @@ def row_text(row: Mapping[str, str]) -> str:
 
 
 def rows_shown(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> RenderableType:
-    """Rows as a table; as a line each, wrapped, where that is too wide. An empty cell says nothing there."""
+    """Rows as a table, or as wrapped lines if too wide.
+
+    An empty cell says nothing there.
+    """
     widths = [max(len(name), *(len(row[n]) for row in rows), 0) for n, name in enumerate(columns)]
     if sum(w + _BORDERS for w in widths) + 1 <= width:
         table = Table(*map(escape, columns), header_style="bold")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @app.command("test")
 def run_tests(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
-    """Run the tests of views, each in a warehouse of its own on this machine; exit with 1 if one fails."""
+    """Run the tests of views, each in its own warehouse; exit with 1 on failure."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.spark import SparkSettings, create_session  # noqa: PLC0415
     from relstate_dagster.jobs.view_tests import ViewTestRunner  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``relstate why VIEW --key …``: where a row of a view comes from, and what has changed it."""
+"""``relstate why VIEW --key …``: source rows of a view's row, and recent changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def why(
     form: Annotated[Format, typer.Option("--format", help="A tree, or a JSON object.")] = Format.TABLE,
     server: ServerOption = "auto",
 ) -> None:
-    """Show the rows of each source that make a row of a view, what changed it in an epoch, and the commits that did."""
+    """Show source rows behind a view's row, and the commits that changed it."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(None, warehouse)

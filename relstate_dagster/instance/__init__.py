@@ -1,4 +1,4 @@
-"""Parts of a Dagster instance, for its ``dagster.yaml``: runs that start at once, in a process that is ready for them."""
+"""Parts of a Dagster instance for ``dagster.yaml``: runs that start at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that nothing stands in the way of does not wait until the daemon looks at the queue."""
+"""Launches runs without waiting for the daemon, if nothing is queued before them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _AT_WORK = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatu
 
 
 class PromptRunCoordinator(QueuedRunCoordinator):
-    """Dagster's queue of runs with its settings, but that a run is launched at once if no other waits and the limit allows it.
+    """Dagster's queue of runs, which launches a run at once if it may.
+
+    No other run waits, and the limit allows it.
 
     The daemon looks at the queue once a second at most. Of two runs that are asked for in the same instant both may be
     launched; the second then waits for the warehouse, as it does for a run of the command line.

@@ -1,4 +1,4 @@
-"""A run begins in a process that was started, and has imported everything, before it was asked for."""
+"""Launches runs in processes that were started, and imported everything, before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORKER_TAG = f"{HIDDEN_TAG_PREFIX}relstate_run_worker"
 
 
 class WarmRunLauncher(DefaultRunLauncher):
-    """Launches runs as Dagster does, a process each, but has that process ready, so that a run begins at once.
+    """Launches runs as Dagster does, in processes that are ready before.
 
     The process that is ready has imported Dagster and this package, and nothing of the code location's own, which each run
     loads as it then is. It is made ready after the first run that the web server, or the daemon, has launched, and ends with
@@ -49,7 +49,10 @@ class WarmRunLauncher(DefaultRunLauncher):
             super().launch_run(context)
 
     def terminate(self, run_id: str) -> bool:
-        """Have a run end: its process looks whether it is to, on whatever machine it is."""
+        """Ask a run to end.
+
+        Its process notices that, on whatever machine it is.
+        """
         run = self._instance.get_run_by_id(run_id) if self.has_instance else None
         if run is None or run.is_finished or not _place(run):
             return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
@@ -60,18 +63,21 @@ class WarmRunLauncher(DefaultRunLauncher):
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """The daemon ends a run whose process has died, even if what launched it died before."""
+        """True: the daemon ends runs whose process has died.
+
+        Even if what launched it died before.
+        """
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Say whether the process of a run is there, as far as this machine can tell."""
+        """Whether the process of a run is alive, as far as this machine knows."""
         place = _place(run)
         if place.get("host") != socket.gethostname() or not _HAS_LOCKS or not is_free(Path(place["lock"])):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the process of the run has died")
 
     def _has_begun(self, run: DagsterRun) -> bool:
-        """Begin a run in the process that is ready, or a new one; whether that can be."""
+        """Begin a run in the ready process, or a new one; return success."""
         origin = run.job_code_origin
         if self._workers is None or origin is None or not _is_local(run):
             return False
@@ -97,7 +103,7 @@ class WarmRunLauncher(DefaultRunLauncher):
         return True
 
     def _follow(self, worker: RunWorker, executable: str, run_id: str) -> None:
-        """Wait for the end of a run, say what its process could not, and have the next process made ready."""
+        """Wait for the end of a run, report its crash, and ready the next process."""
         code = worker.wait()
         if not self.has_instance or self._workers is None:  # the web server, or the daemon, is about to end
             return
@@ -116,7 +122,7 @@ def _place(run: DagsterRun) -> dict[str, str]:
 
 
 def _is_local(run: DagsterRun) -> bool:
-    """Whether the Python of the run's code location is on this machine, and is called as Dagster calls it by default."""
+    """Whether the code location's Python is local, and called as by default."""
     origin, remote = run.job_code_origin, run.remote_job_origin
     if origin is None or remote is None or origin.repository_origin.container_image:
         return False

@@ -1,4 +1,6 @@
-"""The process of a run, ready before there is one: ``python -m relstate_dagster.instance.run_worker SOCKET LOCK FILE``.
+"""The process of a run, ready before it.
+
+``python -m relstate_dagster.instance.run_worker SOCKET LOCK FILE``.
 
 It imports what any run of this package needs, which takes longer than many a run, and nothing of the user's. Its socket brings
 two lines: Dagster's instance, which it opens once, and the arguments of ``dagster api execute_run`` for the run whose process
@@ -92,7 +94,7 @@ def execute(arguments: list[str]) -> None:
 
 
 def _end_when_canceled(run: ExecuteRunArgs) -> None:
-    """Interrupt the main thread once the run is to be canceled, whoever on whatever machine has said so."""
+    """Interrupt the main thread once the run is canceled, from anywhere."""
     assert run.instance_ref
     pause = threading.Event()
     pause.wait(_LOOK_SECONDS)
@@ -117,7 +119,7 @@ def _make_ready(instance: str) -> None:
 
 
 def _files() -> Iterator[tuple[str, tuple[int, int]]]:
-    """The files of all modules that are imported, with what tells whether they are edited later."""
+    """Files of all imported modules, with marks that tell later edits."""
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if path:

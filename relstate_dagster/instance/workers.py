@@ -1,4 +1,4 @@
-"""The processes of runs: one for each that is at work, and one that is ready for the next."""
+"""Processes of runs: one for each at work, and one ready for the next."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class RunWorker:
         return cls(process, lock, ours)
 
     def take(self, arguments: list[str]) -> bool:
-        """Give it a run, and return whether it has it: not if it has ended, or could not begin. Then it is no more.
+        """Give it a run; return whether it has it.
+
+        Not if it has ended, or could not begin. Then it is no more.
 
         Parameters
         ----------
@@ -93,7 +95,7 @@ class RunWorkers:
     def take(
         self, executable: str, instance: str, arguments: list[str], before: Callable[[RunWorker], None] = lambda _worker: None
     ) -> RunWorker | None:
-        """Return the process that has a run; None where there can be none with this Python.
+        """The process that has a run; None if this Python can have none.
 
         Parameters
         ----------

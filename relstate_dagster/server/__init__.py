@@ -1,1 +1,1 @@
-"""The warm server: one process of a warehouse that keeps Spark, and runs epochs and scripts for others."""
+"""The warm server: keeps Spark for a warehouse, and runs epochs and scripts."""

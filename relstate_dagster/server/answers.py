@@ -1,4 +1,4 @@
-"""Answers that a server gives; where there is none any more, this process gives them by itself."""
+"""Answers of a server; without a server, this process computes them."""
 
 from __future__ import annotations
 

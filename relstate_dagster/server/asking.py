@@ -1,4 +1,4 @@
-"""Having a server do what an object of this process would do; where there is none any more, that object does it."""
+"""Proxy of an object at a server; without a server, the object itself works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between a server and those who ask it: JSON objects over a Unix socket, or loopback where there is none.
+"""Messages between server and clients: JSON over a Unix socket, or loopback.
 
 Both ends prove that they know the server's token, which is in a file that only the user can read, before anything is read.
 
@@ -68,7 +68,10 @@ class Channel:
         return message
 
     def has_more(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for a message; also true where the other end has hung up."""
+        """Wait up to ``seconds`` for a message.
+
+        Also true where the other end has hung up.
+        """
         try:
             return self._connection.poll(seconds)
         except (OSError, EOFError):
@@ -80,7 +83,7 @@ class Channel:
 
 
 def listener(folder: str) -> Listener:
-    """Return a listener of this machine: a socket in a folder that only the user can enter, or a port of loopback."""
+    """Listener of this machine: a socket in a private folder, or a loopback port."""
     if HAS_UNIX_SOCKETS:
         return Listener(f"{folder}/socket", family="AF_UNIX", backlog=16)
     return Listener(("127.0.0.1", 0), family="AF_INET", backlog=16)

@@ -76,7 +76,10 @@ class ServerAt:
 
 
 def find(warehouse: str) -> ServerAt | None:
-    """Return the server of a warehouse; None where there is none. What a dead one has left is removed."""
+    """The server of a warehouse; None without one.
+
+    Remains of a dead one are removed.
+    """
     place = Place(warehouse)
     registered = place.read()
     if registered is None or registered.warehouse != place.warehouse:
@@ -152,7 +155,7 @@ def started(settings: ServerSettings) -> ServerAt:
 
 
 def stopped(warehouse: str, wait_seconds: float = 60.0) -> bool:
-    """End the server of a warehouse once its request has ended; False where there is none.
+    """End the server of a warehouse after its request; False without one.
 
     Raises
     ------
@@ -176,7 +179,7 @@ def stopped(warehouse: str, wait_seconds: float = 60.0) -> bool:
 
 
 def _error(said: dict[str, str]) -> RelstateError:
-    """Return an error of the server, as one of the same class where that is known here."""
+    """An error of the server, of the same class if known here."""
     known = getattr(errors, said["class"], None)
     if isinstance(known, type) and issubclass(known, RelstateError):
         return known(said["message"])

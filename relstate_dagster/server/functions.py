@@ -16,7 +16,7 @@ _Seen = dict[str, tuple[int, int] | None]
 
 
 class WatchedFunctions:
-    """Says when a file has changed that the functions were imported from, and has them imported again.
+    """Functions that are imported again when their file has changed.
 
     Files are those of the modules that lie in the folder of the functions' package, or beside their module.
     """

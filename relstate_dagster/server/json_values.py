@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back, by the types of their fields: what crosses the socket is data and no code."""
+"""Frozen dataclasses as JSON and back: data crosses the socket, no code."""
 
 from __future__ import annotations
 

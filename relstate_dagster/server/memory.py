@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def process_bytes(pid: int) -> int | None:
-    """Return the resident memory of a process in bytes; None where the system does not say."""
+    """Resident memory of a process in bytes; None if the system hides it."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

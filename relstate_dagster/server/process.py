@@ -1,4 +1,6 @@
-"""The process of a server: ``python -m relstate_dagster.server.process``, with its settings as JSON on standard input.
+"""The process of a server.
+
+``python -m relstate_dagster.server.process``, with its settings as JSON on standard input.
 
 One request works with Spark at a time, others wait and are told so; ``status`` is answered at once.
 """
@@ -76,7 +78,7 @@ class Server:
         self._stopped.set()
 
     def serve(self, place: Place) -> None:
-        """Say where it is, and answer until it is stopped or has been idle for long enough."""
+        """Publish the address, and answer until stopped or idle for long."""
         token = secrets.token_hex(16)
         folder = tempfile.mkdtemp(prefix="relstate-")
         listening = listener(folder)
@@ -219,7 +221,7 @@ class Server:
         return True
 
     def _watched(self, channel: Channel, request: Message, doing: str) -> None:
-        """Do a request in a thread of its own, and cancel it if who asks hangs up."""
+        """Run a request in its own thread, and cancel it if the client hangs up."""
         job = Job(self._spark, lambda said: channel.send({"tell": said}), lambda said: channel.send({"begins": said}))
         # A call into the JVM that is broken off spoils the connection of its thread: no request shares one.
         thread = threading.Thread(target=self._do, args=(channel, request, job, doing))
@@ -266,7 +268,7 @@ def raise_to(channel: Channel, error: Exception) -> None:
 
 
 def main() -> int:
-    """Run a server until it ends; 1 where there is one already, or Spark does not start."""
+    """Run a server until it ends; 1 if another runs, or Spark does not start."""
     settings = ServerSettings(**json.load(sys.stdin))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
     _log.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""A runner whose work a server does; where there is none any more, this process goes on by itself."""
+"""Runner at a server; without a server, this process goes on by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class ServerRunner(Asking):
     """
 
     def run(self, views: Sequence[str] | None = None, **options: Any) -> Iterator[ViewReport]:
-        """Run one epoch, yielding a report as each view is published; options as of the runner's own."""
+        """Run one epoch, yielding a report as each view is published.
+
+        Options are those of the runner.
+        """
         from relstate_dagster.jobs.api import ViewReport  # noqa: PLC0415 - imports PySpark
 
         return self._each("run", ViewReport, views=views, **options)
@@ -63,7 +66,7 @@ class ServerRunner(Asking):
         return list(self._each("stream_key_unique", KeyReport, versions=dict(versions)))
 
     def has_dropped(self, views: Sequence[str]) -> bool:
-        """Drop views, each before those that it reads; False where there is no server any more to do it."""
+        """Drop views, each before its inputs; False without a server."""
         if self._server is None:
             return False
         try:

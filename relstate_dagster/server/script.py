@@ -1,4 +1,7 @@
-"""A script that a server runs; what it has not done any more when it dies, this process does, where that is safe."""
+"""A script run by a server.
+
+If it dies, this process runs the rest, where that is safe.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ class ServerScript:
     done: int = field(default=0, init=False)
 
     def run(self, *, as_json: bool, keep_going: bool) -> Iterator[Message]:
-        """Run the script, and yield what the server tells: ``tell``, ``report``, ``done`` with rows, or ``failed``.
+        """Run the script, and yield the server's messages.
+
+        ``tell``, ``report``, ``done`` with rows, or ``failed``.
 
         Raises
         ------

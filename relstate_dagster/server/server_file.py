@@ -1,4 +1,4 @@
-"""Where the server of a warehouse is found: a file in the user's cache folder, which only the user can read."""
+"""Address file of a warehouse's server, in the user's private cache folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Registered:
 
 
 class Place:
-    """The files of the server of one warehouse: where it is, its lock, and its log.
+    """Files of one warehouse's server: its address, its lock, and its log.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Place:
         return self._folder
 
     def read(self) -> Registered | None:
-        """Return what the file says; None without one, or with one that others may have written."""
+        """The file's contents; None without one, or if others may have written it."""
         try:
             if hasattr(os, "getuid") and self.path.stat().st_uid != os.getuid():
                 return None
@@ -84,7 +84,7 @@ class Place:
         half.replace(self.path)
 
     def forget(self, server: Registered) -> None:
-        """Remove the file of a server that has ended, unless it is another one's by now, and its socket."""
+        """Remove the file and socket of an ended server, unless another has them."""
         if self.read() == server:
             self.path.unlink(missing_ok=True)
         if not server.address.startswith("127.0.0.1:"):

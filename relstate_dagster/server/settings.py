@@ -1,4 +1,4 @@
-"""What a server and those who ask it have to agree on: with anything else an epoch might come out otherwise."""
+"""Settings that a server and its clients must share, or epochs could differ."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServerSettings:
 
     @classmethod
     def of(cls, warehouse: str, spark: SparkSettings, functions: str | None = None, **others: Any) -> ServerSettings:
-        """Return the settings of a server that does what a process with these Spark settings does."""
+        """Server settings that correspond to a process with these Spark settings."""
         logs = spark.logs or LogSettings()
         return cls(
             warehouse,
@@ -76,7 +76,10 @@ class ServerSettings:
         )
 
     def agreed(self) -> dict[str, str]:
-        """Return what both ends have to have the same, by how it is called; the memory of the JVM is the server's own."""
+        """Settings that both ends must share, by name.
+
+        The memory of the JVM is the server's own.
+        """
         return {
             "version of relstate-dagster": f"{importlib.metadata.version('relstate-dagster')} ({_code_stamp()})",
             "Python": sys.executable,
@@ -90,7 +93,7 @@ class ServerSettings:
 
 
 def difference(ours: dict[str, str], theirs: dict[str, str]) -> str | None:
-    """Return in which setting the server (``ours``) and who asks it (``theirs``) differ; None where in none."""
+    """The setting in which server (``ours``) and client (``theirs``) differ; else None."""
     for name, value in ours.items():
         other = theirs.get(name, "")
         if value != other:
@@ -104,7 +107,10 @@ def _access(store: Store) -> str:
 
 
 def _functions(name: str | None) -> str:
-    """Name the callable and the file that it is in: two projects may each have a module of that name."""
+    """Name of the callable with its file.
+
+    Two projects may each have a module of that name.
+    """
     if not name:
         return ""
     try:
@@ -116,7 +122,10 @@ def _functions(name: str | None) -> str:
 
 @lru_cache(maxsize=1)
 def _code_stamp() -> str:
-    """Name the code as it lies on the disk: of an editable installation the version alone says little."""
+    """Mark of the code on disk.
+
+    Of an editable installation the version alone says little.
+    """
     package = Path(__file__).parent.parent
     files = [Path(folder, name) for folder, _, names in os.walk(package, followlinks=True) for name in names]
     return _digest(max(file.stat().st_mtime_ns for file in files if file.suffix == ".py"))

@@ -1,4 +1,6 @@
-"""What a server does before anybody asks: epochs of small views, so that the JVM has loaded and compiled what epochs run.
+"""Warm-up of a server: epochs of small views, before the first request.
+
+The JVM then has loaded and compiled what epochs run.
 
 They are in a warehouse of their own, in the server's own folder, and end as soon as somebody asks for something.
 """
@@ -58,7 +60,9 @@ REFRESH;
 
 
 class WarmUp:
-    """Epochs that nobody has asked for, in a thread of their own. Whatever fails in them, the server goes on.
+    """Warm-up epochs in their own thread.
+
+    Whatever fails in them, the server goes on.
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ class WarmUp:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end at its next step, which it is brought to soon; nobody waits for that."""
+        """Ask it to end at its next step, without waiting."""
         if self._thread.is_alive() and not self._job.is_cancelled:
             self._cancel()
             threading.Thread(target=self._keep_cancelling, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What a server does for a request, in a thread of its own, with Spark and whatever of a warehouse is worth keeping."""
+"""Work of a server on a request, in its own thread, with Spark and caches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Cancelled(Exception):
 
 
 class Job:
-    """A request at work: says what takes its time, and can be cancelled from another thread."""
+    """A request at work, with progress; other threads can cancel it."""
 
     def __init__(self, spark: SparkSession, tell: Callable[[str], None], begins: Callable[[str], None]) -> None:
         self._spark = spark
@@ -66,11 +66,14 @@ class Job:
         return self._is_cancelled
 
     def begin(self, doing: str) -> None:
-        """Have the Spark jobs of this thread, and of those it starts, in a group of their own."""
+        """Put the Spark jobs of this thread, and of its threads, in one group."""
         self._spark.sparkContext.setJobGroup(self._group, doing, interruptOnCancel=True)
 
     def cancel(self) -> None:
-        """End the Spark jobs, and raise at the next step. Called again, it ends those that have begun since."""
+        """Cancel the Spark jobs, and raise at the next step.
+
+        Called again, it ends those that have begun since.
+        """
         self._is_cancelled = True
         self._spark.sparkContext.cancelJobGroup(self._group)
 

@@ -1,1 +1,4 @@
-"""The lake: the only code that touches Delta tables and files outside of Spark. Nothing here knows of views or state."""
+"""The lake: Delta tables and files outside of Spark.
+
+Nothing else touches them, and nothing here knows of views or state.
+"""

@@ -1,4 +1,4 @@
-"""Addresses of tables and files: one meaning for what a person writes, and the form of it that each reader wants.
+"""Addresses of tables and files, in the form that each reader wants.
 
 =========  ==========================  =======================  ======================
 of         a local folder              an object store          where it is made
@@ -60,7 +60,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str | os.PathLike[str]) -> Address:
-        """What a person writes: a path, relative or absolute, ``file:/path``, ``file:///path``, or an object store's address.
+        """Parse a path, ``file:/path``, ``file:///path``, or an object store's address.
 
         Only in addresses that begin with ``file:`` are characters escaped (``%20``).
 
@@ -78,7 +78,7 @@ class Address:
 
     @property
     def store(self) -> Store | None:
-        """The object store that it is in; ``None`` of one that is given no access by options, and of this machine's disks."""
+        """Its object store; ``None`` for local disks, and stores without access options."""
         return STORE_OF.get(self.scheme)
 
     @property
@@ -151,7 +151,10 @@ def _refuse(text: str) -> None:
 
 
 def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or address, and the path within it. What is no ``file:`` address is taken as it is."""
+    """File system of a path or address, and the path within it.
+
+    What is no ``file:`` address is taken literally.
+    """
     uri = _URI.fullmatch(path)
     if uri is None and not path.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(path).absolute())
@@ -166,7 +169,7 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def no_pattern(path: str) -> str:
-    """A path as Spark's readers take it that is no pattern, though the name of a file or of a partition may look like one.
+    """A path that Spark's readers take for no pattern, whatever its name.
 
     Spark's option ``__globPaths__`` would say the same, but with it, Spark 4.2 reads all of several paths once more for each of
     them that looks like a pattern.
@@ -197,7 +200,7 @@ def table_reference(path: str) -> str:
 
 
 def full_path(table: str, path: str) -> str:
-    """A file of a table, by its path as the log has it, where it lies."""
+    """Full path of a table's file, from its path in the log."""
     if not is_absolute(path):
         return f"{table}/{unquote(path)}"
     # Logs have addresses escaped; here a path is as it is.

@@ -1,4 +1,6 @@
-"""Access to Azure Storage: given once, in the names that Azure's tools and delta-rs know, for Spark, delta-rs and Arrow alike.
+"""Access to Azure Storage, for Spark, delta-rs and Arrow alike.
+
+Given once, in the names that Azure's tools and delta-rs know.
 
 ====================================  =============================================================================
 ``AZURE_STORAGE_ACCOUNT_NAME``        the account, where an address does not name it
@@ -33,7 +35,10 @@ _OF_AZURITE: Final = {
 
 
 def delta_rs_options(options: Mapping[str, str]) -> dict[str, str]:
-    """delta-rs's options: it knows these names, and puts commits that fail where there is one already."""
+    """Options of delta-rs.
+
+    It knows these names, and puts commits that fail where there is one already.
+    """
     return _complete(options)
 
 

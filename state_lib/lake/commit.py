@@ -1,4 +1,4 @@
-"""Commits of small changes: rows that Spark has computed, written and committed by delta-rs from the driver.
+"""Small commits by delta-rs from the driver, of rows that Spark computed.
 
 A Delta write by Spark costs jobs for its snapshot, its files and its statistics, 0.4 s and more of them where there are a
 thousand rows. The same commit by delta-rs takes 10 ms. Nothing is computed here: the rows come out of one Spark job as an
@@ -91,7 +91,10 @@ def _uncuttable(rows: pa.Table) -> list[str]:
 
 
 def _in_own_buffers(rows: pa.Table) -> pa.Table:
-    """The same rows, none of them a slice of other rows: of some nested structs delta-rs aborts the process."""
+    """The same rows, none a slice of others.
+
+    Of some nested structs delta-rs aborts the process.
+    """
     nested = [column for column in rows.columns if pa.types.is_nested(column.type)]
     is_slice = any(chunk.offset for column in nested for chunk in column.chunks)
     return rows.take(pa.array(range(rows.num_rows), pa.int64())) if is_slice else rows
@@ -105,7 +108,7 @@ def create_plain_table(
     partition_by: Sequence[str] = (),
     comment: str | None = None,
 ) -> None:
-    """Create an empty Delta table of plain types, unless there is one, without Spark: milliseconds instead of a job."""
+    """Create an empty Delta table of plain types, without Spark, unless it exists."""
     address = Address.parse(path)
     DeltaTable.create(
         address.delta_rs,
@@ -136,13 +139,16 @@ _WRITABLE: Final = frozenset(
 
 
 def is_writable(table: DeltaTable) -> bool:
-    """Whether delta-rs can write to an opened table: others' settings may have given it features that only Spark knows."""
+    """Whether delta-rs can write to an opened table.
+
+    Others' settings may have given it features that only Spark knows.
+    """
     features = table.protocol().writer_features or ()
     return _WRITABLE.issuperset(features) and table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none"
 
 
 def committing(app_id: str, version: int, metadata: str | None = None) -> CommitProperties:
-    """The properties of a commit that is made once: a compare and swap, with the id of its transaction."""
+    """Properties of an exactly-once commit: compare and swap, with a transaction id."""
     return CommitProperties(
         custom_metadata=None if metadata is None else {"userMetadata": metadata},
         max_commit_retries=0,

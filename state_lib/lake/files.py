@@ -1,4 +1,4 @@
-"""Small files that are written once and never changed: written whole or not at all, on a disk as in an object store."""
+"""Small immutable files, written whole or not at all, anywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from relstate_dagster.state_lib.lake.address import filesystem_of
 
 
 def write_once(path: str, content: bytes) -> None:
-    """Write a file, unless it is there already: whoever names a file by its content may write it twice."""
+    """Write a file, unless it exists.
+
+    Whoever names a file by its content may write it twice.
+    """
     filesystem, inside = filesystem_of(path)
     if filesystem.get_file_info(inside).type is fs.FileType.File:
         return
@@ -40,14 +43,14 @@ def read_file(path: str) -> bytes:
 
 
 def files_in(folder: str) -> list[fs.FileInfo]:
-    """The files of a folder, with their sizes and times; none where there is no folder."""
+    """Files of a folder, with sizes and times; none without a folder."""
     filesystem, inside = filesystem_of(folder)
     found = filesystem.get_file_info(fs.FileSelector(inside, allow_not_found=True))
     return [info for info in found if info.type is fs.FileType.File]
 
 
 class FoundFile(NamedTuple):
-    """A file below a folder: its path from there on, its size in bytes, and when it was modified, in µs since 1970."""
+    """A file below a folder: path, size in bytes, modification time in µs."""
 
     path: str
     size: int

@@ -1,4 +1,4 @@
-"""Folders of tables: whether one holds a Delta table, those in a folder, and deleting one."""
+"""Folders of Delta tables: detection, listing, and deletion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def folders_in(path: str) -> list[str]:
 
 
 def table_id(path: str) -> str:
-    """The id that the Delta table at a path was given when it was made; empty where there is none, or it cannot be opened."""
+    """Id of the Delta table at a path; empty if none opens."""
     try:
         return str(DeltaTable(path).metadata().id)
     except (DeltaError, OSError):

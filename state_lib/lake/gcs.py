@@ -1,4 +1,6 @@
-"""Access to Google Cloud Storage: given once, in the names that Google's tools know, for Spark, delta-rs and Arrow alike.
+"""Access to Google Cloud Storage, for Spark, delta-rs and Arrow alike.
+
+Given once, in the names that Google's tools know.
 
 ====================================  =============================================================================
 ``GOOGLE_APPLICATION_CREDENTIALS``    the file of a service account's key, or of a user's credentials

@@ -42,7 +42,7 @@ class TableFacts:
 
     @property
     def column_mapping(self) -> str:
-        """How columns are found in files: ``none`` (by their names), ``name`` (by other names) or ``id``."""
+        """Column mapping: ``none`` (by names), ``name`` (by other names) or ``id``."""
         return self.properties.get("delta.columnMapping.mode", "none")
 
     @property
@@ -72,7 +72,10 @@ def table_facts(table: OpenedTable, version: int | None = None) -> TableFacts:
 
 
 def _in_order(schema_json: str) -> str:
-    """A schema whose text is the same every time: a column's own metadata come in any order."""
+    """A schema with a stable text.
+
+    A column's own metadata come in any order.
+    """
     return json.dumps(json.loads(schema_json), sort_keys=True)
 
 
@@ -90,12 +93,18 @@ class DeltaLog:
         return f"{self._filesystem[1]}/_delta_log/{version:020d}.json"
 
     def is_empty(self, version: int) -> bool:
-        """Whether the file of a commit is there and holds nothing: readers of Delta pass over such a file without a word."""
+        """Whether a commit's file exists and is empty.
+
+        Readers of Delta pass over such a file without a word.
+        """
         (found,) = self._filesystem[0].get_file_info([self._commit_path(version)])
         return found.type is fs.FileType.File and found.size == 0
 
     def latest_version(self, at_least: int | None = None) -> int:
-        """The newest version; from a known one on, by looking for the commits that would follow it."""
+        """The newest version.
+
+        From a known one on, by looking for the commits that would follow it.
+        """
         if at_least is None or not self.has(at_least):
             return table_facts(OpenedTable(self.path)).version
         version = at_least
@@ -104,11 +113,14 @@ class DeltaLog:
         return version
 
     def has(self, version: int) -> bool:
-        """Whether the log has the commit of a version: it may be cleaned up, or not be there yet."""
+        """Whether the log has a version's commit.
+
+        It may be cleaned up, or not be there yet.
+        """
         return self._sizes([self._commit_path(version)])[0] is not None
 
     def fingerprint(self, version: int) -> str | None:
-        """Names the commit of a version by its content; ``None`` where the log does not have it any more.
+        """Digest of a version's commit; ``None`` if the log lacks it.
 
         Files have names of their own in each commit, so no two commits are alike, also not those of the same version in two
         copies of a table.
@@ -149,7 +161,7 @@ class DeltaLog:
             return None
 
     def file_sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """The sizes of some files, relative to the table and as the log has them; ``None`` for each that is gone."""
+        """Sizes of files, relative to the table; ``None`` for missing ones."""
         return self._sizes([f"{self._filesystem[1]}/{unquote(path)}" for path in paths])
 
     def _sizes(self, paths: Sequence[str]) -> list[int | None]:
@@ -182,7 +194,10 @@ def commit_info(actions: list[Action]) -> Action:
 
 
 def files_of(actions: list[Action]) -> tuple[list[Action], list[Action], list[Action]]:
-    """The files of a commit: those recorded as change data, and those it added and removed to change rows."""
+    """Files of a commit: change data, added, and removed.
+
+    Only those that change rows.
+    """
     recorded = [a["cdc"] for a in actions if "cdc" in a]
     adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
     removes = [a["remove"] for a in actions if a.get("remove", {}).get("dataChange")]
@@ -190,7 +205,7 @@ def files_of(actions: list[Action]) -> tuple[list[Action], list[Action], list[Ac
 
 
 def logged_rows(action: Action) -> int | None:
-    """The rows of a file that a commit added, those marked as deleted included; ``None`` where its writer left that out."""
+    """Rows of an added file, deleted ones included; ``None`` if not logged."""
     rows = json.loads(action.get("stats") or "{}").get("numRecords")
     return None if rows is None else int(rows)
 
@@ -201,7 +216,10 @@ def marked_rows(action: Action) -> int:
 
 
 def rows_by_partition(actions: Commit, column: str) -> dict[str, int]:
-    """Rows added by a commit, by the value of a partition column: from the log, else from the files' footers."""
+    """Rows added by a commit, by a partition column's value.
+
+    From the log, else from the files' footers.
+    """
     adds = [action["add"] for action in actions if "add" in action]
     unknown = [add["path"] for add in adds if logged_rows(add) is None]
     read = dict(zip(unknown, footer_rows([full_path(actions.table, path) for path in unknown]), strict=True))
@@ -213,7 +231,9 @@ def rows_by_partition(actions: Commit, column: str) -> dict[str, int]:
 
 
 def rows_changed(actions: list[Action]) -> tuple[int, int]:
-    """Rows inserted and deleted by a commit that Spark has made, from its operation metrics (an update counts as both).
+    """Rows inserted and deleted by a Spark commit, from its metrics.
+
+    An update counts as both.
 
     For reports only: other writers leave metrics out, or call them otherwise.
     """
@@ -234,7 +254,7 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
 
 
 def rows_copied(actions: list[Action]) -> int:
-    """Rows that Spark has copied to new files in a commit, because others of their files were changed; for reports, too.
+    """Rows that Spark copied to new files in a commit; for reports.
 
     Its own metric also counts those that stay in a file of which rows are marked by a deletion vector.
     """

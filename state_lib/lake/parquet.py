@@ -23,7 +23,10 @@ _T = TypeVar("_T")
 
 @contextmanager
 def opened_parquet(path: str, footer: FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
-    """A Parquet file, to be read in this thread; its footer is not read where it is given."""
+    """A Parquet file, read in this thread.
+
+    Its footer is not read if it is given.
+    """
     filesystem, inside = filesystem_of(path)
     with filesystem.open_input_file(inside) as file, pq.ParquetFile(file, metadata=footer, pre_buffer=False) as parquet:
         yield parquet
@@ -47,7 +50,10 @@ def footer_rows(paths: Sequence[str]) -> list[int]:
 
 
 def value_counts(paths: Sequence[str], column: str) -> Counter[str | None]:
-    """How often each text occurs in a column of some files. Row groups with one text only are not read."""
+    """Counts of each text in a column of files.
+
+    Row groups with one text only are not read.
+    """
     return sum(_each(partial(_values, column), paths), Counter())
 
 

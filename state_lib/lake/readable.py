@@ -1,4 +1,4 @@
-"""Whether a version of a Delta table can still be read: told from its log and its files' names, before Spark is asked."""
+"""Whether a version of a Delta table is still readable, without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
 
 
 def why_unreadable(path: str, version: int) -> str | None:
-    """Why a version of a table cannot be read any more, in words; ``None`` where all of its files are there."""
+    """Reason why a version of a table is unreadable; ``None`` if all files exist."""
     try:
         table = DeltaTable(path, version=version)
     except (DeltaError, OSError) as error:

@@ -12,7 +12,9 @@ from relstate_dagster.state_lib.lake.table import DeltaTable
 
 
 def rows_at(path: str, version: int, columns: Sequence[str], *, most_bytes: int | None = None) -> pa.Table | None:
-    """Read some columns of a version, in the order asked for; ``None`` where only Spark can, or its files are larger.
+    """Read columns of a version, in order.
+
+    ``None`` where only Spark can, or its files are larger.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The data files of a Delta table at a version, with what the log says of each: read by delta-rs, without a Spark job."""
+"""Data files of a Delta version with their logged statistics, without Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class DataFile:
 
 
 class _Bounds:
-    """The bounds of one kind of all files: a column's become Python values when the first file is asked for it.
+    """Bounds of one kind, of all files.
+
+    A column's become Python values when the first file is asked for it.
 
     An epoch asks for one or two of a table's columns, and a table of many columns may have thousands of files.
 
@@ -77,7 +79,10 @@ class _Bounds:
 
 
 def _has_bounds(data_type: pa.DataType) -> bool:
-    """Whether bounds of a type can be trusted: those of floating-point numbers may leave out NaN, the greatest to Spark."""
+    """Whether bounds of a type are reliable.
+
+    Those of floating-point numbers may leave out NaN, the greatest to Spark.
+    """
     return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type) or pa.types.is_boolean(data_type))
 
 
@@ -97,7 +102,10 @@ def _trusted(bounds: pa.ChunkedArray, *, is_upper: bool) -> list[Any]:
 
 
 def _is_exact(value: Decimal | None, scale: int) -> bool:
-    """Whether a double holds a decimal, which is how delta-rs writes it: other bounds can be less, or more, than the value."""
+    """Whether a double holds a decimal, as delta-rs writes it.
+
+    Other bounds can be less, or more, than the value.
+    """
     return value is not None and 0 <= scale <= _EXACT_SCALE and abs(value.scaleb(scale, _WIDE)) < 10**EXACT_DIGITS
 
 

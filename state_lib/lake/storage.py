@@ -1,4 +1,6 @@
-"""Access to object stores: given once, in the names of AWS's own environment variables, for Spark, delta-rs and Arrow alike.
+"""Access to object stores, for Spark, delta-rs and Arrow alike.
+
+Given once, in the names of AWS's own environment variables.
 
 ===========================  ======================================================================
 ``AWS_ENDPOINT_URL``         where a store lies that is not Amazon's; ``AWS_ENDPOINT_URL_S3`` goes before it
@@ -49,7 +51,7 @@ def options_of(store: Store) -> dict[str, str]:
 
 
 def storage_options(scheme: str) -> dict[str, str] | None:
-    """delta-rs's options for a store; ``None`` of one that takes none, and of this machine's disks."""
+    """Options of delta-rs for a store; ``None`` where it needs none."""
     store = STORE_OF.get(scheme)
     if store is None:
         return None
@@ -68,7 +70,10 @@ def storage_options(scheme: str) -> dict[str, str] | None:
 
 
 def arrow_filesystem(scheme: str, authority: str) -> tuple[fs.FileSystem, str] | None:
-    """Arrow's file system of a store, and the bucket or container in it; ``None`` of others, which Arrow finds by addresses."""
+    """Arrow's file system of a store, and its bucket or container.
+
+    ``None`` of others, which Arrow finds by addresses.
+    """
     store = STORE_OF.get(scheme)
     if store is None:
         return None

@@ -75,7 +75,7 @@ class _Optimizer(TableOptimizer):
 
 
 class DeltaTable(deltalake.DeltaTable):
-    """A Delta table as delta-rs opens it; what is written to it has statistics that readers can trust."""
+    """A Delta table of delta-rs, which writes statistics that readers can trust."""
 
     def __init__(self, table_uri: str | os.PathLike[str], *args: Any, **options: Any) -> None:
         self._address = Address.parse(table_uri)
@@ -96,7 +96,10 @@ class DeltaTable(deltalake.DeltaTable):
         return actions
 
     def file_uris(self, *_args: Any, **_options: Any) -> list[str]:
-        """Where the data files lie: as paths and addresses that are not escaped (delta-rs escapes the table's part of them)."""
+        """Paths and addresses of the data files, not escaped.
+
+        delta-rs escapes the table's part of them.
+        """
         paths = self.get_add_actions()["path"].to_pylist()
         return [full_path(self._address.spark, path) for path in paths]
 
@@ -121,7 +124,9 @@ def _commit_file(path: str, version: int) -> _CommitFile:
 
 
 class OpenedTable:
-    """A Delta table by its path, opened once. One that is deleted and made again under the path is opened again.
+    """A Delta table by its path, opened once.
+
+    One that is deleted and made again under the path is opened again.
 
     What :meth:`latest` gives is brought up to date by the next call, and by a commit that is made on it; so does :meth:`at`
     where it is the same version. Threads may share an object only to ask for versions.
@@ -151,7 +156,10 @@ class OpenedTable:
         return self._latest
 
     def opened(self) -> DeltaTable:
-        """The newest version as of the last look at it: in an object store each look costs requests."""
+        """The newest version at the last look.
+
+        In an object store each look costs requests.
+        """
         return self.latest() if self._latest is None else self._latest
 
     def at(self, version: int | None) -> DeltaTable:
@@ -174,12 +182,15 @@ class OpenedTable:
         self._opened_at = version, _commit_file(self.path, version)
 
     def _forget_another(self) -> None:
-        """Forget what was opened if the table was made again since: 0.05 ms where it lies on this machine."""
+        """Forget the opened table if it was recreated since.
+
+        0.05 ms where it lies on this machine.
+        """
         if self._opened_at is not None and _commit_file(self.path, self._opened_at[0]) != self._opened_at[1]:
             self._latest, self._versions, self._opened_at = None, {}, None
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The newest ``txnVersion`` of an application id as of the last look; ``None`` if it has none, or there is no table."""
+        """Newest ``txnVersion`` of an application at the last look, or ``None``."""
         try:
             version = self.opened().transaction_version(app_id)
         except TableNotFoundError:
@@ -187,7 +198,7 @@ class OpenedTable:
         return None if version is None else int(version)
 
     def total_bytes(self, version: int | None = None) -> int:
-        """Bytes of the data files of a version; by default of the newest one at the last look."""
+        """Bytes of a version's data files; by default of the last look's newest."""
         return self.totals(version)[0]
 
     def totals(self, version: int | None = None) -> tuple[int, int | None]:

@@ -69,7 +69,9 @@ def parse_type(ddl: str) -> T.DataType:
 
 
 def to_ddl(data_type: T.DataType) -> str:
-    """A type as DDL text that Spark parses, field names quoted, nullability and char lengths left out.
+    """A type as DDL text that Spark parses.
+
+    Field names are quoted, nullability and char lengths left out.
 
     Two spellings of a type (``decimal(15, 2)``, ``DECIMAL(15,2)``) give one text.
     """
@@ -99,7 +101,10 @@ def parts_of(data_type: T.DataType) -> Iterator[T.DataType]:
 
 
 def contains_map(data_type: T.DataType | str) -> bool:
-    """Whether a type, or DDL text of one, is a map or has one within: such values have no order, and no key has them."""
+    """Whether a type, or its DDL text, is or contains a map.
+
+    Such values have no order, and no key has them.
+    """
     if isinstance(data_type, str):
         return "map<" in data_type.lower() and contains_map(parse_type(data_type))
     return any(isinstance(part, T.MapType) for part in parts_of(data_type))
@@ -228,7 +233,10 @@ class _Parser:
 
 
 def with_unique_fields(data_type: T.DataType) -> T.DataType:
-    """A type whose structs have field names that Delta takes: ``struct(a, a)`` is a value in Spark, but no column in Delta."""
+    """A type whose structs have field names that Delta takes.
+
+    ``struct(a, a)`` is a value in Spark, but no column in Delta.
+    """
     if isinstance(data_type, T.ArrayType):
         return T.ArrayType(with_unique_fields(data_type.elementType), data_type.containsNull)
     if isinstance(data_type, T.MapType):

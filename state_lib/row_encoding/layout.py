@@ -1,4 +1,4 @@
-r"""The byte layout of an encoded row, shared by the Spark expressions and the Python twin.
+r"""Byte layout of an encoded row, for Spark expressions and Python twin.
 
 A row is its parts one after another, so the encoding of the first *k* columns is a byte prefix of the whole. A part is
 one marker byte and a payload that is of fixed width or ends itself, so no part is a prefix of a different one:

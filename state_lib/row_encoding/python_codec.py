@@ -75,7 +75,10 @@ def decode_row(encoded: bytes, parts: Sequence[EncodedPart]) -> tuple[Any, ...]:
 
 
 def normalise(value: Any, data_type: T.DataType) -> Any:
-    """The value that stands for all that Spark groups with it: −0.0 becomes 0.0, a TIMESTAMP gets zone UTC."""
+    """Representative of all values that Spark groups with it.
+
+    −0.0 becomes 0.0, a TIMESTAMP gets zone UTC.
+    """
     part = EncodedPart(data_type)
     return decode_row(encode_row([value], [part]), [part])[0]
 

@@ -1,4 +1,4 @@
-"""The row encoding as Spark expressions, evaluated in the JVM; no Python function runs per row.
+"""Row encoding as Spark expressions in the JVM, without Python per row.
 
 Spark's SQL has no cast of a number to binary under ANSI, so numbers go through hexadecimal text: each is brought to a
 form whose hex text has a fixed length by itself (padding costs twice the rest), neighbouring parts are concatenated as
@@ -78,7 +78,7 @@ def encode_storage_key(
     key: Sequence[KeyPart],
     column: Callable[[str], Column] = lambda name: F.col(quoted(name)),
 ) -> Column:
-    """The encoded storage primary key of a table's rows, from its column names and DDL types.
+    """Encoded storage primary key of rows, from column names and DDL types.
 
     Parameters
     ----------
@@ -95,7 +95,10 @@ def encode_columns(
     names: Sequence[str],
     column: Callable[[str], Column] = lambda name: F.col(quoted(name)),
 ) -> Column:
-    """The encoding of some columns in the default order (ascending, NULLs first), as a distribution key uses it."""
+    """Encoding of columns in default order, as for distribution keys.
+
+    Ascending, NULLs first.
+    """
     return encode_storage_key(columns, [KeyPart(name) for name in names], column)
 
 
@@ -149,7 +152,10 @@ def _payload_hex(column: Column, data_type: T.DataType) -> Column:
 
 
 def _fields(column: Column, data_type: T.StructType) -> Iterator[tuple[Column, T.DataType]]:
-    """A struct's fields and their types; those of ``struct(k, k)`` cannot be asked for by their names."""
+    """Fields and types of a struct.
+
+    Those of ``struct(k, k)`` cannot be asked for by their names.
+    """
     unique = unique_struct(data_type)
     named = column if unique == data_type else column.cast(unique)
     for field in unique.fields:
@@ -157,7 +163,10 @@ def _fields(column: Column, data_type: T.StructType) -> Iterator[tuple[Column, T
 
 
 def _terminated(column: Column) -> Column:
-    """Text or bytes with 00 escaped and the end marked; a cast of binary to string keeps every byte as it is."""
+    """Text or bytes with 00 escaped and the end marked.
+
+    A cast of binary to string keeps every byte.
+    """
     return F.concat(F.replace(column.cast("string"), F.lit("\x00"), F.lit("\x00\x01")), F.lit("\x00\x00"))
 
 
