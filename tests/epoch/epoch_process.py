@@ -1,7 +1,7 @@
 """One epoch over a warehouse in a process of its own, which a failpoint may kill: ``python epoch_process.py WAREHOUSE``.
 
 ``RELSTATE_JVM_ENDS_AT`` names a failpoint that kills the JVM only. ``RELSTATE_FAILPOINT=inside_publish`` kills the process
-as soon as publishing has written a data file, before that is committed.
+as soon as publishing has written a data file, before that is committed. It uses the JVM that it is lent, if any.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from relstate_dagster.jobs.spark import SparkSettings, create_session
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.settings import stores_for
 from relstate_dagster.state_lib.errors import RelstateError
+from tests.lent_jvm import borrowed_session
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
     if os.environ.get(failpoints.VARIABLE) == "inside_publish":
         failpoints.reached = lambda place: _watch(Path(warehouse.root) / "views") if place == "before_publish" else None
     settings = SparkSettings(master="local[2]", driver_memory="1g", shuffle_partitions=2, stores=stores_for(warehouse.root))
-    spark = create_session(settings)
+    spark = borrowed_session() or create_session(settings)
     if jvm_ends_at := os.environ.get("RELSTATE_JVM_ENDS_AT"):
         jvm: Any = SparkContext._gateway
         failpoints.reached = lambda place: jvm.proc.kill() if place == jvm_ends_at else None

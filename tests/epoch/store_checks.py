@@ -18,8 +18,9 @@ from relstate_dagster.jobs.epoch import view_epoch, view_table
 from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import write_deltalake
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS, in_process
+from tests.epoch.test_recovery import _CHANGES, _SETUP, _VIEWS
 from tests.sizes import Resized
 
 

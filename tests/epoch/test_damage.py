@@ -17,8 +17,8 @@ from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import ViewDeclaration, build_project, parse_text
 from relstate_dagster.jobs.epoch.health import problems_of_tables
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError, WarehouseError
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process
 
 _TABLES = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -179,14 +179,16 @@ def test_upkeep_by_others_is_fine(spark: SparkSession, script: Script) -> None:
     script.run(f"{_CHANGES[2]}; REFRESH; VERIFY; UPDATE t SET g = 1; REFRESH; VERIFY")
 
 
-def _dies_dropping(what: str, root: Path) -> None:
-    killed = in_process(f"DROP {what}", root, "inside_drop")
+def _dies_dropping(what: str, root: Path, jvm: SparkSession | None) -> None:
+    killed = in_process(f"DROP {what}", root, "inside_drop", jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
 
-def test_what_a_drop_that_died_has_left_is_no_part_of_the_next_view_of_its_name(script: Script) -> None:
+def test_what_a_drop_that_died_has_left_is_no_part_of_the_next_view_of_its_name(
+    script: Script, jvm: SparkSession | None
+) -> None:
     root = Path(script.warehouse.root)
-    _dies_dropping("MATERIALIZED VIEW sums", root)
+    _dies_dropping("MATERIALIZED VIEW sums", root, jvm)
     again = Script(script.session._spark, root)
     again.run("CREATE MATERIALIZED VIEW sums AS SELECT k, v FROM t WHERE k < 3")
     again.run("VERIFY; UPDATE t SET v = v + 1; REFRESH; VERIFY")
@@ -199,7 +201,7 @@ def half_dropped(spark: SparkSession, built: Path, tmp_path_factory: pytest.Temp
     root = shutil.copytree(built, tmp_path_factory.mktemp("half_dropped") / "warehouse")
     script = Script(spark, root)
     script.run("CREATE TABLE leftover (a INT); INSERT INTO leftover VALUES (1), (2)")
-    _dies_dropping("TABLE leftover", root)
+    _dies_dropping("TABLE leftover", root, spark)
     script.session.close()
     return root
 

@@ -29,8 +29,8 @@ from relstate_dagster.jobs.view_tests import ViewTestRunner
 from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process
 from tests.sizes import Resized
 
 pytestmark = pytest.mark.spark
@@ -182,11 +182,13 @@ def test_a_file_that_was_changed_is_an_error_until_it_is_put_right(script: Scrip
 
 
 @pytest.mark.parametrize("place", ["before_files_are_read", "after_files_are_read", "before_files_are_entered"])
-def test_a_run_that_was_killed_loses_and_doubles_nothing(script: Script, folder: Path, place: str) -> None:
+def test_a_run_that_was_killed_loses_and_doubles_nothing(
+    script: Script, folder: Path, place: str, jvm: SparkSession | None
+) -> None:
     (folder / "a.json").write_text('{"a": 1}\n{"a": "x"}\n')
     script.run(f"CREATE TABLE s (a INT) USING json LOCATION '{folder}'; CREATE MATERIALIZED VIEW v AS SELECT a FROM s")
     (folder / "b.json").write_text('{"a": 2}\n{"a": "y"}\n')
-    killed = in_process("REFRESH", script.warehouse.root, place)
+    killed = in_process("REFRESH", script.warehouse.root, place, jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     if place != "before_files_are_read":
         (folder / "b.json").unlink()  # what was committed is not read again

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.failpoints import VARIABLE
 from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import EpochError
+from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script
 
 _SETUP = """
@@ -55,41 +55,25 @@ def undisturbed(spark: SparkSession, before_the_crash: Path, tmp_path_factory: p
     return {name: script.rows(query) for name, query in _VIEWS.items()}
 
 
-def in_process(statements: str, folder: Path | str, failpoint: str) -> subprocess.CompletedProcess[str]:
-    """Statements in a process of their own, which a failpoint kills."""
-    code = "from relstate_dagster.cli import console_script; console_script()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "sql", "--warehouse", str(folder), "-e", statements],
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), VARIABLE: failpoint},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
-def run_in_process(folder: Path | str, failpoint: str = "", **others: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), VARIABLE: failpoint, **others}
-    return subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+#: Between commits of each kind. By which a process dies with its JVM: before the last one, and every night at each.
+_PLACES = ("after_begin", "before_state_commit", "after_state_commit", "before_complete")
+_WITH_ITS_JVM = [
+    pytest.param(place, "own", marks=() if place == "before_complete" else pytest.mark.nightly) for place in _PLACES
+]
 
 
 @pytest.mark.parametrize(
-    "failpoint",
-    ["after_begin", "before_state_commit", "after_state_commit", "inside_publish", "before_complete"],
+    ("failpoint", "jvm"),
+    # While publishing writes a file, the JVM has to die as well: it would finish.
+    [*((place, "lent") for place in _PLACES), *_WITH_ITS_JVM, ("inside_publish", "own")],
+    indirect=["jvm"],
 )
 def test_the_next_run_repairs_a_killed_one(
-    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path, failpoint: str
+    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path, failpoint: str, jvm: SparkSession | None
 ) -> None:
     folder = tmp_path / "warehouse"
     shutil.copytree(before_the_crash, folder)
-    killed = run_in_process(folder, failpoint)
+    killed = run_in_process(folder, failpoint, jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
     script = Script(spark, folder)

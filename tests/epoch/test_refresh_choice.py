@@ -15,8 +15,8 @@ from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.outlook import Action, outlook
+from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import run_in_process
 
 _TABLE = "CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));"
 _ROWS = "INSERT INTO t SELECT id, id % 3, id FROM range(12);"
@@ -92,9 +92,11 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
     assert len(script.warehouse.read().views["leaf"].costs.changes) == 2, "and is learnt from"
 
 
-def test_a_killed_epoch_that_recomputes_a_view_is_repaired(spark: SparkSession, before: Path, tmp_path: Path) -> None:
+def test_a_killed_epoch_that_recomputes_a_view_is_repaired(
+    spark: SparkSession, before: Path, tmp_path: Path, jvm: SparkSession | None
+) -> None:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
-    killed = run_in_process(script.warehouse.root, "after_state_commit")
+    killed = run_in_process(script.warehouse.root, "after_state_commit", jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     reports = epoch(script, spark)
     assert reports["leaf"].strategy == "full"

@@ -19,8 +19,8 @@ from relstate_dagster.jobs.declare import ViewDeclaration
 from relstate_dagster.jobs.epoch.claims import Claims
 from relstate_dagster.jobs.waiting import Patience
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -192,9 +192,9 @@ def test_what_edits_or_drops_a_view_at_work_says_whom_it_waits_for_and_can_be_in
     script.run("REFRESH; VERIFY")
 
 
-def test_what_a_dead_run_left_is_settled_by_the_next_one_that_wants_its_views(script: Script) -> None:
+def test_what_a_dead_run_left_is_settled_by_the_next_one_that_wants_its_views(script: Script, jvm: SparkSession | None) -> None:
     root = Path(script.warehouse.root)
-    assert in_process("REFRESH VIEW a", root, "before_publish").returncode == -signal.SIGKILL
+    assert in_process("REFRESH VIEW a", root, "before_publish", jvm).returncode == -signal.SIGKILL
     (claim,) = script.warehouse.read().claims.values()
     # A run over other views leaves it alone, and is not in its way.
     assert {r.view for r in _runner(script, patience=Patience(0)).run(["b"])} == {"b"}
@@ -208,20 +208,22 @@ def test_what_a_dead_run_left_is_settled_by_the_next_one_that_wants_its_views(sc
     assert not script.warehouse.read().claims
 
 
-def test_what_a_dead_run_left_of_a_view_that_is_dropped_is_forgotten(script: Script) -> None:
+def test_what_a_dead_run_left_of_a_view_that_is_dropped_is_forgotten(script: Script, jvm: SparkSession | None) -> None:
     root = Path(script.warehouse.root)
-    assert in_process("REFRESH VIEW b", root, "after_begin").returncode == -signal.SIGKILL
+    assert in_process("REFRESH VIEW b", root, "after_begin", jvm).returncode == -signal.SIGKILL
     assert script.warehouse.read().claims
     script.run("DROP MATERIALIZED VIEW b")
     assert not script.warehouse.read().claims
     script.run("CREATE MATERIALIZED VIEW b AS SELECT count(*) AS n FROM u; REFRESH; VERIFY")
 
 
-def test_a_run_of_another_machine_is_dead_when_its_lease_has_run_out(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_machine_is_dead_when_its_lease_has_run_out(
+    script: Script, monkeypatch: pytest.MonkeyPatch, jvm: SparkSession | None
+) -> None:
     root = Path(script.warehouse.root)
     with monkeypatch.context() as patched:
         patched.setenv("RELSTATE_LEASE_SECONDS", "1")
-        assert in_process("REFRESH VIEW a", root, "after_state_commit").returncode == -signal.SIGKILL
+        assert in_process("REFRESH VIEW a", root, "after_state_commit", jvm).returncode == -signal.SIGKILL
     monkeypatch.setattr("socket.gethostname", lambda: "another-machine")
     assert {r.view for r in _runner(script, patience=Patience(5)).run(["a"])} == {"a"}
     script.run("REFRESH; VERIFY")

@@ -28,8 +28,8 @@ from relstate_dagster.jobs.planner.nodes import walk
 from relstate_dagster.jobs.registry import Registry
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog
+from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import run_in_process
 from tests.sizes import Resized
 
 #: Six files of t, with rows in them that are marked as deleted, and of n, which has no key and is only appended to.
@@ -167,11 +167,11 @@ def test_the_rows_of_all_slices_are_counted_together(home: Home) -> None:
 
 @pytest.mark.parametrize("failpoint", ["after_state_commit", "after_slice", "before_publish"])
 def test_a_run_that_was_killed_loses_one_slice(
-    home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failpoint: str
+    home: Home, monkeypatch: pytest.MonkeyPatch, failpoint: str, jvm: SparkSession | None
 ) -> None:
     home.declare(of_keyless=_VIEWS["of_keyless"], sums=_VIEWS["sums"])
     monkeypatch.setenv("RELSTATE_SIZING", ",".join(f"{name}={value}" for name, value in _SLICED.items()))
-    killed = run_in_process(home.folder, failpoint)
+    killed = run_in_process(home.folder, failpoint, jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert home.view("of_keyless").last_epoch is None
     before = home.commits("of_keyless")
@@ -184,11 +184,11 @@ def test_a_run_that_was_killed_loses_one_slice(
     assert all(report.skipped for report in home.run())
 
 
-def test_two_runs_at_once_build_a_view_together(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_at_once_build_a_view_together(home: Home, monkeypatch: pytest.MonkeyPatch, jvm: SparkSession | None) -> None:
     home.declare(sums=_VIEWS["sums"], pairs=_VIEWS["pairs"])
     monkeypatch.setenv("RELSTATE_SIZING", ",".join(f"{name}={value}" for name, value in _SLICED.items()))
     with ThreadPoolExecutor(2) as pool:
-        ended = [pool.submit(run_in_process, home.folder) for _ in range(2)]
+        ended = [pool.submit(run_in_process, home.folder, jvm=jvm) for _ in range(2)]
     assert [run.result().returncode for run in ended] == [0, 0], [run.result().stdout for run in ended]
     assert len({path for path, _ in home.commits("sums")}) == 1
     home.script.verify()

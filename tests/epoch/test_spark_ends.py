@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.epoch.runner import EpochRunner
+from tests.epoch.killed import in_process, run_in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process, run_in_process
 
 _TABLES = "CREATE TABLE t (k INT); CREATE TABLE u (k INT)"
 #: Of a row above 0, a text of 1.9 GB, for which a JVM of 1 GB has no room.

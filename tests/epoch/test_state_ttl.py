@@ -13,8 +13,8 @@ from relstate_dagster.jobs.api import EpochRunner, sync_project
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.state_files import StateFiles
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process
 from tests.sizes import Resized
 
 _SETUP = """
@@ -77,7 +77,7 @@ def test_state_of_what_is_not_touched_any_more_goes_and_what_it_made_stays(spark
     assert (3, 3) in script.rows("SELECT g, s FROM sums")
 
 
-def test_a_run_that_dies_after_it_has_expired_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_dies_after_it_has_expired_state(spark: SparkSession, tmp_path: Path, jvm: SparkSession | None) -> None:
     """The next one knows that something may be gone, though the epoch in which it went was never completed."""
     clock = _Clock()
     script = Script(spark, tmp_path / "warehouse", clock)
@@ -85,7 +85,7 @@ def test_a_run_that_dies_after_it_has_expired_state(spark: SparkSession, tmp_pat
     _days(script, clock, 0, 4)
     before = _state_rows(script, "sums")
     # Its clock is that of today: all of it is old.
-    killed = in_process("INSERT INTO t VALUES (9, 9, 9); REFRESH", script.warehouse.root, "before_complete")
+    killed = in_process("INSERT INTO t VALUES (9, 9, 9); REFRESH", script.warehouse.root, "before_complete", jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert _state_rows(script, "sums") < before + 3, "something has expired"
     clock.now = datetime.now(timezone.utc)

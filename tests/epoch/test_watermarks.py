@@ -12,8 +12,8 @@ from relstate_dagster.jobs.api import EpochRunner, sync_project
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.state_files import StateFiles
+from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script
-from tests.epoch.test_recovery import in_process
 from tests.sizes import Resized
 
 _WATERMARK = "'source.watermark' = 'ts - INTERVAL 10 MINUTES'"
@@ -131,7 +131,9 @@ def test_large_changes_with_late_rows(spark: SparkSession, tmp_path: Path, resiz
     script.verify()
 
 
-def test_a_run_that_dies_after_closed_groups_have_left_the_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_that_dies_after_closed_groups_have_left_the_state(
+    spark: SparkSession, tmp_path: Path, jvm: SparkSession | None
+) -> None:
     """The next one knows that they may be gone, though the epoch in which they went was never completed."""
     script = Script(spark, tmp_path / "warehouse")
     script.run(
@@ -141,7 +143,7 @@ def test_a_run_that_dies_after_closed_groups_have_left_the_state(spark: SparkSes
     # So many more rows that the state is rewritten.
     at = "TIMESTAMP'2024-02-03' + MAKE_DT_INTERVAL(0, 0, INT(id), 0)"
     many = f"INSERT INTO events SELECT {at}, id, 1, 1 FROM range(30000); REFRESH"
-    killed = in_process(many, script.warehouse.root, "before_complete")
+    killed = in_process(many, script.warehouse.root, "before_complete", jvm)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert _state_rows(script, "seen") == 30_001, "all but one of those before have left"
     assert not script.rows("SELECT * FROM seen WHERE who = 29999")

@@ -1,0 +1,53 @@
+"""Processes that a failpoint kills, in the suite's JVM or in one of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.failpoints import VARIABLE
+from tests.lent_jvm import lent
+
+_COMMAND_LINE = """
+from relstate_dagster.cli import console_script, start
+from tests.lent_jvm import borrowed_session
+
+session = borrowed_session()
+if session is not None:
+    start.create_session = lambda _settings: session
+console_script()
+"""
+
+
+def in_process(
+    statements: str, folder: Path | str, failpoint: str, jvm: SparkSession | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run statements by the command line, in a process of its own that a failpoint kills.
+
+    Parameters
+    ----------
+    jvm : a session whose JVM is lent to the process; by default it starts its own, which ends with it.
+    """
+    return _ended(["-c", _COMMAND_LINE, "sql", "--warehouse", str(folder), "-e", statements], failpoint, lent(jvm))
+
+
+def run_in_process(
+    folder: Path | str, failpoint: str = "", jvm: SparkSession | None = None, **others: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one epoch by ``epoch_process.py``; further variables are set for it."""
+    return _ended([str(Path(__file__).with_name("epoch_process.py")), str(folder)], failpoint, {**lent(jvm), **others})
+
+
+def _ended(arguments: list[str], failpoint: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path.cwd()), VARIABLE: failpoint, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
