@@ -49,6 +49,7 @@ def resized() -> Iterator[Resized]:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     from relstate_dagster.jobs.spark import SparkSettings, create_session
+    from tests.local_files import without_processes
 
     # Google's connector is fetched where its tests are asked for.
     with_gcs = any(item.get_closest_marker("gcs") for item in request.session.items)
@@ -65,6 +66,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", _LONG_LIVED)
         session = create_session(settings)
+    without_processes(session)
     yield session
     session.stop()
 
