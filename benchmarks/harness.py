@@ -21,8 +21,8 @@ from benchmarks.queries import KEYS, columns_of, tables_of
 from benchmarks.series import Replay
 from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry, ViewEntry, ViewReport, Warehouse
 from relstate_dagster.jobs.declare import materialized_view
-from relstate_dagster.jobs.planner.nodes import walk
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
+from relstate_dagster.jobs.plan.nodes import walk
 
 
 class Mismatch(Exception):

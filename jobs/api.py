@@ -1,28 +1,28 @@
 """What other houses use of the Spark side."""
 
-from relstate_dagster.jobs.answers import Answers
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.compaction import CompactReport
-from relstate_dagster.jobs.epoch.next_epoch import next_steps
-from relstate_dagster.jobs.epoch.published_keys import KeyReport
-from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.shown_rows import ShownRows
-from relstate_dagster.jobs.epoch.snapshot import Snapshot, ViewSnapshot, snapshot
-from relstate_dagster.jobs.epoch.vacuum import VacuumReport
-from relstate_dagster.jobs.idle import idle_reports
-from relstate_dagster.jobs.little_work import is_little_work
-from relstate_dagster.jobs.outlook import Action, Outlook, outlook
-from relstate_dagster.jobs.registry import Registry
-from relstate_dagster.jobs.state_rows import state_rows
-from relstate_dagster.jobs.sync import sync_project
-from relstate_dagster.jobs.view_diff import RowChange, ViewDiff, view_diff
-from relstate_dagster.jobs.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
-from relstate_dagster.jobs.waiting import Patience
-from relstate_dagster.jobs.warehouse import Warehouse
-from relstate_dagster.jobs.why.changes import SourceCommit
-from relstate_dagster.jobs.why.report import Input, SourceChange, Why, why
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.inspect.answers import Answers
+from relstate_dagster.jobs.inspect.published_keys import KeyReport
+from relstate_dagster.jobs.inspect.snapshot import Snapshot, ViewSnapshot, snapshot
+from relstate_dagster.jobs.inspect.state_rows import state_rows
+from relstate_dagster.jobs.inspect.view_diff import RowChange, ViewDiff, view_diff
+from relstate_dagster.jobs.inspect.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
+from relstate_dagster.jobs.inspect.why.changes import SourceCommit
+from relstate_dagster.jobs.inspect.why.report import Input, SourceChange, Why, why
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.registration.sync import sync_project
+from relstate_dagster.jobs.run.idle import idle_reports
+from relstate_dagster.jobs.run.little_work import is_little_work
+from relstate_dagster.jobs.run.next_epoch import next_steps
+from relstate_dagster.jobs.run.outlook import Action, Outlook, outlook
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.run.vacuum import VacuumReport
+from relstate_dagster.jobs.view_epoch.compaction import CompactReport
+from relstate_dagster.jobs.view_epoch.reports import CheckReport, VerifyReport, ViewReport
+from relstate_dagster.jobs.view_epoch.shown_rows import ShownRows
 
 __all__ = [
     "Action",

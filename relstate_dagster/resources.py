@@ -13,8 +13,8 @@ from dagster import ConfigurableResource
 from pydantic import Field
 
 from relstate_dagster.jobs.declare import Project
-from relstate_dagster.jobs.spark import SparkSettings, create_session
-from relstate_dagster.jobs.spark.logs import LogSettings
+from relstate_dagster.jobs.engine import SparkSettings, create_session
+from relstate_dagster.jobs.engine.logs import LogSettings
 from relstate_dagster.settings import log_file, stores_for
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.storage import Store, use_options

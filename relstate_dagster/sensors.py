@@ -95,7 +95,7 @@ def behind_sensor(
 
 
 def _views_behind(project: Project, warehouse: WarehouseResource) -> Mapping[str, str]:
-    from relstate_dagster.jobs.epoch.freshness import views_behind  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.run.freshness import views_behind  # noqa: PLC0415 - imports PySpark
 
     return views_behind(warehouse.opened(), [view.name for view in project.views])
 

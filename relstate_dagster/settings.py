@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relstate_dagster import assets
-from relstate_dagster.jobs.spark.jars import has_jars_of
+from relstate_dagster.jobs.engine.jars import has_jars_of
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 

@@ -2,8 +2,8 @@
 
 They decide how fast an epoch is, never its result.
 
-:class:`Sizing` has those by which an epoch is planned, before it runs: only :mod:`.jobs.epoch.plan` reads them, and the steps
-of the plan carry them to where they apply. :class:`Tuning` has those of single lookups, sources, indexes and tables.
+:class:`Sizing` has those by which an epoch is planned, before it runs: only :mod:`.jobs.view_epoch.plan` reads them, and its
+steps carry them to where they apply. :class:`Tuning` has those of single lookups, sources, indexes and tables.
 
 Each has the measurement or the reason behind it. ``RELSTATE_SIZING`` changes some of them, for a driver with more memory or
 another disk: ``RELSTATE_SIZING='driver_change_bytes=268435456'``.

@@ -1,4 +1,4 @@
-"""The sizes by which epochs are planned; nothing but :mod:`.jobs.epoch.plan` imports this."""
+"""The sizes by which epochs are planned; nothing but :mod:`.jobs.view_epoch.plan` imports this."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from relstate_dagster.jobs.spark.java import find_java, spark_java_home
+from relstate_dagster.jobs.engine.java import find_java, spark_java_home
 
 _HOME = Path(pyspark.__file__).parent
 _STARTS_WITHIN_SECONDS = 90

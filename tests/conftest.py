@@ -48,7 +48,7 @@ def resized() -> Iterator[Resized]:
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    from relstate_dagster.jobs.spark import SparkSettings, create_session
+    from relstate_dagster.jobs.engine import SparkSettings, create_session
     from tests.local_files import without_processes
 
     # Google's connector is fetched where its tests are asked for.

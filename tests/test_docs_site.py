@@ -16,7 +16,7 @@ from relstate_dagster.assets.metadata import EPOCH_METADATA
 from relstate_dagster.cli import app
 from relstate_dagster.jobs.declare.changelogs import SOURCE_PROPERTIES
 from relstate_dagster.jobs.declare.model import VIEW_PROPERTIES
-from relstate_dagster.jobs.planner.picture import plan_svg
+from relstate_dagster.jobs.plan.picture import plan_svg
 from tests.epoch.scripts import Script
 
 _ROOT = Path(__file__).parent.parent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relstate_dagster.jobs.operators import routing
-from relstate_dagster.jobs.planner.nodes import JOIN_TYPES
+from relstate_dagster.jobs.plan.nodes import JOIN_TYPES
 from relstate_dagster.state_lib.table_schema import MergeRule, StateKind
 
 _ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relstate_dagster.jobs.spark import SparkSettings, jars, java
+from relstate_dagster.jobs.engine import SparkSettings, jars, java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 

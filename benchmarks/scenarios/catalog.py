@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.measure import quantile
 from benchmarks.scenarios.common import Run
 from relstate_dagster.jobs.api import CatalogState, EpochRunner, Warehouse
-from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.jobs.run.freshness import views_behind
 from relstate_dagster.jobs.script import ScriptSession
 
 _SETUP = """

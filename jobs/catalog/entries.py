@@ -15,8 +15,8 @@ from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
-from relstate_dagster.jobs.planner.epoch_rows import EpochRows
-from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode
+from relstate_dagster.jobs.plan.epoch_rows import EpochRows
+from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
@@ -282,7 +282,7 @@ class EpochEntry:
 
     ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
     views that ``auto`` has recomputed, with the reason. ``slice`` is there where its one view is not brought to it but built a
-    slice further (:mod:`.jobs.epoch.slices`): it is never complete, and nobody reads what is computed in it.
+    slice further (:mod:`.jobs.run.slices`): it is never complete, and nobody reads what is computed in it.
     """
 
     epoch: int
@@ -305,7 +305,8 @@ class Claim:
     ----------
     id : of the holder, and of no other; ``run_id`` is how the run is called.
     doing : what for, in words.
-    host, pid : the process that holds it; ``place`` names the locks of its machine (:class:`.jobs.locking.HolderLocks`).
+    host, pid : the process that holds it.
+    place : names the locks of its machine (:class:`.jobs.catalog.locking.HolderLocks`).
     until : when it ends by itself, unless it is renewed: a process that has died renews nothing.
     epoch : the one that the views are brought to; ``None`` where they are only to be left alone.
     ticket : of a holder that waits for the views, its place among those that wait: the catalog's version when it came. ``None``

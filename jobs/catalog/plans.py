@@ -13,8 +13,8 @@ import json
 import time
 from collections.abc import Callable, Collection
 
-from relstate_dagster.jobs.planner.nodes import Materialize
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.plan.nodes import Materialize
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.errors import RelstateError, WarehouseError
 from relstate_dagster.state_lib.lake.files import delete_file, files_in, read_file, write_once
 from relstate_dagster.state_lib.table_schema import StateTableDesc

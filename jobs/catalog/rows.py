@@ -25,7 +25,7 @@ from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
-from relstate_dagster.jobs.planner.epoch_rows import EpochRows
+from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.sources.pins import Pin
 
 #: What names a row: its kind, and the name of the entry in it.

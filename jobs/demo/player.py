@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from relstate_dagster.jobs.declare import SourceDeclaration
 from relstate_dagster.jobs.demo.flights import FlightData, load_flight_data
-from relstate_dagster.jobs.sync import create_source_table
+from relstate_dagster.jobs.registration.sync import create_source_table
 from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.errors import SourceError
 

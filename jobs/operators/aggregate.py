@@ -3,7 +3,7 @@
 For every affected group g (one with a changed row), −(g, old results) if g had rows, +(g, new results) if it has rows,
 nothing if both are equal. A global aggregate (no group columns) always has its one row. With no calls this is DISTINCT.
 
-How a call is kept is said by its kind (:mod:`.jobs.planner.aggregates`). Its strategy is one module each:
+How a call is kept is said by its kind (:mod:`.jobs.plan.aggregates`). Its strategy is one module each:
 
 * value state (:mod:`.jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
 * extreme state (:mod:`.jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
@@ -33,10 +33,10 @@ from relstate_dagster.jobs.operators import (
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.planner.consolidated import has_comparable_results
-from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.plan.consolidated import has_comparable_results
+from relstate_dagster.jobs.plan.nodes import Aggregate
+from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import same_value
 from relstate_dagster.state_lib.sql_text import quoted

@@ -16,8 +16,8 @@ from relstate_dagster.jobs.operators.aggregate_group import Tables
 from relstate_dagster.jobs.operators.agreement import agreeing_counts
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.kind import value_column
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.plan.aggregates.kind import value_column
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable

@@ -17,7 +17,7 @@ from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, ne
 from relstate_dagster.jobs.operators.aggregate_group import GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.state_table import StateTable
 

@@ -28,9 +28,9 @@ from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, co
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.extreme import COMPLETE, FIRST, first_value_type
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy, Version
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.plan.aggregates.extreme import COMPLETE, FIRST, first_value_type
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.kind import AggregateKind, CallStrategy
-from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
-from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS, TableRole, table_roles
+from relstate_dagster.jobs.plan.aggregates.kind import AggregateKind, CallStrategy
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.nodes import Aggregate
+from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS, TableRole, table_roles
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sql_text import quoted

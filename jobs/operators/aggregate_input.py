@@ -18,10 +18,10 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import old_and_new
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy, Version
-from relstate_dagster.jobs.planner.aggregates.materialized import depends_on_order
-from relstate_dagster.jobs.planner.consolidated import is_consolidated
-from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
+from relstate_dagster.jobs.plan.aggregates.materialized import depends_on_order
+from relstate_dagster.jobs.plan.consolidated import is_consolidated
+from relstate_dagster.jobs.plan.nodes import Aggregate
 
 _VERSION = "_version"
 _OVER_NOTHING = "_over_nothing"

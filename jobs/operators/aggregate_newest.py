@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.append_only_extreme import EXTREME
-from relstate_dagster.jobs.planner.aggregates.kind import Version
-from relstate_dagster.jobs.planner.nodes import Aggregate
+from relstate_dagster.jobs.plan.aggregates.append_only_extreme import EXTREME
+from relstate_dagster.jobs.plan.aggregates.kind import Version
+from relstate_dagster.jobs.plan.nodes import Aggregate
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
@@ -27,7 +27,7 @@ _PLACES: Final = "_d_places"
 _GREATEST: Final = "_d_greatest_digest"
 _LEAST: Final = "_d_least_digest"
 _LATE: Final = "_late_rows"
-#: How the error of a row without a key begins; what to do about it depends on the table (:mod:`.jobs.epoch.error_messages`).
+#: Beginning of the error of a row without a key. The remedy depends on the table (:mod:`.jobs.view_epoch.error_messages`).
 NULL_KEY: Final = "a changelog has a row with a NULL in its key: "
 _REMEDY: Final = (
     "; insert a newer row of this key, which replaces both: one with a greater 'source.order', or where there is no such "

@@ -1,6 +1,6 @@
 """Value state: new accumulators = old accumulators + the folded change, per affected group.
 
-The accumulators of a call, their change, and the result that is made of them are its kind's (:mod:`.jobs.planner.aggregates`).
+The accumulators of a call, their change, and the result that is made of them are its kind's (:mod:`.jobs.plan.aggregates`).
 Here they are read, folded for all calls in one grouping, and written.
 
 DISTINCT calls have accumulators, too, of a change that :mod:`.jobs.operators.aggregate_distinct` finds. Extremes have the
@@ -18,9 +18,9 @@ from relstate_dagster.jobs.operators import aggregate_newest
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.aggregates.kind import Accumulator, CallStrategy, Version
-from relstate_dagster.jobs.planner.nodes import Aggregate
-from relstate_dagster.jobs.planner.state_tables import GROUP_ROWS
+from relstate_dagster.jobs.plan.aggregates.kind import Accumulator, CallStrategy, Version
+from relstate_dagster.jobs.plan.nodes import Aggregate
+from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.shared_lookup import lookup_several
 from relstate_dagster.state_lib.sql_text import quoted, text_literal

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.relations import Sampled
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Arrange, Scan, walk
+from relstate_dagster.jobs.plan.nodes import Arrange, Scan, walk
 from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.instants import timestamp_sql
+from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.planner.nodes import Temporal, TimeBound
+from relstate_dagster.jobs.plan.nodes import Temporal, TimeBound
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.sql_text import quoted
 

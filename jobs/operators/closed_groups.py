@@ -27,8 +27,8 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group
 from relstate_dagster.jobs.operators.context import Closed, EpochContext
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
-from relstate_dagster.jobs.planner.closing import Closing, closings
-from relstate_dagster.jobs.planner.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
+from relstate_dagster.jobs.plan.closing import Closing, closings
+from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.literals import literal

@@ -18,9 +18,9 @@ from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
-from relstate_dagster.jobs.planner.closing import Closing
+from relstate_dagster.jobs.plan.closing import Closing
+from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.jobs.planner.in_place import is_only_read
-from relstate_dagster.jobs.planner.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.state_lib.state_table import StateTable
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.epoch_rows import Flow
-from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.jobs.plan.epoch_rows import Flow
+from relstate_dagster.jobs.plan.nodes import PlanNode
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import StateError
 

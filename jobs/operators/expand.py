@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
-from relstate_dagster.jobs.planner.nodes import Expand
+from relstate_dagster.jobs.plan.nodes import Expand
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
-from relstate_dagster.jobs.planner.nodes import Filter
+from relstate_dagster.jobs.plan.nodes import Filter
 from relstate_dagster.state_lib.constants import WEIGHT
 
 

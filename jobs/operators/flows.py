@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.planner.epoch_rows import Flow
-from relstate_dagster.jobs.planner.nodes import Materialize, PlanNode, Project, Scan, walk
+from relstate_dagster.jobs.plan.epoch_rows import Flow
+from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode, Project, Scan, walk
 
 
 def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:

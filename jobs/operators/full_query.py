@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import consolidate
-from relstate_dagster.jobs.planner.nodes import FullQuery
+from relstate_dagster.jobs.plan.nodes import FullQuery
 
 
 def change(ctx: EpochContext, node: FullQuery) -> DataFrame | None:

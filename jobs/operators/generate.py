@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Generate
+from relstate_dagster.jobs.plan.nodes import Generate
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 

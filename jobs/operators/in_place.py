@@ -24,7 +24,7 @@ from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
+from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys

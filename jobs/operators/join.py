@@ -30,7 +30,7 @@ from relstate_dagster.jobs.operators.in_place import match, match_whole, provabl
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
-from relstate_dagster.jobs.planner.nodes import Join
+from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.state_lib.constants import WEIGHT
 
 

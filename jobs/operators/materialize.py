@@ -2,7 +2,7 @@
 
 Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
 that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
-what cannot (:mod:`.jobs.planner.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
+what cannot (:mod:`.jobs.plan.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
 equal are compared. The table's runs are the view's change log: publishing and views over this view read them.
 """
 
@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
-from relstate_dagster.jobs.planner.consolidated import has_pairs, is_consolidated
-from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
+from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import same_value
 from relstate_dagster.state_lib.sql_text import quoted, text_literal

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
-from relstate_dagster.jobs.planner.consolidated import is_consolidated
-from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.jobs.plan.consolidated import is_consolidated
+from relstate_dagster.jobs.plan.nodes import PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.state_table import StateTable

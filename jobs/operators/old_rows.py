@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
-from relstate_dagster.jobs.planner.nodes import Arrange, Expand, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
+from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from relstate_dagster.jobs.planner.one_row import has_one_row, is_of_subquery
 from relstate_dagster.state_lib.constants import WEIGHT
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relstate_dagster.jobs.planner.consolidated import has_pairs, is_consolidated
-from relstate_dagster.jobs.planner.nodes import Aggregate, Filter, Materialize, PlanNode, Project
+from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
+from relstate_dagster.jobs.plan.nodes import Aggregate, Filter, Materialize, PlanNode, Project
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 

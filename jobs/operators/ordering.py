@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.planner.nodes import Field, SortKey
+from relstate_dagster.jobs.plan.nodes import Field, SortKey
 from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.sql_text import quoted
 

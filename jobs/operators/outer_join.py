@@ -32,8 +32,8 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.in_place import match
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.consolidated import is_consolidated
-from relstate_dagster.jobs.planner.nodes import Join
+from relstate_dagster.jobs.plan.consolidated import is_consolidated
+from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
 from relstate_dagster.state_lib.merge import sum_equal

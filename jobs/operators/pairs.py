@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.in_place import Wanted, rows_now
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
-from relstate_dagster.jobs.planner.nodes import Join, PlanNode
+from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.state_table import StateTable
 

@@ -31,8 +31,8 @@ from relstate_dagster.jobs.operators import (
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
 from relstate_dagster.jobs.operators.one_pass import fusion_root
-from relstate_dagster.jobs.planner import nodes
-from relstate_dagster.jobs.planner.nodes import Join, PlanNode
+from relstate_dagster.jobs.plan import nodes
+from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
 
 Operator = Callable[..., DataFrame | None]

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Scan
+from relstate_dagster.jobs.plan.nodes import Scan
 from relstate_dagster.state_lib.constants import WEIGHT
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.by_time import changed_by_time
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import TemporalFilter
+from relstate_dagster.jobs.plan.nodes import TemporalFilter
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 
 

@@ -12,7 +12,7 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import consolidate
-from relstate_dagster.jobs.planner.nodes import TopN
+from relstate_dagster.jobs.plan.nodes import TopN
 
 _VERSION = "_version"
 

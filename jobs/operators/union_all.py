@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.planner.nodes import UnionAll
+from relstate_dagster.jobs.plan.nodes import UnionAll
 
 
 def change(_ctx: EpochContext, _node: UnionAll, *inputs: DataFrame | None) -> DataFrame | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.planner.nodes import Values
+from relstate_dagster.jobs.plan.nodes import Values
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 

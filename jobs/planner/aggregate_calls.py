@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from relstate_dagster.jobs.planner.aggregates.registry import leaves_out_nulls, only_counts
+from relstate_dagster.jobs.plan.aggregates.registry import leaves_out_nulls, only_counts
+from relstate_dagster.jobs.plan.nodes import AggCall, Field, NamedExpr
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
 from relstate_dagster.jobs.planner.input_columns import InputColumns
-from relstate_dagster.jobs.planner.nodes import AggCall, Field, NamedExpr
 from relstate_dagster.jobs.planner.sessions import MergedSessions
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError

@@ -17,13 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
-from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.engine.functions import UserFunctions
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
 from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
 from relstate_dagster.jobs.planner.known_functions import REFUSED
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.char_columns import char_metadata
 from relstate_dagster.state_lib.errors import PlanError

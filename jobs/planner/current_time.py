@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.instants import unix_microseconds
+from relstate_dagster.jobs.engine.instants import unix_microseconds
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan
 from relstate_dagster.jobs.planner.trees import Trees, class_name
 from relstate_dagster.state_lib.errors import PlanError

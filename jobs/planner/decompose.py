@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from relstate_dagster.jobs.planner.decimal_sums import decimal_parts
+from relstate_dagster.jobs.plan.decimal_sums import decimal_parts
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.layout import check_key_type

@@ -18,8 +18,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from relstate_dagster.jobs.plan.nodes import NOW
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
-from relstate_dagster.jobs.planner.nodes import NOW
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -136,7 +136,7 @@ class ExpressionWriter:
 
     Parameters
     ----------
-    with_time : whether current time functions are written, with :data:`.jobs.planner.nodes.NOW` for the instant; they are
+    with_time : whether current time functions are written, with :data:`.jobs.plan.nodes.NOW` for the instant; they are
         refused otherwise.
     """
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from relstate_dagster.jobs.plan.nodes import Field, NamedExpr
 from relstate_dagster.jobs.planner.catalyst import type_ddl
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.map_keys import entries_type, with_maps_again, with_sorted_maps
-from relstate_dagster.jobs.planner.nodes import Field, NamedExpr
 from relstate_dagster.jobs.planner.trees import class_name
 from relstate_dagster.state_lib.row_encoding import contains_map, parse_type
 from relstate_dagster.state_lib.sql_text import quoted

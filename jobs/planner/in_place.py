@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
-from relstate_dagster.jobs.planner.lowered import select
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
     Arrange,
     Filter,
@@ -31,6 +30,7 @@ from relstate_dagster.jobs.planner.nodes import (
     UnionAll,
     walk,
 )
+from relstate_dagster.jobs.planner.lowered import select
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.sql_text import quoted
 

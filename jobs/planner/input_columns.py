@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from relstate_dagster.jobs.plan.nodes import Field, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
-from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.sql_text import quoted
 

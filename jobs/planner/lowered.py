@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from relstate_dagster.jobs.plan.nodes import Field, Filter, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, references
-from relstate_dagster.jobs.planner.nodes import Field, Filter, NamedExpr, PlanNode, Project
 from relstate_dagster.state_lib.sql_text import quoted
 
 

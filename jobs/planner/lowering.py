@@ -9,25 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from relstate_dagster.jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
-from relstate_dagster.jobs.planner.catalyst import Catalyst, relation_of, type_ddl
-from relstate_dagster.jobs.planner.expressions import (
-    ExpressionWriter,
-    NotIncremental,
-    conjuncts,
-    expression_id,
-    references,
-    scalar_subqueries,
-)
-from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
-from relstate_dagster.jobs.planner.group_columns import GroupColumns
-from relstate_dagster.jobs.planner.in_place import with_sides_in_place
-from relstate_dagster.jobs.planner.input_columns import InputColumns
-from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
-from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, where, with_columns
-from relstate_dagster.jobs.planner.map_keys import with_map_keys
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
     Expand,
     Field,
@@ -46,9 +29,26 @@ from relstate_dagster.jobs.planner.nodes import (
     Values,
     Window,
 )
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
+from relstate_dagster.jobs.planner.catalyst import Catalyst, relation_of, type_ddl
+from relstate_dagster.jobs.planner.expressions import (
+    ExpressionWriter,
+    NotIncremental,
+    conjuncts,
+    expression_id,
+    references,
+    scalar_subqueries,
+)
+from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
+from relstate_dagster.jobs.planner.group_columns import GroupColumns
+from relstate_dagster.jobs.planner.in_place import with_sides_in_place
+from relstate_dagster.jobs.planner.input_columns import InputColumns
+from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
+from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, where, with_columns
+from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.one_row import SUBQUERY, at_most_one_row, has_one_row
 from relstate_dagster.jobs.planner.recursion import rows_of_recursion
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
 from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pyspark.sql import types as T
 
+from relstate_dagster.jobs.plan.nodes import Field, NamedExpr, PlanNode
 from relstate_dagster.jobs.planner.lowered import NameSpace, with_columns
-from relstate_dagster.jobs.planner.nodes import Field, NamedExpr, PlanNode
 from relstate_dagster.state_lib.row_encoding import contains_map, parse_type, to_ddl
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 

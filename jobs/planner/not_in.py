@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Filter, Join, JoinKey, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.trees import class_name
 from relstate_dagster.state_lib.sql_text import quoted
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, NamedExpr, PlanNode, Project
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: What the columns of scalar subqueries are called, and a number.

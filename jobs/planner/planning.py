@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.engine.functions import UserFunctions
+from relstate_dagster.jobs.plan.nodes import Materialize
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.lowering import Lowering
-from relstate_dagster.jobs.planner.nodes import Materialize
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.semi_join_reduction import keeps_no_more
 from relstate_dagster.jobs.planner.text_check import check_texts
 from relstate_dagster.jobs.planner.types_check import check_kept_types, check_published_types

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from relstate_dagster.jobs.plan.nodes import NOW
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, type_ddl
 from relstate_dagster.jobs.planner.current_time import expression_at
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, Written, expression_id, lambda_variable
-from relstate_dagster.jobs.planner.nodes import NOW
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 _SOME_INSTANT = datetime.fromisoformat("2001-02-03T04:05:06.789+00:00")
@@ -43,7 +43,7 @@ def check_round_trips(catalyst: Catalyst, written: Sequence[Written]) -> None:
 
 
 def check_times(catalyst: Catalyst, written: Sequence[Written]) -> None:
-    """As :func:`check_round_trips`, for texts with :data:`.jobs.planner.nodes.NOW` in them: at some instant."""
+    """As :func:`check_round_trips`, for texts with :data:`.jobs.plan.nodes.NOW` in them: at some instant."""
     instant = "TIMESTAMP '2001-02-03 04:05:06.789+00:00'"
     check_round_trips(
         catalyst,

@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
-from relstate_dagster.jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
-from relstate_dagster.jobs.planner.lowered import NameSpace, select
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
     Field,
     Filter,
@@ -29,6 +27,8 @@ from relstate_dagster.jobs.planner.nodes import (
     UnionAll,
     walk,
 )
+from relstate_dagster.jobs.planner.in_place import is_only_read, readable_in_place, with_sides_in_place
+from relstate_dagster.jobs.planner.lowered import NameSpace, select
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: Joins of whose one side only the rows count that match the other side.

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import expression_id, references
-from relstate_dagster.jobs.planner.nodes import Join
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.catalyst import first_line
-from relstate_dagster.jobs.planner.explain import headline
-from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.explain import headline
+from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
     Expand,
     Field,
@@ -26,6 +24,8 @@ from relstate_dagster.jobs.planner.nodes import (
     Window,
     walk,
 )
+from relstate_dagster.jobs.planner.catalyst import first_line
+from relstate_dagster.jobs.planner.expressions import NotIncremental
 from relstate_dagster.state_lib.sql_text import quoted
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
+from relstate_dagster.jobs.plan.nodes import Field, TemporalFilter, TemporalProject, TimeBound
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import (
     ExpressionWriter,
@@ -14,7 +15,6 @@ from relstate_dagster.jobs.planner.expressions import (
 )
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, narrowed, select, where
-from relstate_dagster.jobs.planner.nodes import Field, TemporalFilter, TemporalProject, TimeBound
 from relstate_dagster.jobs.planner.temporal import TimeComparison, has_time, with_flags
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from relstate_dagster.jobs.plan.nodes import Field, PlanNode
 from relstate_dagster.jobs.planner.lowered import NameSpace
-from relstate_dagster.jobs.planner.nodes import Field, PlanNode
 from relstate_dagster.state_lib.sql_text import quoted
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import (
     CheckStatement,
     Declaration,
@@ -36,22 +37,21 @@ from relstate_dagster.jobs.declare import (
 )
 from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
-from relstate_dagster.jobs.epoch.error_messages import ends_the_run, explained, reason_of
-from relstate_dagster.jobs.epoch.ingest import ingest
-from relstate_dagster.jobs.epoch.next_epoch import next_steps
-from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.verify import published_rows
-from relstate_dagster.jobs.instants import Clock, utc_now
-from relstate_dagster.jobs.planner.explain import explain_plan
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.engine.instants import Clock, utc_now
+from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
+from relstate_dagster.jobs.inspect.verify import published_rows
+from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.registration.sync import declare_source
+from relstate_dagster.jobs.registration.view_planner import ViewPlanner
+from relstate_dagster.jobs.run.ingest import ingest
+from relstate_dagster.jobs.run.next_epoch import next_steps
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.script.named import named_in
 from relstate_dagster.jobs.script.strategy import explained_view, strategy_line
 from relstate_dagster.jobs.script.written import check_written
-from relstate_dagster.jobs.spark.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
-from relstate_dagster.jobs.sync import declare_source
-from relstate_dagster.jobs.view_planner import ViewPlanner
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run, explained, reason_of
+from relstate_dagster.jobs.view_epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.table import DeltaError

@@ -7,8 +7,8 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from relstate_dagster.jobs.epoch.error_messages import reason_of
 from relstate_dagster.jobs.script.session import Result
+from relstate_dagster.jobs.view_epoch.error_messages import reason_of
 from relstate_dagster.state_lib.errors import RelstateError
 
 

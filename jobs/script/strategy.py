@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.declare.state_ttl import STATE_TTL
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
-from relstate_dagster.jobs.planner.closing import closings
-from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.plan.closing import closings
+from relstate_dagster.jobs.plan.explain import explain_plan
 
 
 def strategy_line(view: ViewEntry) -> str:

@@ -15,10 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare.names import as_declared
-from relstate_dagster.jobs.own_folders import OF_RUNS, OWN_FOLDERS, lies_in, refused
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.registration.own_folders import OF_RUNS, OWN_FOLDERS, lies_in, refused
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
 

@@ -19,7 +19,7 @@ class Pin:
     fingerprint : of the commit of this version (:meth:`.state_lib.lake.log.DeltaLog.fingerprint`). A number alone does not
         name a commit: a table can be deleted and written again, or put back from a copy. Empty where it is not known.
     first_files : how many of the version's files are read, in the order of their paths; ``None`` for all of them. Views that
-        are built in slices read some (:mod:`.jobs.epoch.slices`).
+        are built in slices read some (:mod:`.jobs.run.slices`).
     """
 
     version: int

@@ -82,7 +82,7 @@ class Source(ABC):
         Parameters
         ----------
         found : as :meth:`check_range` found them.
-        made : columns that the source makes for its rows (:data:`.jobs.planner.relation.MADE_BY_SOURCES`).
+        made : columns that the source makes for its rows (:data:`.jobs.plan.relation.MADE_BY_SOURCES`).
         """
 
     @abstractmethod

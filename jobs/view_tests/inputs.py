@@ -13,12 +13,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, SourceColumn, SourceDeclaration, ViewDeclaration, build_project
 from relstate_dagster.jobs.declare.checks import CHECKS
 from relstate_dagster.jobs.declare.model import source_column
 from relstate_dagster.jobs.declare.project import Declared
-from relstate_dagster.jobs.sync import source_entry, sync_project
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.registration.sync import source_entry, sync_project
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.sql_text import quoted

@@ -19,18 +19,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.view_tests import Change, Row, Step, ViewTest
-from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.shown_rows import NO_ROWS, ShownRows
-from relstate_dagster.jobs.epoch.verify import compared_bags, published_rows
-from relstate_dagster.jobs.instants import utc_now
+from relstate_dagster.jobs.engine.instants import utc_now
+from relstate_dagster.jobs.inspect.verify import compared_bags, published_rows
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.sync import sync_project
+from relstate_dagster.jobs.registration.sync import sync_project
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run, reason_of
+from relstate_dagster.jobs.view_epoch.shown_rows import NO_ROWS, ShownRows
 from relstate_dagster.jobs.view_tests.inputs import TestInputs, TestProject
 from relstate_dagster.jobs.view_tests.rows import columns_named, condition, values_query
-from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.sql_text import quoted

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from relstate_dagster.jobs.spark.logs import LEVELS
+from relstate_dagster.jobs.engine.logs import LEVELS
 from relstate_dagster.settings import Location
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.address import Address

@@ -16,11 +16,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from relstate_dagster.cli.app import app, output
-from relstate_dagster.jobs.spark import SparkSettings, create_session
-from relstate_dagster.jobs.spark.cache import cache_folder
-from relstate_dagster.jobs.spark.class_archive import class_archive, has_profiles
-from relstate_dagster.jobs.spark.jars import DELTA_JARS, find_jar, repository_url
-from relstate_dagster.jobs.spark.java import find_java
+from relstate_dagster.jobs.engine import SparkSettings, create_session
+from relstate_dagster.jobs.engine.cache import cache_folder
+from relstate_dagster.jobs.engine.class_archive import class_archive, has_profiles
+from relstate_dagster.jobs.engine.jars import DELTA_JARS, find_jar, repository_url
+from relstate_dagster.jobs.engine.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 
 #: Versions that must be exactly these: newer ones of one do not fit the other.

@@ -52,7 +52,7 @@ def main() -> None:
         if not _is_from_outside(error):
             raise
         # Imports PySpark, which has been by now.
-        from relstate_dagster.jobs.epoch.error_messages import ends_the_run, reason_of  # noqa: PLC0415
+        from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run, reason_of  # noqa: PLC0415
 
         ended = ends_the_run(error)
         _fail(ended or error, str(ended or reason_of(error)))

@@ -25,9 +25,9 @@ def explain(
     And why it is not incremental, if it is not.
     """
     from relstate_dagster.jobs.api import Warehouse, next_steps  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.planner.picture import plan_svg  # noqa: PLC0415
+    from relstate_dagster.jobs.engine import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
+    from relstate_dagster.jobs.plan.picture import plan_svg  # noqa: PLC0415
     from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415
-    from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
 
     home = Warehouse(location(None, warehouse).warehouse)
     state = home.read()

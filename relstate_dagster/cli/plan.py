@@ -39,7 +39,7 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 def planned(home: Warehouse, project: Project) -> list[Outlook]:
     """What the next run of a project does."""
     from relstate_dagster.jobs.api import outlook  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.spark import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.engine import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
 
     return outlook(home, project, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
 

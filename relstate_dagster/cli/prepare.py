@@ -16,9 +16,9 @@ import typer
 from rich.filesize import decimal
 
 from relstate_dagster.cli.app import app, console, output
-from relstate_dagster.jobs.spark.class_archive import class_archive, has_profiles, writing_to
-from relstate_dagster.jobs.spark.jars import delta_jars, jars_of
-from relstate_dagster.jobs.spark.java import find_java
+from relstate_dagster.jobs.engine.class_archive import class_archive, has_profiles, writing_to
+from relstate_dagster.jobs.engine.jars import delta_jars, jars_of
+from relstate_dagster.jobs.engine.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import Store
 

@@ -12,7 +12,7 @@ def repair(warehouse: WarehouseOption = None) -> None:
     No run may be at work meanwhile. The next run brings the views up to date.
     """
     from relstate_dagster.jobs.catalog.repair import repair as repaired  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.instants import utc_now  # noqa: PLC0415
+    from relstate_dagster.jobs.engine.instants import utc_now  # noqa: PLC0415
 
     where = location(None, warehouse)
     done = repaired(where.warehouse, utc_now())

@@ -195,7 +195,7 @@ def _name_undeclared(home: Warehouse, project: Project) -> None:
 
 def _left(home: Warehouse, project: Project) -> list[str]:
     """Views that no file declares, each before those that it reads."""
-    from relstate_dagster.jobs.catalog_relations import topological  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.catalog.relations import topological  # noqa: PLC0415 - imports PySpark
 
     declared = {view.name for view in project.views}
     return [name for name in reversed(topological(home.read())) if name not in declared]

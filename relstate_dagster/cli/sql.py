@@ -18,7 +18,7 @@ from relstate_dagster.cli.tables import changes_in, remarks
 from relstate_dagster.state_lib.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from relstate_dagster.jobs.epoch.reports import ViewReport
+    from relstate_dagster.jobs.view_epoch.reports import ViewReport
     from relstate_dagster.server.client import ServerAt
     from relstate_dagster.settings import Location
 

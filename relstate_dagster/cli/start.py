@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relstate_dagster.cli.app import LOG_LEVEL, console
+from relstate_dagster.jobs.catalog.waiting import seconds_to_wait
 from relstate_dagster.jobs.declare import Project, load_project
-from relstate_dagster.jobs.spark import SparkSettings, create_session
-from relstate_dagster.jobs.spark.logs import LEVELS, LogSettings
-from relstate_dagster.jobs.waiting import seconds_to_wait
+from relstate_dagster.jobs.engine import SparkSettings, create_session
+from relstate_dagster.jobs.engine.logs import LEVELS, LogSettings
 from relstate_dagster.settings import Location
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def start_spark(where: Location | None = None, *, is_brief: bool = False) -> Spa
 
     Its log goes to a file of the warehouse, if that lies on this machine.
 
-    ``is_brief``: little is to be done in it, as :class:`.jobs.spark.SparkSettings` has it.
+    ``is_brief``: little is to be done in it, as :class:`.jobs.engine.SparkSettings` has it.
     """
     with console.status("starting Spark"):
         return create_session(replace(spark_settings(where), is_brief=is_brief))

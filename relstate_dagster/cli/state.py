@@ -13,7 +13,7 @@ from relstate_dagster.cli.app import WarehouseOption, app, location, output
 from relstate_dagster.cli.start import start_spark
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.cli.values import Format
-from relstate_dagster.jobs.shown_values import text_value
+from relstate_dagster.jobs.view_epoch.shown_values import text_value
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 

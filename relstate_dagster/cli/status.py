@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> None:
     """List views with epoch, strategy and versions, and how far sources are ahead."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.epoch.freshness import new_files  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.run.freshness import new_files  # noqa: PLC0415 - as above
 
     where = location(project, warehouse)
     home = Warehouse(where.warehouse)
@@ -71,8 +71,8 @@ def _view(state: CatalogState, view: ViewEntry, *, is_well: bool) -> list[str]:
 
 def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
     """What is not as it should be with a view."""
-    from relstate_dagster.jobs.epoch.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.epoch.slices import built_so_far  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.inspect.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.run.slices import built_so_far  # noqa: PLC0415 - as above
 
     working = state.working.views[view.name]
     if working.built_until is not None:
@@ -89,7 +89,7 @@ def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[
 
 def _under_way(home: Warehouse, state: CatalogState) -> Iterator[str]:
     """Who is at work, and what runs that have died left."""
-    from relstate_dagster.jobs.epoch.claims import Claims  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.catalog.claims import Claims  # noqa: PLC0415 - imports PySpark
 
     looking = Claims(home, "status", "looking")
     for claim in state.claims.values():

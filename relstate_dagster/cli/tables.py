@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from rich.markup import escape, render
 from rich.table import Table
 
-from relstate_dagster.jobs.epoch.reports import CheckReport, VerifyReport, ViewReport
-from relstate_dagster.jobs.epoch.shown_rows import Cells, ShownRows
+from relstate_dagster.jobs.view_epoch.reports import CheckReport, VerifyReport, ViewReport
+from relstate_dagster.jobs.view_epoch.shown_rows import Cells, ShownRows
 
 _PADDING = 3
 

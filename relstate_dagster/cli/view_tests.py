@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run_tests(views: ViewsArgument = None, project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
     """Run the tests of views, each in its own warehouse; exit with 1 on failure."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.spark import SparkSettings, create_session  # noqa: PLC0415
+    from relstate_dagster.jobs.engine import SparkSettings, create_session  # noqa: PLC0415
     from relstate_dagster.jobs.view_tests import ViewTestRunner  # noqa: PLC0415
 
     where = location(project, warehouse)

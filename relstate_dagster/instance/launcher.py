@@ -19,7 +19,7 @@ from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData, serialize_value
 from dagster._utils import get_run_crash_explanation
 
-from relstate_dagster.jobs.locking import is_free
+from relstate_dagster.jobs.catalog.locking import is_free
 
 _HAS_LOCKS = importlib.util.find_spec("fcntl") is not None
 if _HAS_LOCKS or TYPE_CHECKING:

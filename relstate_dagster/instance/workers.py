@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from relstate_dagster.jobs.locking import is_free
-from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.jobs.catalog.locking import is_free
+from relstate_dagster.jobs.engine.cache import cache_folder
 
 #: What a worker answers once a run is its own.
 TAKEN: Final = b"taken\n"

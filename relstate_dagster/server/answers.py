@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ServerAnswers(Asking):
-    """The methods of :class:`.jobs.answers.Answers`, done by a server."""
+    """The methods of :class:`.jobs.inspect.answers.Answers`, done by a server."""
 
     def why(self, view: str, key: str, *, epoch: int | None, limit: int, as_json: bool) -> Why:
         """Return what makes a row of a view, and what has changed it."""

@@ -9,7 +9,7 @@ import sysconfig
 from functools import lru_cache
 from pathlib import Path
 
-from relstate_dagster.jobs.functions import UserFunctions
+from relstate_dagster.jobs.engine.functions import UserFunctions
 
 #: Where a file was: its path, the time of its last change in nanoseconds, its size in bytes.
 _Seen = dict[str, tuple[int, int] | None]

@@ -24,9 +24,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.jobs.spark import create_session
-from relstate_dagster.jobs.spark.jvm import is_working
-from relstate_dagster.jobs.waiting import seconds_to_wait
+from relstate_dagster.jobs.catalog.waiting import seconds_to_wait
+from relstate_dagster.jobs.engine import create_session
+from relstate_dagster.jobs.engine.jvm import is_working
 from relstate_dagster.server.channel import Channel, Message, ServerGone, accepted, address_text, listener
 from relstate_dagster.server.memory import JavaMemory, process_bytes
 from relstate_dagster.server.server_file import Place, Registered

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ServerRunner(Asking):
-    """The methods of :class:`.jobs.epoch.runner.EpochRunner`, done by a server.
+    """The methods of :class:`.jobs.run.runner.EpochRunner`, done by a server.
 
     What a server that dies has left unfinished the process repairs by itself, as any run does: nothing is published twice.
     """

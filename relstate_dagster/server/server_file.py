@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from relstate_dagster.jobs.spark.cache import cache_folder
+from relstate_dagster.jobs.engine.cache import cache_folder
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.address import Address
 

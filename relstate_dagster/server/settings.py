@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from relstate_dagster.jobs.spark import SparkSettings
-from relstate_dagster.jobs.spark.logs import LogSettings
+from relstate_dagster.jobs.engine import SparkSettings
+from relstate_dagster.jobs.engine.logs import LogSettings
 from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 
 

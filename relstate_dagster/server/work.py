@@ -23,11 +23,11 @@ from relstate_dagster.jobs.api import (
     Why,
     sync_project,
 )
+from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.declare import Project
-from relstate_dagster.jobs.epoch.view_run import ViewRuns
 from relstate_dagster.jobs.script import ScriptSession
 from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
-from relstate_dagster.jobs.waiting import Patience
+from relstate_dagster.jobs.view_epoch.view_run import ViewRuns
 from relstate_dagster.server.functions import WatchedFunctions
 from relstate_dagster.server.json_values import from_plain, to_plain
 

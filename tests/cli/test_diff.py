@@ -16,7 +16,7 @@ from relstate_dagster.cli import app
 from relstate_dagster.cli.app import console, output
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, view_diff
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 

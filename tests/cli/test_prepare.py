@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 from relstate_dagster.cli import app
 from relstate_dagster.cli import prepare as prepare_module
 from relstate_dagster.cli.doctor import _class_archive as found_by_doctor
-from relstate_dagster.jobs.spark.class_archive import archive_options, class_archive, writing_to
-from relstate_dagster.jobs.spark.java import Java, _from_path, _from_wheel, find_java
+from relstate_dagster.jobs.engine.class_archive import archive_options, class_archive, writing_to
+from relstate_dagster.jobs.engine.java import Java, _from_path, _from_wheel, find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import STORES
 from tests.processes import until
 
 _MAPPED = """
 import os, pathlib, subprocess
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 create_session(SparkSettings(master="local[1]"))
 (pid,) = subprocess.run(["pgrep", "-P", str(os.getpid()), "java"], capture_output=True, text=True).stdout.split()
 print(sorted({line.split()[-1] for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if "/classes/" in line}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relstate_dagster.cli.tables import recomputed
-from relstate_dagster.jobs.epoch.reports import ViewReport
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 
 
 def test_views_that_were_not_computed_incrementally_are_told_with_the_reason() -> None:

@@ -11,8 +11,8 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.dagster_dev import Runs, dagster_dev
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.catalog.claims import Claims
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.epoch.claims import Claims
 
 FLAGS = [
     "--no-sandbox",

@@ -21,7 +21,7 @@ from relstate_dagster.assets.views import VERIFY_TAG
 from relstate_dagster.cli import app
 from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.epoch import publish
+from relstate_dagster.jobs.view_epoch import publish
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _SQL = """

@@ -24,9 +24,9 @@ from relstate_dagster import resources
 from relstate_dagster.instance import workers as workers_module
 from relstate_dagster.instance.workers import RunWorker, RunWorkers
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.catalog.locking import is_free
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.locking import is_free
 from tests.processes import until
 
 VIEWS = """

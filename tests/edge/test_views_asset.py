@@ -25,9 +25,9 @@ from relstate_dagster.assets.specs import check_specs, project_assets
 from relstate_dagster.assets.views import VERIFY_TAG, build_views_asset
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.declare.checks import MATCHES_FULL_RECOMPUTE, STREAM_KEY_UNIQUE
-from relstate_dagster.jobs.epoch.published_keys import KeyReport
-from relstate_dagster.jobs.epoch.reports import VerifyReport, ViewReport
-from relstate_dagster.jobs.epoch.shown_rows import ShownRows
+from relstate_dagster.jobs.inspect.published_keys import KeyReport
+from relstate_dagster.jobs.view_epoch.reports import VerifyReport, ViewReport
+from relstate_dagster.jobs.view_epoch.shown_rows import ShownRows
 from relstate_dagster.state_lib.errors import DeclarationError
 
 SQL = """

@@ -14,10 +14,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from relstate_dagster.cli.entry import leave
-from relstate_dagster.jobs import failpoints
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.engine import SparkSettings, create_session, failpoints
 from relstate_dagster.jobs.script import ScriptSession
-from relstate_dagster.jobs.spark import SparkSettings, create_session
-from relstate_dagster.jobs.warehouse import Warehouse
 
 #: Spark learns of blocks that executors hold a little later.
 _KNOWN_BY_THEN_SECONDS = 2.0

@@ -16,10 +16,9 @@ from typing import Any
 from pyspark import SparkContext
 
 from relstate_dagster.cli.entry import leave
-from relstate_dagster.jobs import failpoints
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.spark import SparkSettings, create_session
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.engine import SparkSettings, create_session, failpoints
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.settings import stores_for
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.lent_jvm import borrowed_session

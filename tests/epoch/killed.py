@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.failpoints import VARIABLE
+from relstate_dagster.jobs.engine.failpoints import VARIABLE
 from tests.lent_jvm import lent
 
 _COMMAND_LINE = """

@@ -10,10 +10,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.instants import Clock, utc_now
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.engine.instants import Clock, utc_now
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.script import Result, ScriptSession
-from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.size_settings import SizeSettings, current_sizes
 
 #: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.

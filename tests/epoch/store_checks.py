@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.store import CatalogStore
-from relstate_dagster.jobs.epoch import view_epoch, view_table
-from relstate_dagster.jobs.waiting import Patience
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.view_epoch import view_epoch, view_table
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import write_deltalake
 from tests.epoch.killed import in_process

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import AddressError
 from tests.epoch.scripts import Script
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.epoch import key_check
+from relstate_dagster.jobs.view_epoch import key_check
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError, SourceError, WarehouseError
 from tests.epoch.scripts import Script
 

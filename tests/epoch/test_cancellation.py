@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.epoch.cancellation import stop
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.spark.job_tag import new_tag, tagged_steps
+from relstate_dagster.jobs.engine.job_tag import new_tag, tagged_steps
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.cancellation import stop
 from tests.epoch.scripts import Script
 
 SLOW = "SELECT count(*) AS n FROM t a JOIN t b ON a.k % 7 <> b.k % 11"

@@ -20,8 +20,8 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, PlainViewEntry, So
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.catalog.store import CatalogStore
-from relstate_dagster.jobs.planner.nodes import Field, Materialize, OutputColumn, Scan
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.plan.nodes import Field, Materialize, OutputColumn, Scan
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import WarehouseError
 

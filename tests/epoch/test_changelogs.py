@@ -13,11 +13,11 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.sync import sync_project
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.registration.sync import sync_project
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError
 from tests.epoch.scripts import Script
 from tests.operators.histories import seeds_of

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.view_epoch import app_id, epoch_txn_version
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.view_epoch import app_id, epoch_txn_version
 from relstate_dagster.state_lib.compaction import merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.errors import StateError

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
 from relstate_dagster.jobs.declare import ViewDeclaration, build_project, parse_text
-from relstate_dagster.jobs.epoch.health import problems_of_tables
+from relstate_dagster.jobs.inspect.health import problems_of_tables
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError, WarehouseError
 from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script

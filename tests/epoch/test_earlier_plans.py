@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, idle_reports
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
-from relstate_dagster.jobs.epoch.freshness import views_behind
-from relstate_dagster.jobs.planner.plan_version import PLAN_VERSION
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.run.freshness import views_behind
 from tests.epoch.scripts import Script
 
 _BEGIN = """

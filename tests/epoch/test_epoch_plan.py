@@ -12,18 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
-from relstate_dagster.jobs.epoch.next_epoch import next_steps
-from relstate_dagster.jobs.epoch.plan import (
+from relstate_dagster.jobs.engine.workloads import Workload, session_for
+from relstate_dagster.jobs.run.next_epoch import next_steps
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.plan import (
     ViewSizes,
     maintenance,
     plan_escalation,
     plan_large_commit,
     plan_view_epoch,
 )
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.sessions import Workload, session_for
-from relstate_dagster.jobs.epoch.steps import (
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
+from relstate_dagster.jobs.view_epoch.steps import (
     ChangeFound,
     Escalation,
     Read,

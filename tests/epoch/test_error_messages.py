@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from relstate_dagster.jobs.epoch.error_messages import explained, reason_of
-from relstate_dagster.jobs.spark.logs import LogSettings
+from relstate_dagster.jobs.engine.logs import LogSettings
+from relstate_dagster.jobs.view_epoch.error_messages import explained, reason_of
 from relstate_dagster.state_lib.errors import EnvironmentProblem, first_line
 
 #: As delta-rs writes an error, colours included.

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Registry
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.epoch.freshness import views_behind
+from relstate_dagster.jobs.run.freshness import views_behind
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError, RelstateError
 from tests.epoch.scripts import Script
 

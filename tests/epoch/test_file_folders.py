@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from relstate_dagster.cli import app
-from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import idle_reports, outlook, sync_project
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.declare.view_tests import load_view_tests
-from relstate_dagster.jobs.epoch.freshness import views_behind
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.engine import failpoints
+from relstate_dagster.jobs.run.freshness import views_behind
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.jobs.view_tests import ViewTestRunner
-from relstate_dagster.jobs.waiting import Patience
-from relstate_dagster.jobs.warehouse import Warehouse
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.epoch import view_epoch
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.planner.epoch_rows import Flow
-from relstate_dagster.jobs.planner.nodes import PlanNode
-from relstate_dagster.jobs.planner.picture import plan_svg
+from relstate_dagster.jobs.plan.epoch_rows import Flow
+from relstate_dagster.jobs.plan.nodes import PlanNode
+from relstate_dagster.jobs.plan.picture import plan_svg
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch import view_epoch
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.constants import WEIGHT
 from tests.epoch.scripts import Script
 from tests.sizes import Resized

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports
 from relstate_dagster.jobs.catalog.entries import Claim
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.instants import utc_now
+from relstate_dagster.jobs.engine.instants import utc_now
 from tests.epoch.home import FILES, Home
 
 

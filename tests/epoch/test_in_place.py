@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.plan.nodes import Join, walk
 from tests.epoch.scripts import Script
 from tests.operators.watching import watch_joins
 
@@ -64,7 +64,7 @@ def test_sources_of_any_layout_and_views_are_looked_up_in_place(spark: SparkSess
 
 _LARGE = """
 from tests.epoch.scripts import Script
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 from pathlib import Path
 import sys
 

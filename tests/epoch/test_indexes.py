@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from relstate_dagster.assets.metadata import epoch_metadata
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script

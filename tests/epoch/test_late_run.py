@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
-from relstate_dagster.jobs.epoch import view_epoch, view_table
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.epoch.health import problems_of_tables
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.engine import failpoints
+from relstate_dagster.jobs.inspect.health import problems_of_tables
+from relstate_dagster.jobs.view_epoch import view_epoch, view_table
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 

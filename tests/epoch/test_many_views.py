@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.measure import live_heap
 from benchmarks.scenarios.many_views import SOURCES, changes, queries, rows
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.epoch.view_run import ViewRuns
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.view_run import ViewRuns
 from tests.epoch.scripts import Script
 
 _VIEWS, _TRADES = 60, 300

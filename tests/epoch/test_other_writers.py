@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import SourceError

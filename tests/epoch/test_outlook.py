@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.outlook import Action
+from relstate_dagster.jobs.run.outlook import Action
 from tests.epoch.home import FILES, Home
 
 _WHOLE = {"others": Action.NOTHING, "sums": Action.NOTHING, "over": Action.NOTHING}

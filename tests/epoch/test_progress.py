@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch import at_work
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run import at_work
+from relstate_dagster.jobs.run.runner import EpochRunner
 from tests.epoch.scripts import Script
 
 _SLOW = """

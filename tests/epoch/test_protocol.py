@@ -12,8 +12,7 @@ import pytest
 
 from relstate_dagster.jobs.catalog.entries import Claim, EpochEntry, Problem, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.plans import Planned
-from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.epoch.protocol import (
+from relstate_dagster.jobs.catalog.protocol import (
     UNNUMBERED,
     Claimed,
     ClaimLost,
@@ -27,6 +26,7 @@ from relstate_dagster.jobs.epoch.protocol import (
     taken_over,
     to_rebuild,
 )
+from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import DeclarationError
 

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, KeyReport, sync_project
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.epoch import publish, published_keys
+from relstate_dagster.jobs.inspect import published_keys
+from relstate_dagster.jobs.view_epoch import publish
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 from tests.sizes import Resized

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.waiting import Patience
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.outlook import Action, outlook
+from relstate_dagster.jobs.run.outlook import Action, outlook
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.state_lib.errors import SourceError
 from tests.epoch.scripts import Script

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
 from relstate_dagster.state_lib.errors import SourceError
 from tests.epoch.scripts import Script

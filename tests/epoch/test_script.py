@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.epoch import view_epoch
-from relstate_dagster.jobs.epoch.inputs import EpochInputs
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch import view_epoch
+from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.script.named import named_in
 from relstate_dagster.jobs.script.session import ScriptSession
-from relstate_dagster.jobs.warehouse import Warehouse
 from tests.epoch.scripts import Script
 
 _SETUP = """

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.shown_rows import SHOWN_ROWS, changed_rows
+from relstate_dagster.jobs.view_epoch.shown_rows import SHOWN_ROWS, changed_rows
 
 _FAR = 253402300800 * 10**6  # the first microsecond of the year 10000
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Registry, Warehouse, snapshot
+from relstate_dagster.jobs.catalog.claims import Claims
 from relstate_dagster.jobs.catalog.entries import SourceEntry
+from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.waiting import Patience
+from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.killed import in_process
 from tests.epoch.scripts import Script

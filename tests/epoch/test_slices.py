@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from relstate_dagster.cli.app import app
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.declare import materialized_view
-from relstate_dagster.jobs.epoch.chain import EpochCommit
-from relstate_dagster.jobs.epoch.epochs import Epochs
-from relstate_dagster.jobs.epoch.reports import ViewReport
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.planner.nodes import walk
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.plan.nodes import walk
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.run.epochs import Epochs
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.chain import EpochCommit
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog
 from tests.epoch.killed import run_in_process

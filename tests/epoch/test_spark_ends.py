@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from tests.epoch.killed import in_process, run_in_process
 from tests.epoch.scripts import Script
 
@@ -83,8 +83,8 @@ def test_a_statement_for_which_there_is_no_memory_says_so(tmp_path: Path, monkey
 
 
 _STOPPED = """
-from relstate_dagster.jobs.epoch.error_messages import ends_the_run
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 
 spark = create_session(SparkSettings(master="local[1]", driver_memory="1g"))
 error = RuntimeError('Cannot invoke "DAGScheduler.cleanupQueryJobs(long)" because it is null')

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.registry import Registry
-from relstate_dagster.jobs.state_rows import state_rows
+from relstate_dagster.jobs.inspect.state_rows import state_rows
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.constants import TABLE_ID, VNODE, WEIGHT
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.statistics import DataFile

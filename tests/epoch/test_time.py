@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch import view_run
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch import view_run
 from tests.epoch.scripts import Script
 
 

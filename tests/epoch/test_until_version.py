@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
 from relstate_dagster.jobs.declare import build_project, load_project, parse_text
-from relstate_dagster.jobs.epoch.reports import ViewReport
 from relstate_dagster.jobs.operators import routing
-from relstate_dagster.jobs.planner import nodes
+from relstate_dagster.jobs.plan import nodes
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, SourceError, StateError
 from tests.epoch.scripts import Script
 

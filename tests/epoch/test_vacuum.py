@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.locking import maintenance_lock
-from relstate_dagster.jobs.waiting import Patience
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.catalog.locking import maintenance_lock
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.errors import EpochError
 from tests.epoch.scripts import Script, run_ahead
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.verify import bag_difference, difference
+from relstate_dagster.jobs.inspect.verify import bag_difference, difference
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 

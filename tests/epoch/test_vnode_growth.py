@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.constants import TABLE_ID, VNODE
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore

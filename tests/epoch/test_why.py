@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.api import Input, Why, spark_rows, why
-from relstate_dagster.jobs.catalog_relations import with_upstream_views
-from relstate_dagster.jobs.comparable import comparable
+from relstate_dagster.jobs.catalog.relations import with_upstream_views
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.instants import timestamp_sql
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.engine.instants import timestamp_sql
+from relstate_dagster.jobs.inspect.comparable import comparable
+from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.state_lib.sql_text import quoted
 from tests.epoch.scripts import Script
 

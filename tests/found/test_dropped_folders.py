@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry
-from relstate_dagster.jobs.registry import Registry
+from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
-from relstate_dagster.jobs.epoch.claims import Claims
-from relstate_dagster.jobs.waiting import Patience
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.engine import failpoints
 from tests.epoch.scripts import Script
 
 _WAIT = Patience(60)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.lake.commit import write_deltalake
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import DeltaTable

@@ -19,7 +19,7 @@ from relstate_dagster.jobs.api import (
     why,
 )
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.outlook import Action
+from relstate_dagster.jobs.run.outlook import Action
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 

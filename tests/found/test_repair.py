@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from relstate_dagster.cli import entry  # noqa: F401 - registers the verbs
 from relstate_dagster.cli.app import app
 from relstate_dagster.jobs.catalog.repair import repair
-from relstate_dagster.jobs.instants import utc_now
+from relstate_dagster.jobs.engine.instants import utc_now
 from relstate_dagster.state_lib.errors import WarehouseError
 from tests.epoch.scripts import Script
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.declare.changelogs import changelog_of
-from relstate_dagster.jobs.epoch.runner import EpochRunner
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 

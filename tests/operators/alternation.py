@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.contracts import change_rows
-from relstate_dagster.jobs.planner.nodes import PlanNode
+from relstate_dagster.jobs.plan.nodes import PlanNode
 
 
 class Alternation:

@@ -19,21 +19,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from relstate_dagster.jobs.catalog.watermarks import Reached, Watermarks, merged
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from relstate_dagster.jobs.epoch.compaction import expiring
-from relstate_dagster.jobs.epoch.plan import driver_limits
-from relstate_dagster.jobs.epoch.sessions import Workload, session_for
-from relstate_dagster.jobs.epoch.verify import bag_difference
+from relstate_dagster.jobs.engine.workloads import Workload, session_for
+from relstate_dagster.jobs.inspect.verify import bag_difference
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.plan.nodes import Field, PlanNode
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.current_time import query_at
-from relstate_dagster.jobs.planner.nodes import Field, PlanNode
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_settings import meaning_of
-from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.view_epoch.compaction import expiring
+from relstate_dagster.jobs.view_epoch.plan import driver_limits
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, rewrite_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Arrange, walk
+from relstate_dagster.jobs.plan.nodes import Arrange, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.lab import RELATIONS, Lab, Row, decimal
 from tests.sizes import Resized

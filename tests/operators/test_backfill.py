@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.plan.nodes import Join, walk
 from tests.operators.lab import Lab, Row, decimal
 
 _OF_T = "SELECT g, count(*) AS n FROM t GROUP BY g"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.closing import Closing, Span, closings
-from relstate_dagster.jobs.planner.nodes import Field
+from relstate_dagster.jobs.plan.closing import Closing, Span, closings
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.state_lib.constants import ROW_ID
 from tests.operators.histories import drawn_history, epochs_of, seeds_of
 from tests.operators.lab import Lab, decimal

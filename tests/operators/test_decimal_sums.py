@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.planner.decimal_sums import MOST_DIGITS, DecimalSum, decimal_parts
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.decimal_sums import MOST_DIGITS, DecimalSum, decimal_parts
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row
 

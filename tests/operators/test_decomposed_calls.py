@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
-from relstate_dagster.jobs.planner.nodes import Aggregate, walk
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.nodes import Aggregate, walk
 from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab, decimal
 

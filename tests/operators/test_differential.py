@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators import routing
-from relstate_dagster.jobs.planner import nodes
+from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.state_lib.constants import WEIGHT
 from tests.operators.histories import Source, drawn_history, epochs_of, seeds_of
 from tests.operators.lab import Lab, decimal

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.state_lib.key_rows import KeyRow
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.storage_table import StorageTable

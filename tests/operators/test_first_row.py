@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Aggregate, Field, Window, walk
+from relstate_dagster.jobs.plan.nodes import Aggregate, Field, Window, walk
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.state_lib.constants import ROW_ID
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.plan.nodes import Join, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from tests.epoch.scripts import Script
 from tests.operators.histories import Source, epochs_of, seeds_of

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Aggregate, Arrange, Filter, Join, PlanNode, walk
+from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Filter, Join, PlanNode, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.lab import RELATIONS, Lab, Row, decimal
 

@@ -8,13 +8,13 @@ from datetime import date, datetime, timedelta, timezone
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.plan.nodes import Field, Filter, TemporalFilter, TemporalProject, TimeBound, walk
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.state_tables import infer_state_tables
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.nodes import Field, Filter, TemporalFilter, TemporalProject, TimeBound, walk
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import Lab, Row
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from tests.operators.histories import Changes, Source
 from tests.operators.lab import Lab
 

@@ -12,8 +12,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab
 from tests.sizes import Resized

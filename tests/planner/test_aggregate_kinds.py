@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from relstate_dagster.jobs.planner.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.planner.aggregates.registry import KINDS, choose_kind, kinds_of, with_kinds
-from relstate_dagster.jobs.planner.aggregates.sums import sum_type
-from relstate_dagster.jobs.planner.nodes import AggCall, Aggregate, Field, Materialize, OutputColumn, Scan, walk
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.plan.aggregates.registry import KINDS, choose_kind, kinds_of, with_kinds
+from relstate_dagster.jobs.plan.aggregates.sums import sum_type
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Materialize, OutputColumn, Scan, walk
+from relstate_dagster.jobs.plan.state_tables import infer_state_tables
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.errors import PlanError
 
 _PAGE = Path(__file__).parents[2] / "docs" / "operators" / "aggregate.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
-from relstate_dagster.jobs.planner.distribution import ANY, SINGLE, Distribution, distribution, exchanges
-from relstate_dagster.jobs.planner.explain import explain_plan
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.distribution import ANY, SINGLE, Distribution, distribution, exchanges
+from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.plan.nodes import (
     AggCall,
     Aggregate,
     Field,

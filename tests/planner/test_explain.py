@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.explain import explain_plan
-from relstate_dagster.jobs.planner.nodes import Field, FullQuery, Materialize, OutputColumn
-from relstate_dagster.jobs.planner.picture import plan_svg
+from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn
+from relstate_dagster.jobs.plan.picture import plan_svg
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.planning import plan_view
-from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
 from tests.operators.lab import RELATIONS
 from tests.operators.test_differential import QUERIES
 

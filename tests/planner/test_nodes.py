@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relstate_dagster.jobs.planner.aggregates.registry import with_kinds
-from relstate_dagster.jobs.planner.nodes import (
+from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
+from relstate_dagster.jobs.plan.nodes import (
     AggCall,
     Aggregate,
     Field,
@@ -19,7 +19,7 @@ from relstate_dagster.jobs.planner.nodes import (
     Scan,
     walk,
 )
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
+from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.table_schema import StateKind
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.explain import explain_plan
-from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.plan.nodes import Join, walk
 from relstate_dagster.jobs.planner.planning import plan_view
 from tests.operators.histories import drawn_history, epochs_of
 from tests.operators.lab import RELATIONS, Lab

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
-from relstate_dagster.jobs.planner.nodes import Aggregate, walk
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
-from relstate_dagster.jobs.planner.stateful_plan import FORMAT, StatefulPlan
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.nodes import Aggregate, walk
+from relstate_dagster.jobs.plan.state_tables import infer_state_tables
+from relstate_dagster.jobs.plan.stateful_plan import FORMAT, StatefulPlan
 from relstate_dagster.state_lib.errors import PlanError, RelstateError
 from tests.operators.histories import drawn_history, epochs_of, seeds_of
 from tests.operators.lab import Lab

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relstate_dagster.jobs.planner.nodes import Field, Filter, NamedExpr, Project, Scan, UnionAll
-from relstate_dagster.jobs.planner.used_columns import used_columns
+from relstate_dagster.jobs.plan.nodes import Field, Filter, NamedExpr, Project, Scan, UnionAll
+from relstate_dagster.jobs.plan.used_columns import used_columns
 
 _T = Scan("t", tuple(Field(name, "int", True) for name in ("a", "b", "c", "a b", "d")), ("a",), False)
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 from tests.random_ddl.world import World
 
 

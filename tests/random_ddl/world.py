@@ -18,9 +18,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import CatalogState, EpochRunner
-from relstate_dagster.jobs.catalog_relations import topological
+from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.declare import ViewDeclaration
-from relstate_dagster.jobs.epoch.verify import bag_difference, published_rows
+from relstate_dagster.jobs.inspect.verify import bag_difference, published_rows
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from relstate_dagster.jobs.planner.relation import Relation as Source
+from relstate_dagster.jobs.plan.relation import Relation as Source
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 

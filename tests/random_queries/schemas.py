@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.state_lib.constants import ROW_ID
 from tests.operators.histories import Source
 

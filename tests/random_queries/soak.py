@@ -21,8 +21,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.relation import Relation
 from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab
 from tests.random_queries.grammar import queries
@@ -143,7 +143,7 @@ def drawn(number: int, views: int, depth: int) -> Round:
 
 def main() -> int:
     """The command; 1 if anything failed."""
-    from relstate_dagster.jobs.spark import SparkSettings, create_session
+    from relstate_dagster.jobs.engine import SparkSettings, create_session
 
     parser = argparse.ArgumentParser(prog="python -m tests.random_queries.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)

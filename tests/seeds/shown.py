@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.state_rows import state_rows
+from relstate_dagster.jobs.inspect.state_rows import state_rows
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
 from tests.epoch.scripts import Script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relstate_dagster.jobs.planner.nodes import Join, walk
+from relstate_dagster.jobs.plan.nodes import Join, walk
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.table_schema import StateKind
 from tests.seeds.shown import Shown

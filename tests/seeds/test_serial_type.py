@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.planner.explain import explain_plan
+from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.state_lib import state_store
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.serial import SEQUENCE_BITS, TIME_BITS, VNODE_BITS, Serial

@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 from relstate_dagster.cli import app, start
 from relstate_dagster.code_location import build_definitions
-from relstate_dagster.jobs import failpoints
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, sync_project
+from relstate_dagster.jobs.catalog.claims import Claims
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.epoch.claims import Claims
+from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.resources import WarehouseResource
 from relstate_dagster.server import client
 from relstate_dagster.server.channel import ServerGone, connect

@@ -130,7 +130,7 @@ def test_rows_that_another_plan_puts_into_fewer_tasks_are_all_there(spark: Spark
 
 
 _ONE_TASK = """
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 from relstate_dagster.state_lib.collected import collected
 
 spark = create_session(SparkSettings(master="local[2]", driver_memory="1g"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relstate_dagster.jobs.planner.nodes import JOIN_TYPES
+from relstate_dagster.jobs.plan.nodes import JOIN_TYPES
 from relstate_dagster.state_lib.join_record_state import (
     EMITTED_ALONE,
     NUM_ASSOCIATIONS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relstate_dagster.jobs.epoch.runner import EpochRunner
-from relstate_dagster.jobs.warehouse import Warehouse
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib import size_settings as module
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.size_settings import SizeSettings, Tuning, changed_sizes, current_sizes

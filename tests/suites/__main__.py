@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from relstate_dagster.jobs.spark import SparkSettings, create_session
+from relstate_dagster.jobs.engine import SparkSettings, create_session
 from tests.suites.changes import EPOCHS
 from tests.suites.runner import Reports, SuiteRunner, run_queries
 from tests.suites.suite import suite

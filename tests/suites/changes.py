@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.relation import Relation
 
 Row = tuple[Any, ...]
 #: One epoch: the net changes of each table as (row, weight), at most one −1 and one +1 a key.

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from tests.suites.changes import Changes, Row

@@ -15,14 +15,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.aggregates.registry import kinds_of
+from relstate_dagster.jobs.engine.cache import cache_folder
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.nodes import Aggregate, Join, Materialize, Project, Scan, walk
+from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expressions import NotIncremental
-from relstate_dagster.jobs.planner.nodes import Aggregate, Join, Materialize, Project, Scan, walk
 from relstate_dagster.jobs.planner.planning import lowered
-from relstate_dagster.jobs.planner.state_tables import infer_state_tables
 from relstate_dagster.jobs.planner.text_check import check_texts
-from relstate_dagster.jobs.spark.cache import cache_folder
 from tests.suites import tpcds_data, tpch_data
 from tests.suites.changes import Changes, history
 from tests.suites.files import EpochFiles, write_epochs

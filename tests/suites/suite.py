@@ -14,11 +14,11 @@ from pathlib import Path
 
 from relstate_dagster.jobs.declare import dependencies
 from relstate_dagster.jobs.declare.model import rename_columns
+from relstate_dagster.jobs.engine.jars import Jar, fetch_jar, find_jar
+from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.catalyst import Catalyst
-from relstate_dagster.jobs.planner.nodes import Field
-from relstate_dagster.jobs.planner.relation import Relation
 from relstate_dagster.jobs.planner.trees import items
-from relstate_dagster.jobs.spark.jars import Jar, fetch_jar, find_jar
 
 SPARK_TESTS = Jar(
     "org.apache.spark",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.relation import Relation
 from tests.suites.changes import Row
 
 Values = dict[str, Any]

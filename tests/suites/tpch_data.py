@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from relstate_dagster.jobs.planner.relation import Relation
+from relstate_dagster.jobs.plan.relation import Relation
 from tests.suites.changes import Row
 from tests.suites.files import arrow_type
 

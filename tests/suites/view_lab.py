@@ -12,17 +12,17 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.epoch.plan import driver_limits
-from relstate_dagster.jobs.epoch.sessions import Workload, session_for
-from relstate_dagster.jobs.epoch.verify import difference
+from relstate_dagster.jobs.engine.workloads import Workload, session_for
+from relstate_dagster.jobs.inspect.verify import difference
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.planner.nodes import Materialize
+from relstate_dagster.jobs.plan.nodes import Materialize
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.query_settings import meaning_of
-from relstate_dagster.jobs.planner.relation import Relation
-from relstate_dagster.jobs.planner.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.view_epoch.plan import driver_limits
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from relstate_dagster.state_lib.lookup_keys import LookupKeys

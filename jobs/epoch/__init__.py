@@ -1,1 +1,0 @@
-"""Epochs: pin sources, compute views, publish, complete, and repair."""

@@ -1,0 +1,1 @@
+"""Inspection of views: verification, checks, differences, provenance, and rows."""

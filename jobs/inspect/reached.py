@@ -1,0 +1,98 @@
+"""Epochs of a view that can still be read, also of earlier generations.
+
+The catalog knows the last epochs of the view's generation. Those of the generations before are in the log of the published
+table, as long as that was not made again: each of its commits names the epoch that made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.view_epoch.chain import EpochCommit
+from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.lake.log import latest_commits
+from relstate_dagster.state_lib.lake.readable import why_unreadable
+from relstate_dagster.state_lib.lake.table import TableNotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An epoch of a view, with its published version and the generation that made it."""
+
+    epoch: int
+    version: int
+    generation: str
+
+
+def reached_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> list[Reached]:
+    """Epochs of a view that the catalog or the table's log remembers, oldest first."""
+    found: dict[int, Reached] = {}
+    last = view.last_epoch or 0
+    for commit in _kept_commits(warehouse.view_path(view.name)):
+        made = EpochCommit.of_text(commit[1])
+        if made is not None and made.view == view.name and made.epoch <= last:
+            found[made.epoch] = Reached(made.epoch, commit[0], made.generation)
+    for epoch in view.epochs:
+        versions = state.epochs[epoch].versions.get(view.name) if epoch in state.epochs else None
+        if versions is not None and versions.view_version is not None:
+            found[epoch] = Reached(epoch, versions.view_version, view.generation)
+    return [found[epoch] for epoch in sorted(found)]
+
+
+def _kept_commits(path: str) -> list[tuple[int, str | None]]:
+    """Versions and metadata of commits, oldest first, without those a RESTORE took back."""
+    try:
+        history = latest_commits(path)
+    except TableNotFoundError:
+        return []
+    kept: list[tuple[int, str | None]] = []
+    for commit in reversed(history):
+        if commit.restored is not None:
+            back_to = commit.restored
+            kept = [earlier for earlier in kept if earlier[0] <= back_to]
+        kept.append((commit.version, commit.user_metadata))
+    return kept
+
+
+def two_epochs(
+    warehouse: Warehouse, view: ViewEntry, known: list[Reached], since: int | None, until: int | None
+) -> tuple[Reached, Reached]:
+    """Two readable epochs of a view; by default the last one and its predecessor.
+
+    Raises
+    ------
+    EpochError : the view has not reached one of them, or its rows are gone; names those that are there.
+    """
+    last = _picked(warehouse, view, known, until)
+    if since is None:
+        before = [r for r in known if r.epoch < last.epoch]
+        if not before:
+            raise EpochError(
+                f"view {view.name} has no epoch before {last.epoch} to compare with; {_there(warehouse, view, known)}"
+            )
+        since = before[-1].epoch
+    return _picked(warehouse, view, known, since), last
+
+
+def _picked(warehouse: Warehouse, view: ViewEntry, known: list[Reached], epoch: int | None) -> Reached:
+    if not known:
+        raise EpochError(f"view {view.name} has not been built yet: relstate run")
+    if epoch is None:
+        epoch = known[-1].epoch
+    found = next((r for r in known if r.epoch == epoch), None)
+    if found is None:
+        raise EpochError(
+            f"view {view.name} has not reached epoch {epoch}, or that is forgotten; {_there(warehouse, view, known)}"
+        )
+    problem = why_unreadable(warehouse.view_path(view.name), found.version)
+    if problem is not None:
+        raise EpochError(f"view {view.name}: the rows of epoch {epoch} are gone: {problem}; {_there(warehouse, view, known)}")
+    return found
+
+
+def _there(warehouse: Warehouse, view: ViewEntry, known: list[Reached]) -> str:
+    readable = [r for r in known if why_unreadable(warehouse.view_path(view.name), r.version) is None]
+    return f"there are {', '.join(str(r.epoch) for r in readable) or 'none'}"

@@ -1,0 +1,1 @@
+"""Plans: nodes, aggregate kinds, state tables and their ids. No Spark."""

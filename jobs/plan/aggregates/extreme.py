@@ -1,0 +1,60 @@
+"""min(x) and max(x): the first values of a group, beside the counts of all values.
+
+The operator :mod:`.jobs.operators.aggregate_extreme` follows the first values; it computes both accumulators.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from relstate_dagster.jobs.plan.aggregates.kind import Accumulator, AggregateKind, CallStrategy, CountedValues, Version
+from relstate_dagster.jobs.plan.nodes import AggCall
+from relstate_dagster.state_lib.table_schema import StateKind
+
+#: The first values with their counts, and whether they are all the values of the group.
+FIRST: Final = "_first"
+COMPLETE: Final = "_complete"
+
+
+def first_value_type(data_type: str) -> str:
+    """The type of a value within an array.
+
+    Delta stores no intervals there, and nothing of type VOID.
+    """
+    if data_type == "void":
+        return "boolean"
+    return "bigint" if data_type.startswith("interval") else data_type
+
+
+class Extreme(AggregateKind):
+    """The least or the greatest value, over an input that may lose rows."""
+
+    strategy = CallStrategy.EXTREME
+
+    def __init__(self, function: str, *, descending: bool) -> None:
+        self.name = self.function = function
+        self.counted = CountedValues(StateKind.EXTREME_STATE, descending)
+        self.description = (f"{function}(x)", "the first of the changed values, with Σ w each", "the first of the first values")
+
+    def takes(self, call: AggCall, *, append_only: bool) -> bool:
+        """Calls over an input that is not append-only; DISTINCT makes no difference."""
+        return len(call.arguments) == 1 and not append_only
+
+    def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
+        """The first values, and whether there are others."""
+        values = f"array<struct<`value`: {first_value_type(call.argument_types[0])}, `count`: bigint>>"
+        return Accumulator(FIRST, values), Accumulator(COMPLETE, "boolean")
+
+    def result(self, call: AggCall, at: Version) -> str:
+        """The first value; NULL where there is none."""
+        data_type = call.argument_types[0]
+        if data_type == "void":
+            return "NULL"
+        value = f"get({at[FIRST]}, 0).value"
+        if data_type.startswith("interval"):
+            unit = "'1' MONTH" if "month" in data_type or "year" in data_type else "'0.000001' SECOND"
+            value = f"INTERVAL {unit} * {value}"
+        return f"CAST({value} AS {call.output.data_type})"
+
+
+KINDS: Final = (Extreme("min", descending=False), Extreme("max", descending=True))

@@ -1,0 +1,1 @@
+"""Registration of declarations: sources and views planned, and known to a warehouse."""

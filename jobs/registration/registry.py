@@ -1,0 +1,364 @@
+"""Declaration and removal of sources and views, checked before the catalog is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.catalog.claims import Claims
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.protocol import Claimed, with_dependents
+from relstate_dagster.jobs.catalog.relations import source_relation, topological, with_columns_named
+from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
+from relstate_dagster.jobs.declare.checks import checks_of
+from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.engine import failpoints
+from relstate_dagster.jobs.engine.workloads import forget_table
+from relstate_dagster.jobs.registration.kept_sources import check_kept
+from relstate_dagster.jobs.registration.view_planner import (
+    ViewPlanner,
+    declaration_of,
+    inlined,
+    layout_of,
+    mentions,
+    with_table_ids,
+)
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
+from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
+
+#: How often a change is made again where others are faster every time.
+_ATTEMPTS: Final = 20
+
+
+class Registry:
+    """Adds to and removes from a warehouse's catalog.
+
+    Every method returns the new catalog state, or raises and leaves the warehouse as it was.
+
+    Parameters
+    ----------
+    patience : how to wait for runs that have the views that change.
+    leaves_behind : whether views of the catalog that cannot be planned any more, on what was edited, are left for the next run,
+        which tries to plan them and says why it cannot. They refuse the edit otherwise.
+    """
+
+    def __init__(
+        self, spark: SparkSession, warehouse: Warehouse, patience: Patience | None = None, *, leaves_behind: bool = False
+    ) -> None:
+        self._leaves_behind = leaves_behind
+        self._spark = spark
+        self._warehouse = warehouse
+        self._planner = ViewPlanner(spark, warehouse)
+        self._patience = patience
+
+    def _patiently(self, change: Callable[[], CatalogState]) -> CatalogState:
+        """Make a change, again if others were faster, after runs that have its views.
+
+        Raises
+        ------
+        EpochError : they have them for longer than there was time to wait.
+        """
+        for _ in range(_ATTEMPTS):
+            with suppress(ConcurrentCatalogChange):
+                return change()
+        return change()
+
+    def _commit(self, base: CatalogState, state: CatalogState) -> CatalogState:
+        """Write what was changed, once no run has any of the views."""
+        changed = {*changed_entries(base.views, state.views), *changed_entries(base.rebuilds, state.rebuilds)}
+        known = changed & set(base.views)
+
+        def unclaimed(newest: CatalogState) -> CatalogState:
+            check_kept(base, newest, self._warehouse.root)
+            for claim in claims.alive_claims(newest, known) if known else ():
+                raise Claimed(f"{claim} {', '.join(claim.views)}, is at work; run again")
+            return newest
+
+        if not known:
+            return self._warehouse.catalog.commit(base, state, unclaimed)
+        with Claims(self._warehouse, "", "declaring", self._patience) as claims:
+            claims.acquire_views(known)
+            return self._warehouse.catalog.commit(base, state, unclaimed)
+
+    def add_source(self, entry: SourceEntry) -> CatalogState:
+        """Register a Delta table as a source, or change its declaration.
+
+        Views that read it are then rebuilt.
+
+        Other indexes, and another watermark, may be declared at any time.
+        """
+        return self._patiently(partial(self._add_source, entry))
+
+    def _add_source(self, entry: SourceEntry) -> CatalogState:
+        check_name(entry.name, "source")
+        base = state = self._warehouse.read()
+        if state.sources.get(entry.name) != entry:
+            entry = with_columns_named(entry, self._warehouse.source(entry).facts())
+        known = state.sources.get(entry.name)
+        if known == entry:
+            return state
+        self.check_free(state, entry.name, besides="source")
+        is_other = known is not None and replace(known, indexes=entry.indexes, watermark=entry.watermark) != entry
+        source_relation(entry, self._warehouse.source(entry).facts())
+        readers = state.working.dependents(entry.name) if is_other else []
+        state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")
+        if known is not None and known.folder is not None and known.path != entry.path:
+            # Its rows come from files that are still there, and are read from the first one on.
+            state = replace(state, garbage={**state.garbage, self._warehouse.inside(known.path): table_id(known.path)})
+        return self._commit(base, state)
+
+    def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
+        """Register an inlined view.
+
+        Views that inline a replaced one are rebuilt.
+        """
+        state = self._warehouse.read()
+        name = as_declared(name, state.plain_views) if replace_existing else name
+        self.check_free(state, name, besides="plain view" if replace_existing else "")
+        return self.declare([], [PlainViewEntry(name, query)])
+
+    def declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry] = ()) -> CatalogState:
+        """Register views, all or none.
+
+        Edited ones are rebuilt, with the views over them.
+
+        Parameters
+        ----------
+        views, plain_views : upstream first.
+
+        Raises
+        ------
+        DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
+        """
+        return self._patiently(partial(self._declare, views, plain_views))
+
+    def _declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry]) -> CatalogState:
+        state = before = self.swept()
+        changed: list[str] = []
+        unplanned: set[str] = set()
+        edited = [p for p in plain_views if state.plain_views.get(p.name) != p]
+        for plain in edited:
+            state = self._with_plain_view(state, plain)
+        readers = [n for n, v in state.working.views.items() if any(inlined(state, v.query, p.name) for p in edited)]
+        for view in views:
+            entry = state.working.views.get(view.name)
+            if entry is None:
+                self.check_free(state, view.name, besides="")
+                entry = self._planner.plan(state.working, view)
+                state = with_table_ids(state, entry).with_view(entry)
+            elif has_query_of(entry, view):
+                state = _with_options(state, view)
+                if checks_of(entry.properties, view.name) != checks_of(view.properties, view.name):
+                    self._planner.check_declared(state.working.views[view.name])
+            else:
+                try:
+                    entry = self._planner.plan(state.working, view)
+                except RelstateError:
+                    if not self._leaves_behind:
+                        raise
+                    entry = to_be_planned(entry, view)
+                    unplanned.add(view.name)
+                state = _with_options(with_table_ids(state, entry).with_rebuild(entry), view)
+                changed.append(view.name)
+        over = {*with_dependents(state, changed), *readers} - set(changed)
+        state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
+        if state != before:
+            for view in [view for view in views if view.name not in unplanned]:
+                self._planner.check_references(state.working, state.working.views[view.name])
+        return state if state == before else self._commit(before, state)
+
+    def _with_plain_view(self, state: CatalogState, plain: PlainViewEntry) -> CatalogState:
+        check_name(plain.name, "view")
+        self.check_free(state, plain.name, besides="plain view")
+        others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != plain.name})
+        if inlined(others, plain.query, plain.name):
+            raise DeclarationError(f"view {plain.name} reads itself; a view can only read sources and other views")
+        self._planner.analyse(others, plain.query)
+        state = state.with_plain_view(plain)
+        for reader in state.plain_views.values():
+            if reader.name != plain.name and inlined(state, reader.query, plain.name):
+                try:
+                    self._planner.analyse(state, reader.query)
+                except RelstateError as error:
+                    if self._leaves_behind:
+                        continue  # so are the materialized views that read it
+                    raise DeclarationError(
+                        f"view {reader.name} cannot be read with {plain.name} as declared now: {error}; edit or drop "
+                        f"{reader.name} as well"
+                    ) from error
+        return state
+
+    def _planned_again_with(self, state: CatalogState, names: Iterable[str], edited: str) -> CatalogState:
+        """The state with edited views, and those over them, planned again.
+
+        The next run rebuilds them.
+        """
+        wanted = set(with_dependents(state, names))
+        for name in topological(state.working):
+            if name not in wanted:
+                continue
+            declared = declaration_of(state.working.views[name])
+            try:
+                entry = self._planner.plan(state.working, declared)
+            except RelstateError as error:
+                if self._leaves_behind:
+                    state = state.with_rebuild(to_be_planned(state.working.views[name], declared))
+                    continue
+                raise DeclarationError(
+                    f"view {name} cannot be planned on {edited} as declared now: {error}; edit or drop {name} as well"
+                ) from error
+            state = with_table_ids(state, entry).with_rebuild(entry)
+        return state
+
+    def add_view(self, definition: ViewDeclaration) -> CatalogState:
+        """Plan a view and register it.
+
+        The next run that includes it fills it.
+        """
+        self.check_free(self._warehouse.read(), definition.name, besides="")
+        return self.declare([definition])
+
+    def drop(self, name: str, kind: str) -> CatalogState:
+        """Drop a source, view or materialized view, and files the warehouse made for it.
+
+        The catalog first says that they are to be deleted: whoever comes next deletes what a drop that died has left.
+
+        Raises
+        ------
+        DeclarationError : there is no such thing, or something depends on it.
+        """
+        return self._patiently(partial(self._drop, name, kind))
+
+    def _drop(self, name: str, kind: str) -> CatalogState:
+        check_name(name)
+        state = self.swept()
+        of_kind: dict[str, Mapping[str, object]] = {
+            "source": state.sources,
+            "plain view": state.plain_views,
+            "view": state.views,
+        }
+        name = as_declared(name, [*of_kind[kind], *(() if kind == "plain view" else (*state.views, *state.sources))])
+        # A table of changes and the view of what they come to are one thing to whoever declared them.
+        of_changelog = kind != "plain view" and name in state.views and is_changelog_view(state.views[name].properties)
+        if name not in of_kind[kind] and not of_changelog:
+            raise DeclarationError(f"there is no {kind} named {name} in this warehouse")
+        dependents = self.dependents(state, name)
+        if dependents:
+            raise DeclarationError(f"{name} cannot be dropped: {', '.join(dependents)} depend on it; drop those first")
+        view, source = (name if kind == "view" else None), (name if kind == "source" else None)
+        if of_changelog:
+            view, source = name, changelog_of(name)
+        made: list[str] = []
+        if view is not None:
+            made += [self._warehouse.view_path(view), self._warehouse.states_path(view)]
+        if source is not None and state.sources[source].managed:
+            made.append(state.sources[source].path)
+        garbage = {self._warehouse.inside(path): table_id(path) for path in made}
+        rest = state
+        for dropped in {name, view, source} - {None}:
+            rest = rest.without(str(dropped))
+        self._commit(state, replace(rest, garbage={**state.garbage, **garbage}))
+        failpoints.reached("inside_drop")
+        return self.swept()
+
+    def swept(self) -> CatalogState:
+        """The catalog's state, once the files of what was dropped are gone."""
+        state = self._warehouse.read()
+        if not state.garbage:
+            return state
+        swept = dict(state.garbage)
+        for inside, identity in swept.items():
+            path = f"{self._warehouse.root}/{inside}"
+            # A table that somebody else has made there since is not ours to delete.
+            if table_id(path) in ("", identity):
+                delete_folder(path)
+                forget_table(self._spark, path)
+
+        def without(newest: CatalogState) -> CatalogState:
+            return replace(newest, garbage={k: v for k, v in newest.garbage.items() if swept.get(k) != v})
+
+        return self._warehouse.catalog.update(without)
+
+    def dependents(self, state: CatalogState, name: str) -> list[str]:
+        """Materialized and plain views that read a name."""
+        found = state.dependents(name)
+        for plain in state.plain_views.values():
+            if plain.name != name and mentions(plain.query, name):
+                found.append(plain.name)
+        if name in state.plain_views:
+            found += [v.name for v in state.views.values() if mentions(v.query, name)]
+        return sorted(set(found))
+
+    def check_free(self, state: CatalogState, name: str, *, besides: str) -> None:
+        """Check that nothing is called so, in any case.
+
+        Parameters
+        ----------
+        besides : one of this kind may have the name, written the same.
+
+        Raises
+        ------
+        DeclarationError : something is.
+        """
+        for kind, taken in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):
+            clash = next((other for other in taken if other.lower() == name.lower()), None)
+            if clash is not None and (kind != besides or clash != name):
+                raise DeclarationError(f"there is a {kind} named {clash} already; drop it first or take another name")
+
+
+def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
+    """A catalog entry without a plan, which the next run plans or leaves behind."""
+    return replace(
+        entry.restarted(),
+        query=view.sql,
+        planned_on="",
+        properties=dict(view.properties),
+        layout=layout_of(view),
+        problem=entry.problem,
+    )
+
+
+def declares(state: CatalogState, view: ViewDeclaration) -> bool:
+    """Whether a declaration equals a view, options included.
+
+    A view to be rebuilt equals none.
+    """
+    known = state.views.get(view.name)
+    if known is None or view.name in state.rebuilds or not has_query_of(known, view):
+        return False
+    return _with_options(state, view) == state
+
+
+def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
+    """Whether a declaration equals a view, but for options that need no rebuild."""
+    same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
+    return same_query and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
+
+
+def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
+    """The columns of a layout in lower case: their case makes no difference."""
+    return [c.lower() for c in layout.cluster_by], [c.lower() for c in layout.partitioned_by]
+
+
+def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:
+    """The state with a view's comment and properties, which need no rebuild."""
+
+    def updated(entry: ViewEntry) -> ViewEntry:
+        names = [output.name for output in entry.plan.output]
+        comments = {as_declared(name, names): comment for name, comment in view.column_comments.items()}
+        layout = replace(entry.layout, column_comments=comments)
+        return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
+
+    of_rebuild = state.rebuilds.get(view.name)
+    if of_rebuild is not None:
+        state = replace(state, rebuilds={**state.rebuilds, view.name: updated(of_rebuild)})
+    return state.with_view(updated(state.views[view.name]))

@@ -1,0 +1,187 @@
+"""Registers a project's declarations in a warehouse.
+
+Sources are registered, views planned, edited views planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.waiting import Patience
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
+from relstate_dagster.jobs.declare.file_folders import file_folder
+from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.declare.watermarks import WATERMARK
+from relstate_dagster.jobs.registration.own_folders import check_new_table
+from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.sources.file_layout import struct_of
+from relstate_dagster.jobs.sources.folder_columns import with_columns
+from relstate_dagster.jobs.view_epoch.error_messages import reason_of
+from relstate_dagster.state_lib.errors import DeclarationError, SourceError
+from relstate_dagster.state_lib.lake.address import Address
+from relstate_dagster.state_lib.lake.folders import folders_in
+from relstate_dagster.state_lib.lake.log import table_facts
+from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.sql_text import property_list, quoted
+
+
+def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, patience: Patience | None = None) -> CatalogState:
+    """Bring the catalog in line with a project.
+
+    A view whose query or refresh policy was edited is planned again and rebuilt by the next run, with the views over
+    it. One that cannot be planned any more is left behind by the next run, alone: readers see it as it was. Views that the
+    project no longer declares stay until they are dropped.
+
+    Parameters
+    ----------
+    patience : how to wait for runs that have views which are edited.
+
+    Raises
+    ------
+    DeclarationError : a table that a view reads is not to be found, or the user's functions are not.
+    PlanError : Spark refuses the query of a view that the warehouse does not have, or its refresh policy cannot be kept.
+    """
+    if warehouse.functions is not None:
+        warehouse.functions.load()
+    registry = Registry(spark, warehouse, patience, leaves_behind=True)
+    registry.swept()
+    for source in project.sources:
+        declare_source(spark, warehouse, registry, source)
+    state = warehouse.read()
+    for name in project.undeclared:
+        if as_declared(name, state.sources) not in state.sources:
+            registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
+    plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
+    return registry.declare(project.views, plain_views)
+
+
+def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
+    """Create a managed source's Delta table where it does not exist, and register the source."""
+    entry = source_entry(warehouse, source)
+    state = warehouse.read()
+    registry.check_free(state, entry.name, besides="source")
+    known = state.sources.get(entry.name)
+    if entry.folder is not None and known is not None and known.folder is None:
+        raise DeclarationError(
+            f"source {entry.name} is a Delta table at {known.path}; drop it first, or take another name for the folder of files"
+        )
+    path = entry.path
+    try:
+        table_facts(OpenedTable(path))
+        exists = True
+    except SourceError:
+        exists = False
+    if not exists:
+        if entry.folder is not None:
+            source = with_columns(spark, source, entry.folder)
+        if not source.columns:
+            raise DeclarationError(
+                f"source {source.name}: there is no Delta table at {path}, and its declaration lists no columns to create one"
+            )
+        if not entry.managed:
+            check_new_table(warehouse.root, path)
+        _check_watermark(entry, {column.name: parse_type(column.type_text).simpleString() for column in source.columns})
+        create_source_table(spark, path, source)
+    else:
+        columns = struct_of(table_facts(OpenedTable(path)).schema_json).fields
+        _check_watermark(entry, {column.name: column.dataType.simpleString() for column in columns})
+    return registry.add_source(entry)
+
+
+def _check_watermark(entry: SourceEntry, types: Mapping[str, str]) -> None:
+    """Check that a source has the column of its watermark.
+
+    It is one of times, dates or whole numbers.
+    """
+    watermark, where = entry.watermarked, f"source {entry.name}"
+    if watermark is None:
+        return
+    found = [data_type for column, data_type in types.items() if column.lower() == watermark.column.lower()]
+    if not found:
+        raise DeclarationError(f"{where}: '{WATERMARK}' is about column {watermark.column}, which {entry.path} does not have.")
+    watermark.check_type(found[0], where)
+
+
+def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry:
+    """A declared source as the catalog has it."""
+    check_name(source.name, "source")
+    folder = file_folder(source)
+    managed = source.location is None or folder is not None
+    path = warehouse.source_path(source.name, folder) if managed else Address.parse(str(source.location)).spark
+    return SourceEntry(
+        source.name,
+        path,
+        source.primary_key,
+        source.append_only or (folder is not None and not source.primary_key),
+        managed,
+        source.indexes,
+        source.is_changelog,
+        folder,
+        source.watermark,
+    )
+
+
+def create_source_table(spark: SparkSession, path: str, source: SourceDeclaration) -> None:
+    """Create a managed source's Delta table with change data feed.
+
+    The catalog records the key, not Delta.
+    """
+    missing = [c for c in source.primary_key if c.lower() not in {column.name.lower() for column in source.columns}]
+    if missing:
+        raise DeclarationError(f"source {source.name}: primary key columns {', '.join(missing)} are not among its columns")
+    # Of a changelog nobody updates a row: that is what appending another one means. Nor of files, but for one whose key is
+    # there already, which somebody must be able to delete.
+    only_appended = source.is_changelog or (source.file_format is not None and not source.primary_key)
+    kept = {"delta.appendOnly": "true"} if only_appended else {"delta.enableChangeDataFeed": "true"}
+    properties = {**kept, **source.properties}
+    names = [column.name for column in source.columns]
+    partitioned = f" PARTITIONED BY ({_listed(source.partitioned_by, names)})" if source.partitioned_by else ""
+    clustered = f" CLUSTER BY ({_listed(source.cluster_by, names)})" if source.cluster_by else ""
+    try:
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` ({source.columns_ddl}) USING delta{partitioned}{clustered} "
+            f"TBLPROPERTIES ({property_list(properties)})"
+        )
+    except PySparkException as error:
+        raise DeclarationError(f"source {source.name}: Spark refuses its definition: {reason_of(error)}") from error
+
+
+def _listed(columns: Sequence[str], declared: Sequence[str]) -> str:
+    """Columns in their declared case, which Delta requires."""
+    return ", ".join(quoted(as_declared(column, declared)) for column in columns)
+
+
+def _folders_called(warehouse: Warehouse, name: str) -> list[str]:
+    """The folders of sources of a name, in any case."""
+    folders = (path.rpartition("/")[2] for path in folders_in(f"{warehouse.root}/sources"))
+    return [folder for folder in folders if folder.lower() == name.lower()]
+
+
+def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
+    """Path of an undeclared table: in the warehouse's sources, or Spark's catalog."""
+    for found in (name, *_folders_called(warehouse, name)):
+        try:
+            table_facts(OpenedTable(warehouse.source_path(found)))
+        except SourceError:
+            continue
+        return warehouse.source_path(found)
+    try:
+        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
+        detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first() if spark.catalog.tableExists(name) else None
+    except PySparkException as error:
+        raise DeclarationError(f"table {name} of Spark's catalog cannot be read: {reason_of(error)}") from error
+    if detail is not None:
+        if detail["format"] != "delta":
+            raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
+        return Address.parse(str(detail["location"])).spark
+    raise DeclarationError(
+        f"table {name} is neither declared, nor in {warehouse.root}/sources, nor in Spark's catalog; declare it with "
+        f"CREATE TABLE {name} USING delta LOCATION '…'"
+    )

@@ -1,0 +1,281 @@
+"""Planner of views: a declaration becomes a catalog entry, on present sources and views."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.relations import source_relation, view_relation
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.declare import ViewDeclaration, check_name
+from relstate_dagster.jobs.declare.changelogs import is_changelog_view
+from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
+from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
+from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
+from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.current_time import reads_current_time
+from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.first_row import with_changelog_checks
+from relstate_dagster.jobs.planner.map_keys import with_map_keys
+from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.query_settings import meaning_of
+from relstate_dagster.jobs.planner.query_text import relations_named
+from relstate_dagster.jobs.planner.trees import items
+from relstate_dagster.jobs.planner.types_check import check_published_types
+from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
+from relstate_dagster.state_lib.lake.folders import is_table
+from relstate_dagster.state_lib.table_schema import StateTableDesc
+
+#: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
+_NEVER_FULL = frozenset({"non-deterministic"})
+
+
+class ViewPlanner:
+    """Plans views of a warehouse; writes nothing."""
+
+    def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+
+    def plan(self, state: CatalogState, definition: ViewDeclaration) -> ViewEntry:
+        """Plan a view without declaring it.
+
+        Its entry has table ids as they would be allocated.
+
+        Raises
+        ------
+        PlanError : Spark refuses the query, or the refresh policy asks for what is not possible.
+        DeclarationError : a clause or a check names what the view does not have.
+        """
+        check_name(definition.name, "view")
+        others = state.without(definition.name)
+        if inlined(others, definition.sql, definition.name):
+            raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
+        policy = definition.refresh_policy
+        functions = self._warehouse.functions
+        relations = self.relations(others, named_in(others, definition.sql))
+        reason: str | None = None
+        if policy == "full":
+            plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
+        else:
+            try:
+                plan = plan_view(self._spark, definition.sql, relations, plain_views_in(others, definition.sql), functions)
+            except NotIncremental as refusal:
+                if policy == "incremental" or refusal.code in _NEVER_FULL:
+                    hint = "set TBLPROPERTIES ('refresh.policy' = 'full') to have it recomputed at every epoch"
+                    raise PlanError(
+                        f"view {definition.name} cannot be maintained incrementally: {refusal}; {hint}"
+                    ) from refusal
+                reason = str(refusal)
+                plan = self._full_plan(definition, relations, others)
+        if is_changelog_view(definition.properties):
+            if reason is not None:
+                raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
+            plan = with_changelog_checks(plan)
+        stateful = StatefulPlan.allocate(plan, state.next_table_id)
+        known = state.views.get(definition.name)
+        if known is not None:
+            stateful = stateful.with_tables(_as_large(stateful.tables, known.tables))
+        is_full = isinstance(plan.child, FullQuery)
+        entry = ViewEntry(
+            name=definition.name,
+            query=definition.sql,
+            strategy="full" if is_full else "incremental",
+            reason=reason,
+            planned=Planned.of(stateful),
+            reads=relations_read(plan),
+            settings=meaning_of(self._spark),
+            comment=definition.comment,
+            properties=dict(definition.properties),
+            functions=() if functions is None else self._called(functions, definition, others),
+            planned_on=self._planned_on(others, definition.sql, relations_read(plan)),
+            plan_version=PLAN_VERSION,
+            inlined=plain_views_in(others, definition.sql),
+            layout=self._checked_layout(definition, plan),
+        )
+        self.check_declared(entry)
+        return entry
+
+    def check_declared(self, view: ViewEntry) -> None:
+        """Look whether the checks that a view declares can be made on its columns.
+
+        Raises
+        ------
+        DeclarationError : one cannot.
+        """
+        check_declared(self._spark, self._warehouse.functions, view)
+
+    def check_references(self, state: CatalogState, view: ViewEntry) -> None:
+        """Look whether what the checks of a view refer to is there.
+
+        Raises
+        ------
+        DeclarationError : it is not.
+        """
+        check_references(self._spark, state, view, self.relations)
+
+    def planned_again(self, state: CatalogState, view: ViewEntry) -> CatalogState:
+        """The state with a view planned again, if its inputs or the planner changed.
+
+        Not written. A view that is about to be built has a folder of its own: one that an earlier try has left is not used,
+        but for slices that were completed.
+
+        Raises
+        ------
+        PlanError : it cannot be planned on them.
+        """
+        working = state.working
+        is_as_planned = view.planned_on == self._planned_on(working, view.query, view.reads)
+        if not is_as_planned or view.plan_version != PLAN_VERSION:
+            planned = replace(self.plan(working, declaration_of(view)), costs=view.costs, problem=view.problem)
+            return with_table_ids(state, planned).with_rebuild(planned)
+        is_left = view.built_until is None and is_table(self._warehouse.state_path(view))
+        return state.with_rebuild(view.restarted()) if is_left else state
+
+    def relations(self, state: CatalogState, names: Collection[str]) -> dict[str, Relation]:
+        """Sources and views, of those that are named, as the planner sees them."""
+        found = {}
+        for source in (state.sources[name] for name in names if name in state.sources):
+            try:
+                found[source.name] = source_relation(source, self._warehouse.source(source).facts())
+            except SourceError:
+                continue  # a source whose table is gone can only be dropped; a query that names it is refused
+        found.update({name: view_relation(state.views[name]) for name in names if name in state.views})
+        return found
+
+    def analyse(self, state: CatalogState, query: str) -> None:
+        """Have Spark analyse a query; PlanError where it refuses it."""
+        relations = self.relations(state.working, named_in(state, query))
+        Catalyst(self._spark, relations, plain_views_in(state, query), self._warehouse.functions).analyse(query)
+
+    def _full_plan(
+        self,
+        definition: ViewDeclaration,
+        relations: Mapping[str, Relation],
+        state: CatalogState,
+    ) -> Materialize:
+        catalyst = Catalyst(self._spark, relations, plain_views_in(state, definition.sql), self._warehouse.functions)
+        analysed = catalyst.analyse(definition.sql)
+        output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
+        columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
+        reads = tuple(name for name in relations if inlined(state, definition.sql, name))
+        node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
+        plan = Materialize(
+            with_map_keys(node), tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True))
+        )
+        check_published_types(plan)
+        return plan
+
+    def _planned_on(self, state: CatalogState, query: str, reads: Sequence[str]) -> str:
+        """Digest of relations as a plan depends on them.
+
+        Columns, keys, and whether they are only appended to.
+        """
+        known = self.relations(state, reads)
+        parts = [repr(known.get(name)) for name in sorted(reads)] + [repr(plain_views_in(state, query))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @staticmethod
+    def _checked_layout(view: ViewDeclaration, plan: Materialize) -> TableLayout:
+        columns = {o.name.lower(): o.name for o in plan.output}
+        for clause, names in (
+            ("CLUSTER BY", view.cluster_by),
+            ("PARTITIONED BY", view.partitioned_by),
+            ("the column list", tuple(view.column_comments)),
+        ):
+            missing = [n for n in names if n.lower() not in columns]
+            if missing:
+                raise DeclarationError(
+                    f"view {view.name}: {clause} names {', '.join(missing)}, which is no column of it; "
+                    f"there are {', '.join(columns.values())}"
+                )
+        if view.cluster_by and view.partitioned_by:
+            raise DeclarationError(f"view {view.name}: CLUSTER BY and PARTITIONED BY exclude each other, as in Delta")
+        if len(view.partitioned_by) == len(columns):
+            raise DeclarationError(f"view {view.name}: PARTITIONED BY names all columns; leave one for the files")
+        named = {columns[n.lower()]: text for n, text in view.column_comments.items()}
+        return TableLayout(
+            tuple(columns[n.lower()] for n in view.cluster_by), tuple(columns[n.lower()] for n in view.partitioned_by), named
+        )
+
+    def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
+        """The user's functions that a view calls, also through plain views."""
+        return called_in(
+            [definition.sql, *plain_views_in(state, definition.sql).values()],
+            Catalyst(self._spark, {}, {}, functions).user_functions(),
+        )
+
+
+def mentions(query: str, name: str) -> bool:
+    """Whether a query names a relation itself, in any case."""
+    return name.lower() in {d.lower() for d in relations_named(query)}
+
+
+def plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
+    """Plain views that a query reads, also through others.
+
+    Each comes after those that it reads.
+    """
+    found: dict[str, str] = {}
+
+    def visit(text: str) -> None:
+        for plain in state.plain_views.values():
+            if plain.name not in found and mentions(text, plain.name):
+                visit(plain.query)
+                found[plain.name] = plain.query
+
+    visit(query)
+    return found
+
+
+def named_in(state: CatalogState, query: str) -> set[str]:
+    """Sources and views that a query may name, also through plain views."""
+    texts = (query, *plain_views_in(state, query).values())
+    named = {name.lower() for text in texts for name in relations_named(text)}
+    return {name for name in (*state.sources, *state.views) if name.lower() in named}
+
+
+def inlined(state: CatalogState, query: str, name: str) -> bool:
+    """Whether a query reads a relation, itself or through plain views."""
+    return any(mentions(text, name) for text in (query, *plain_views_in(state, query).values()))
+
+
+def declaration_of(view: ViewEntry) -> ViewDeclaration:
+    """The declaration that a view was planned from."""
+    return ViewDeclaration(
+        name=view.name,
+        query=view.query,
+        comment=view.comment,
+        cluster_by=view.layout.cluster_by,
+        partitioned_by=view.layout.partitioned_by,
+        column_comments=view.layout.column_comments,
+        properties=view.properties,
+    )
+
+
+def layout_of(view: ViewDeclaration) -> TableLayout:
+    """The layout of the published table that a view declares."""
+    return TableLayout(view.cluster_by, view.partitioned_by, dict(view.column_comments))
+
+
+def _as_large(tables: Sequence[StateTableDesc], before: Sequence[StateTableDesc]) -> dict[int, StateTableDesc]:
+    """State tables, by id, with the vnode counts of equal ones before.
+
+    Rebuilt state is about as large.
+    """
+    counts = {repr(table.schema): table.vnode_count for table in before}
+    return {t.table_id: replace(t, vnode_count=max(t.vnode_count, counts.get(repr(t.schema), 0))) for t in tables}
+
+
+def with_table_ids(state: CatalogState, entry: ViewEntry) -> CatalogState:
+    """The state after the table ids of a planned view were given out."""
+    return replace(state, next_table_id=max([state.next_table_id, *(t.table_id + 1 for t in entry.tables)]))

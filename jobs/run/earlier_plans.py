@@ -1,0 +1,65 @@
+"""Views planned by another version of the planner.
+
+Their epochs may give other rows than their queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.plans import Planned
+from relstate_dagster.jobs.catalog.protocol import conflicting_claims
+from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.registration.view_planner import ViewPlanner, declaration_of
+from relstate_dagster.jobs.run.run_context import RunContext
+from relstate_dagster.state_lib.errors import RelstateError
+
+
+def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, list[str]]:
+    """Plan views again that were planned by another version.
+
+    Returns
+    -------
+    The state in which those that have the same plan are noted as planned by this one, and their plans stored in its format; and
+    those with another plan, which are to be rebuilt. Views that cannot be planned, because a source cannot be read or the query
+    is refused now, are in ``run.unplannable``: they are left behind as they are, and looked at again by the next run.
+    """
+    built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
+    earlier = [view for view in built if view.plan_version != PLAN_VERSION]
+    if not earlier:
+        return state, []
+    same: dict[str, ViewEntry] = {}
+    others: list[str] = []
+    for view in earlier:
+        try:
+            is_same = _is_planned_the_same(run, state, view)
+        except RelstateError as error:
+            run.unplannable[view.name] = error
+        else:
+            if is_same:
+                same[view.name] = view
+            else:
+                others.append(view.name)
+
+    def noted(newest: CatalogState) -> CatalogState:
+        for name, view in same.items():
+            now = newest.views.get(name)
+            # What another run has in hand it writes as it knows it: the next run looks again.
+            if now is not None and now.planned == view.planned and not conflicting_claims(newest, run.claims.id, [name]):
+                planned = Planned.of(view.planned.stateful)
+                newest = newest.with_view(replace(now, plan_version=PLAN_VERSION, planned=planned))
+        return newest
+
+    return run.warehouse.catalog.update(noted), others
+
+
+def _is_planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> bool:
+    run.interrupted()
+    run.tell(f"{view.name}: looking whether this version plans it as before")
+    with run.runs.pool.lend(view, Workload.FULL) as session:
+        now = ViewPlanner(session, run.warehouse).plan(state.working, declaration_of(view))
+    return (now.plan, [t.schema for t in now.tables]) == (view.plan, [t.schema for t in view.tables])

@@ -1,0 +1,1 @@
+"""One view in one epoch: plan, inputs, compute, commit, publish, maintain."""

@@ -1,0 +1,261 @@
+"""Plans a view's epoch, as a pure function of its stored plan, sizes and limits.
+
+Every function here is pure but for its defaults, which are the limits of this process. Nothing else reads
+:func:`.state_lib.sizing.sizing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.view_epoch.steps import (
+    Commit,
+    Compute,
+    Escalation,
+    Maintain,
+    Publish,
+    Read,
+    StateFound,
+    TargetFound,
+    ViewEpochPlan,
+    WriteMode,
+    Writer,
+)
+from relstate_dagster.state_lib.collected import DriverLimits
+from relstate_dagster.state_lib.size_settings import Sizing
+from relstate_dagster.state_lib.sizing import sizing
+
+_NO_STATE: Final = StateFound({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSizes:
+    """Sizes of a view's epoch as its logs have them, before it is computed.
+
+    Parameters
+    ----------
+    is_backfill : the view has no earlier epoch.
+    reads : what is read of each relation, views included.
+    state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
+    looked_up_rows : rows of these.
+    only_inserts : nothing leaves the published table in this epoch.
+    replaces : the rows of an earlier generation are replaced.
+    is_committed : an earlier try has committed the change set, which is only to be published.
+    is_slice : it computes one slice of many rows, the last one included.
+    driver_writes_state, driver_writes_view : whether their columns have names and types that the driver can write.
+    published : the published table; ``None`` if nobody has looked.
+    state : the view's state tables.
+    """
+
+    is_backfill: bool
+    reads: tuple[Read, ...]
+    state_bytes: int = 0
+    in_place_bytes: int = 0
+    looked_up_rows: int = 0
+    only_inserts: bool = False
+    replaces: bool = False
+    is_committed: bool = False
+    is_slice: bool = False
+    driver_writes_state: bool = True
+    driver_writes_view: bool = True
+    published: TargetFound | None = None
+    state: StateFound = _NO_STATE
+
+    @property
+    def changed_bytes(self) -> int:
+        """Bytes of all changes, as files."""
+        return sum(read.bytes for read in self.reads)
+
+    @property
+    def changed_values(self) -> int:
+        """Values of all changes: rows times columns."""
+        return sum(read.row_count * read.width.columns for read in self.reads)
+
+    @property
+    def changed_memory_bytes(self) -> int:
+        """Bytes that all changes take in memory, about."""
+        return sum(read.row_count * read.width.bytes for read in self.reads)
+
+
+def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limits: Sizing | None = None) -> ViewEpochPlan:
+    """Plan the epoch of a view.
+
+    Parameters
+    ----------
+    most_tasks : of a shuffle, as Spark is configured.
+    limits : those of this process by default.
+    """
+    limits = limits or sizing()
+    is_small = sizes.changed_memory_bytes <= limits.driver_change_bytes
+    maintain = maintenance(limits).for_state(sizes.state)
+    if sizes.is_committed:
+        done = Commit(None, limits.driver_commit_rows, most_tasks, spreads=False, is_done=True)
+        by_code = not is_interpreted(0, sizes.looked_up_rows, limits)
+        engine, tasks = (Workload.LARGE, most_tasks) if by_code else (Workload.SMALL, 1)
+        return ViewEpochPlan((done, _publish(sizes, is_small, engine, tasks, most_tasks, limits), maintain))
+    compute = _compute(view, sizes, most_tasks, limits)
+    publish = _publish(sizes, is_small, compute.engine, compute.shuffle_tasks, most_tasks, limits)
+    return ViewEpochPlan((*sizes.reads, compute, _commit(sizes, compute, is_small, most_tasks, limits), publish, maintain))
+
+
+def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing) -> Compute:
+    changed, values = sizes.changed_memory_bytes, sizes.changed_values
+    fills_empty_state = sizes.is_backfill
+    looked_up_rows = 0 if fills_empty_state else sizes.looked_up_rows
+    if view.strategy == "full":
+        engine, reason = Workload.FULL, "the query runs in full"
+    elif is_interpreted(values, looked_up_rows, limits):
+        engine, reason = Workload.SMALL, f"{values:,} values, {looked_up_rows:,} rows to look them up in"
+    else:
+        engine = Workload.FULL if fills_empty_state or sizes.is_slice else Workload.LARGE
+        large = values > limits.interpreted_values
+        reason = f"{values:,} values" if large else f"{looked_up_rows:,} rows to look them up in"
+    is_small = changed <= limits.driver_change_bytes
+    return Compute(
+        engine=engine,
+        holds=changed <= (limits.driver_backfill_bytes if sizes.is_backfill else limits.driver_change_bytes),
+        lookup_hint=None if not is_small else "broadcast" if engine is Workload.LARGE else "shuffle_hash",
+        # State is never shuffled, so it is the change that tasks divide.
+        shuffle_tasks=None if engine is Workload.FULL else _tasks_of(changed, most_tasks, limits),
+        bytes=changed,
+        state_bytes=None if sizes.is_backfill else sizes.state_bytes,
+        in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
+        limits=driver_limits(limits),
+        reason=reason,
+    )
+
+
+def _commit(sizes: ViewSizes, compute: Compute, is_small: bool, most_tasks: int, limits: Sizing) -> Commit:
+    # Much is read in a backfill, and may come to little: a Delta write by Spark takes seconds, be it of one row.
+    writer = Writer.DRIVER if is_small else None if sizes.is_backfill else Writer.SPARK
+    if not sizes.driver_writes_state:
+        writer = Writer.SPARK
+    tasks = most_tasks if compute.shuffle_tasks is None else compute.shuffle_tasks
+    return Commit(writer, limits.driver_commit_rows, tasks, spreads=not is_small)
+
+
+def _publish(sizes: ViewSizes, is_small: bool, engine: Workload, tasks: int | None, most_tasks: int, limits: Sizing) -> Publish:
+    by_spark = sizes.replaces or not sizes.driver_writes_view
+    writer = Writer.SPARK if by_spark else Writer.DRIVER if is_small else None
+    mode = WriteMode.OVERWRITE if sizes.replaces else WriteMode.APPEND if sizes.only_inserts else WriteMode.MERGE
+    planned = Publish(
+        writer,
+        mode,
+        sizes.only_inserts,
+        table_bytes=None,
+        tasks=1,
+        most_tasks=most_tasks,
+        task_bytes=limits.task_bytes,
+        most_rows=limits.driver_commit_rows,
+        most_table_bytes=limits.driver_publish_bytes,
+        most_key_bytes=limits.replaced_key_bytes,
+        limits=driver_limits(limits),
+        engine=engine,
+        shuffle_tasks=tasks,
+    )
+    return planned if sizes.published is None else planned.for_target(sizes.published)
+
+
+def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_tasks: int) -> ViewEpochPlan:
+    """Plan the rest of an epoch whose change set met too many rows.
+
+    Parameters
+    ----------
+    found : bytes of the rows, at least.
+    """
+    before = plan.compute
+    again = Escalation("compute", found, before.limits.held_bytes)
+    compute = replace(
+        before,
+        engine=Workload.FULL if is_backfill else Workload.LARGE,
+        holds=not is_backfill,
+        lookup_hint=None if is_backfill else "broadcast",
+        shuffle_tasks=None if is_backfill else most_tasks,
+        limits=replace(before.limits, is_final=True),
+        reason="more rows than planned for",
+    )
+    commit = replace(plan.commit, writer=_by_rows(plan.commit.writer), tasks=most_tasks, spreads=True)
+    publish = replace(
+        plan.publish, writer=_by_rows(plan.publish.writer), engine=compute.engine, shuffle_tasks=compute.shuffle_tasks
+    )
+    return plan.escalated(again, compute, commit, publish, plan.maintain)
+
+
+def plan_large_commit(plan: ViewEpochPlan) -> ViewEpochPlan:
+    """Plan the rest of an epoch whose results are too many for the driver."""
+    limit = plan.compute.limits.collected_bytes
+    publish = replace(plan.publish, writer=_by_rows(plan.publish.writer))
+    commit = replace(plan.commit, writer=Writer.SPARK)
+    return plan.escalated(Escalation("commit", limit + 1, limit), commit, publish, plan.maintain)
+
+
+def _by_rows(writer: Writer | None) -> Writer | None:
+    """The writer if the driver was planned for few rows, and there may be many."""
+    return None if writer is Writer.DRIVER else writer
+
+
+def is_interpreted(values: int, looked_up_rows: int = 0, limits: Sizing | None = None) -> bool:
+    """Whether interpreting expressions takes less time than to generate and compile code for them.
+
+    Parameters
+    ----------
+    values : that are computed with, rows times columns.
+    looked_up_rows : rows that these are looked up in.
+    """
+    limits = limits or sizing()
+    return values <= limits.interpreted_values and looked_up_rows <= limits.interpreted_lookup_rows
+
+
+def _tasks_of(size: int, most_tasks: int, limits: Sizing) -> int:
+    """The tasks of a shuffle of some bytes in memory."""
+    return min(most_tasks, 1 + size // limits.task_bytes)
+
+
+def driver_limits(limits: Sizing | None = None) -> DriverLimits:
+    """How much of change sets the driver holds."""
+    limits = limits or sizing()
+    return DriverLimits(limits.driver_held_bytes, limits.driver_collected_bytes, limits.driver_summed_rows)
+
+
+def maintenance(limits: Sizing | None = None) -> Maintain:
+    """The rule by which state tables are rewritten after an epoch."""
+    limits = limits or sizing()
+    return Maintain(limits.compaction_growth, limits.compaction_spare_rows, limits.driver_compaction_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Limits of what a run does beside its views' epochs.
+
+    Parameters
+    ----------
+    compared_bytes : changes of a source, as files, whose keys the driver compares; files of a folder that Spark holds.
+    keys : primary keys of a whole source that the driver checks.
+    searched_rows : rows that the driver searches for new keys.
+    checked_bytes : of a published table whose keys the driver checks.
+    shared_bytes : changes of a source, as files, that are read once for several views.
+    driver : of the rows that the driver holds.
+    """
+
+    compared_bytes: int
+    keys: int
+    searched_rows: int
+    checked_bytes: int
+    shared_bytes: int
+    driver: DriverLimits
+
+
+def run_limits(limits: Sizing | None = None) -> RunLimits:
+    """The limits of what a run does beside its views' epochs."""
+    limits = limits or sizing()
+    return RunLimits(
+        limits.driver_change_bytes,
+        limits.driver_keys,
+        limits.searched_rows,
+        limits.driver_checked_bytes,
+        limits.shared_read_bytes,
+        driver_limits(limits),
+    )
