@@ -93,7 +93,7 @@ class AggregateCalls:
 
     def _of_part(self, part: Part) -> AggCall:
         column = self._inputs.computed(part.argument.sql, part.argument.data_type)
-        output = Field(f"_agg_{len(self.calls)}", part.result_type, part.function != "count")
+        output = Field(f"_agg_{len(self.calls)}", part.result_type, not only_counts(part.function))
         text = f"{part.function}({quoted(column)})"
         return AggCall(part.function, (column,), False, text, output, (part.argument.data_type,))
 

@@ -85,6 +85,14 @@ def test_rows_that_are_only_added(spark: SparkSession, name: str) -> None:
             lab.check()
 
 
+def test_null_alone_has_no_bits(spark: SparkSession) -> None:
+    calls = "bit_or(NULL) AS n, bit_xor(DISTINCT NULL) AS d, bit_and(length(string(int))) AS l"
+    with Lab(spark, f"SELECT {calls} FROM bag", _RELATIONS) as lab:
+        for changes in ([((1, None, 2, 300, None), 2)], [((1, None, 2, 300, None), -1), ((2, 1, 1, 7, 1), 1)]):
+            lab.step({"bag": changes})
+            lab.check()
+
+
 def test_groups_without_a_value_come_and_go(spark: SparkSession) -> None:
     """NULL is not 0."""
     nothing, zero = (1, None, None, None, None), (1, 0, 0, 0, 0)

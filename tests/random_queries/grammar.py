@@ -185,6 +185,8 @@ class Grammar:
         if child.of(INT):
             whole = self._pick(child.of(INT))
             options.append((f"CAST(round(var_pop({whole}) * count({whole}) * count({whole})) AS INT)", INT))
+            distinct = self._pick(["", "DISTINCT "])
+            options.append((f"{self._pick(['bit_xor', 'bit_or', 'bit_and'])}({distinct}{whole})", INT))
         options += [
             (
                 f"array_join(transform(array_sort(collect_list(struct({column}))), x -> CAST(x.{column} AS STRING)), '\\n')",

@@ -31,8 +31,8 @@ class BitXor(AggregateKind):
     description = ("bit_xor(x)", "xor of x where w is odd, and the count", "xor where count > 0, else NULL")
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
-        """Every call that is not DISTINCT."""
-        return not call.distinct
+        """Calls of whole numbers that are not DISTINCT."""
+        return call.argument_types[0] in _WIDTHS and not call.distinct
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The value, and the count."""
@@ -68,7 +68,7 @@ class BitCounts(AggregateKind):
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Calls over an input that is not append-only; DISTINCT makes no difference."""
-        return not append_only
+        return call.argument_types[0] in _WIDTHS and not append_only
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The count of each bit, and of the values."""
@@ -105,7 +105,7 @@ class AppendOnlyBits(AggregateKind):
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Calls over an append-only input; DISTINCT makes no difference."""
-        return append_only
+        return call.argument_types[0] in _WIDTHS and append_only
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The value, NULL where a group has no value but NULL."""

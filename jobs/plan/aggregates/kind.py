@@ -85,7 +85,7 @@ class AggregateKind(Protocol):
     function : the function's name in :class:`.jobs.plan.nodes.AggCall`.
     strategy : which operator feeds the accumulators.
     counted : the table of counts, if it has one.
-    reads_values : whether calls over an argument that is never NULL read it, too; a count does not.
+    reads_values : whether calls read more of an argument than whether it is NULL; those that do not are never NULL.
     description : the row of the kind in the documentation: call, change, result.
     """
 
