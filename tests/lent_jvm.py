@@ -15,6 +15,16 @@ from pyspark.sql import SparkSession
 
 #: The variables by which PySpark finds a JVM that runs already.
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+#: The command line, in the JVM that its process is lent, or in its own.
+COMMAND_LINE = """
+from relstate_dagster.cli import console_script, start
+from tests.lent_jvm import borrowed_session
+
+session = borrowed_session()
+if session is not None:
+    start.create_session = lambda _settings: session
+console_script()
+"""
 
 
 def lent(spark: SparkSession | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""A script on a cluster, in a process of its own: ``python cluster_process.py MASTER WAREHOUSE PLACE STATEMENTS``.
+"""Scripts on a cluster, in a process of its own: ``python cluster_process.py MASTER WAREHOUSE PLACE STATEMENTS …``.
 
-When the run first comes to PLACE, a worker is killed with its executors: the one that holds most of what executors hold.
+When a script first comes to its PLACE, a worker is killed with its executors: the one that holds most of what executors hold.
+After it the next script waits until there are two executors again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from relstate_dagster.jobs.script import ScriptSession
 _KNOWN_BY_THEN_SECONDS = 2.0
 
 
+def _until_there_are_two(spark: SparkSession) -> None:
+    deadline = time.monotonic() + 120
+    while len(spark._jsc.sc().statusTracker().getExecutorInfos()) < 3:  # the driver is one of them
+        assert time.monotonic() < deadline, "there are no two executors"
+        time.sleep(0.2)
+
+
 def _kill_a_worker(spark: SparkSession) -> None:
     """Kill the process group of a worker; an executor is in that of the worker that has started it."""
     time.sleep(_KNOWN_BY_THEN_SECONDS)
@@ -38,15 +46,7 @@ def _kill_a_worker(spark: SparkSession) -> None:
 
 
 def main() -> int:
-    master, root, place, statements = sys.argv[1:]
-    killed: list[str] = []
-
-    def reached(now: str) -> None:
-        if now == place and not killed:
-            killed.append(now)
-            _kill_a_worker(spark)
-
-    failpoints.reached = reached
+    master, root, *scripts = sys.argv[1:]
     conf = {
         "spark.cores.max": "2",
         "spark.executor.memory": "600m",
@@ -55,6 +55,22 @@ def main() -> int:
     }
     spark = create_session(SparkSettings(master=master, driver_memory="1g", shuffle_partitions=2, conf=conf))
     session = ScriptSession(spark, Warehouse(root))
+    for place, statements in zip(scripts[::2], scripts[1::2], strict=True):
+        _until_there_are_two(spark)
+        if code := _run(spark, session, place, statements):
+            return code
+    return 0
+
+
+def _run(spark: SparkSession, session: ScriptSession, place: str, statements: str) -> int:
+    killed: list[str] = []
+
+    def reached(now: str) -> None:
+        if now == place and not killed:
+            killed.append(now)
+            _kill_a_worker(spark)
+
+    failpoints.reached = reached
     for result in session.run(statements):
         if isinstance(result, tuple):
             sys.stdout.write(f"{type(result[1]).__name__}: {result[1]}\n")
@@ -62,6 +78,7 @@ def main() -> int:
         if result.columns is not None:
             sys.stdout.write(f"{sorted(result.rows, key=str)}\n")
     sys.stdout.write(f"killed {killed}\n")
+    sys.stdout.flush()
     return 0
 
 

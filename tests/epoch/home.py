@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
 from relstate_dagster.jobs.declare import load_project
 from tests.epoch.scripts import Script, copied, kept
+from tests.lent_jvm import COMMAND_LINE
 
 FILES = {
     "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
@@ -44,9 +45,9 @@ class Home:
         sync_project(self.spark, self.warehouse, load_project(self.project))
         list(EpochRunner(self.spark, self.warehouse).run())
 
-    def command(self, *arguments: str) -> list[str]:
-        """The command line, of a process of its own."""
-        start = "from relstate_dagster.cli import console_script; console_script()"
+    def command(self, *arguments: str, may_borrow: bool = False) -> list[str]:
+        """The command line, of a process of its own, which uses the JVM that it is lent if it may."""
+        start = COMMAND_LINE if may_borrow else "from relstate_dagster.cli import console_script; console_script()"
         where = ["--project", str(self.project), "--warehouse", self.warehouse.root]
         return [sys.executable, "-c", start, *arguments, *where]
 

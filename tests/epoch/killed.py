@@ -10,17 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.engine.failpoints import VARIABLE
-from tests.lent_jvm import lent
-
-_COMMAND_LINE = """
-from relstate_dagster.cli import console_script, start
-from tests.lent_jvm import borrowed_session
-
-session = borrowed_session()
-if session is not None:
-    start.create_session = lambda _settings: session
-console_script()
-"""
+from tests.lent_jvm import COMMAND_LINE, lent
 
 
 def in_process(
@@ -32,7 +22,7 @@ def in_process(
     ----------
     jvm : a session whose JVM is lent to the process; by default it starts its own, which ends with it.
     """
-    return _ended(["-c", _COMMAND_LINE, "sql", "--warehouse", str(folder), "-e", statements], failpoint, lent(jvm))
+    return _ended(["-c", COMMAND_LINE, "sql", "--warehouse", str(folder), "-e", statements], failpoint, lent(jvm))
 
 
 def run_in_process(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clusters import Cluster, running
+from tests.processes import until
 
 _SETUP = """
 CREATE TABLE t (k INT, g INT, v INT, PRIMARY KEY (k));
@@ -38,28 +38,33 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def _run(cluster: Cluster, root: Path, statements: str, place: str) -> tuple[str, str]:
-    command = [sys.executable, str(Path(__file__).parent / "cluster_process.py"), cluster.master, str(root), place]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1", "RELSTATE_SIZING": _BY_EXECUTORS}
-    done = subprocess.run([*command, statements], env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
-    return done.stdout, done.stderr
+#: Where a worker dies, and in what.
+_SCRIPTS = {
+    # Of a backfill, what was computed and not yet written dies: the view is computed once more.
+    "before_state_commit": f"{_SETUP} {_MANY} {_VIEWS} VERIFY",
+    # Of an epoch, between what was committed and what is published: Spark repeats its tasks.
+    "before_publish": f"{_CHANGES}; REFRESH; VERIFY",
+}
 
 
 def test_a_worker_that_dies_costs_no_row(cluster: Cluster, tmp_path: Path) -> None:
-    root = tmp_path / "warehouse"
-    for number, (statements, place, said) in enumerate(
-        (
-            # Of a backfill, what was computed and not yet written dies: the view is computed once more.
-            (f"{_SETUP} {_MANY} {_VIEWS} VERIFY", "before_state_commit", "computing every once more, an executor was lost"),
-            # Of an epoch, between what was committed and what is published: Spark repeats its tasks.
-            (f"{_CHANGES}; REFRESH; VERIFY", "before_publish", ""),
-        )
+    process = Path(__file__).parent / "cluster_process.py"
+    arguments = [cluster.master, str(tmp_path / "warehouse"), *(text for script in _SCRIPTS.items() for text in script)]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1", "RELSTATE_SIZING": _BY_EXECUTORS}
+    out, log = list[str](), tmp_path / "log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, str(process), *arguments], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as run,
     ):
-        out, log = _run(cluster, root, statements, place)
-        assert said in log
-        assert f"killed ['{place}']" in out
-        assert "False" not in out
-        time.sleep(0.5)
-        assert len(cluster.worker_groups()) == 1, number
-        cluster.add_worker()
+        assert run.stdout is not None
+        for line in run.stdout:
+            out.append(line)
+            if line.startswith("killed"):
+                until(lambda: len(cluster.worker_groups()) == 1, "one of two workers has died")
+                cluster.add_worker()
+    assert run.returncode == 0, "".join(out) + log.read_text()[-5000:]
+    assert [line for line in out if line.startswith("killed")] == [f"killed ['{place}']\n" for place in _SCRIPTS]
+    assert "computing every once more, an executor was lost" in log.read_text()
+    assert "False" not in "".join(out)

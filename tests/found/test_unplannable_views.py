@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.home import Home
 from tests.epoch.scripts import Script
+from tests.lent_jvm import lent
 
 _EDITED = "CREATE MATERIALIZED VIEW sums AS SELECT sum(v) AS total FROM p"
 
@@ -88,7 +90,9 @@ def test_an_edit_of_the_view_itself_and_of_a_plain_view(home: Home) -> None:
 
 def test_the_command_line_says_so_and_exits_with_1(home: Home) -> None:
     home.write("sums", _EDITED)
-    done = subprocess.run(home.command("run", "--yes"), capture_output=True, text=True, timeout=300, check=False)
+    environment = {**os.environ, **lent(home.spark)}
+    command = home.command("run", "--yes", may_borrow=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert "`s` cannot be resolved" in " ".join((done.stdout + done.stderr).split())
     state = home.warehouse.read()
