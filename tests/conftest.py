@@ -47,7 +47,7 @@ def resized() -> Iterator[Resized]:
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from relstate_dagster.jobs.engine import SparkSettings, create_session
     from tests.local_files import without_processes
 
@@ -66,7 +66,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", _LONG_LIVED)
         session = create_session(settings)
-    without_processes(session)
+    without_processes(session, tmp_path_factory.mktemp("classes"))
     yield session
     session.stop()
 

@@ -6,7 +6,6 @@ Delta table: a hundred processes a test, of 4 ms each.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ _CLASS = "relstate.tests.LocalFiles"
 _SETTINGS = {"fs.file.impl": _CLASS, "fs.AbstractFileSystem.file.impl": f"{_CLASS}$Context"}
 
 
-def without_processes(spark: SparkSession) -> None:
-    """Have a session and all that share its JVM open local files by the class beside this module."""
+def without_processes(spark: SparkSession, folder: Path) -> None:
+    """Have a session and all that share its JVM open local files by the class beside this module, compiled into a folder."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(loader)
     compiler.cook(Path(__file__).with_name("LocalFiles.java").read_text())
-    folder = Path(tempfile.mkdtemp(prefix="relstate-classes-"))
     for name, code in dict(compiler.getBytecodes()).items():
         path = folder / f"{name.replace('.', '/')}.class"
         path.parent.mkdir(parents=True, exist_ok=True)
