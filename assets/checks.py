@@ -1,4 +1,4 @@
-"""What checks found, as Dagster shows it."""
+"""Results of checks for Dagster."""
 
 from __future__ import annotations
 

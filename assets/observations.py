@@ -16,7 +16,7 @@ _VERSION = "version"
 
 
 class SourceObservations:
-    """Logs an observation of each source whose version Dagster has not been told of.
+    """Logs an observation of each source with a new version.
 
     They carry no data version of Dagster's: it would compare that with what it knew when the run began, and show views as out
     of date that have just read it. Sources that an asset of the code location stands for are left to that.
@@ -29,7 +29,7 @@ class SourceObservations:
         self._defined = [spec.key for spec in assets.sources]
 
     def log(self, report: ViewReport) -> None:
-        """Log what the epoch of a view has read of its sources."""
+        """Log the sources' versions that a view's epoch has read."""
         if report.skipped:
             return
         for name, version in report.source_versions.items():
@@ -43,7 +43,7 @@ class SourceObservations:
             self._context.log_event(AssetObservation(asset_key=key, metadata=metadata))
 
     def _versions(self) -> dict[AssetKey, int | None]:
-        """The versions that Dagster was told of last, asked for once."""
+        """Last observed versions, asked for once."""
         if self._known is None:
             self._known = {
                 record.asset_entry.asset_key: _version_in(record.asset_entry.last_observation)

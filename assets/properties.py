@@ -1,4 +1,4 @@
-"""What ``TBLPROPERTIES`` of a view say to Dagster, read and checked when definitions load."""
+"""``TBLPROPERTIES`` for Dagster, read and checked when definitions load."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ ALL_VIEWS: Final = "*"
 
 
 class ViewsConfig(Config):
-    """What a run does otherwise than a run without config."""
+    """Options of a run."""
 
     full_refresh: list[str] = Field(
         default=[],

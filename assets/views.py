@@ -48,7 +48,7 @@ VERIFY_TAG = "relstate/verify"
 
 
 class WarehouseAccess(Protocol):
-    """What a run needs of its warehouse resource."""
+    """Interface of the warehouse resource for runs."""
 
     def runner(
         self,
@@ -337,7 +337,7 @@ def _last_materialized(
 
 
 def _nothing_new(context: AssetExecutionContext, key: AssetKey) -> Output[None]:
-    """Return an output of which Dagster makes no event of the asset.
+    """An output without a materialization event.
 
     Without any output, an asset further down in the same run would be skipped, also one that reads another view, which has
     changed, and nothing would ask for it again.

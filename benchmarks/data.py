@@ -34,7 +34,7 @@ def default_data() -> Path:
 
 
 def sf_text(sf: float) -> str:
-    """A scale factor as it is written in names: ``0.01``, ``1``."""
+    """Text of a scale factor in names: ``0.01``, ``1``."""
     return f"{sf:g}"
 
 
@@ -89,7 +89,7 @@ def write_table(path: Path, parquet: Path) -> None:
 
 
 def writer_properties() -> deltalake.WriterProperties:
-    """How every source file is written."""
+    """Parquet properties of all source files."""
     return deltalake.WriterProperties(compression="SNAPPY", max_row_group_size=ROW_GROUP_ROWS)
 
 

@@ -42,7 +42,7 @@ def start_spark(memory: str, *, counts_stages: bool = True) -> SparkSession:
 
 
 def environment(spark: SparkSession, memory: str) -> dict[str, Any]:
-    """What the figures depend on; no names, no paths."""
+    """Facts that the figures depend on, without names or paths."""
     total = None
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
@@ -225,5 +225,5 @@ def input_bytes(replay: Replay, query: str) -> int:
 
 
 def plan_nodes(view: ViewEntry) -> int:
-    """How many nodes a view's plan has."""
+    """Number of nodes in a view's plan."""
     return 0 if view.plan is None else sum(1 for _ in walk(view.plan))

@@ -157,7 +157,7 @@ def log_versions(table: str) -> set[int]:
 
 
 def written_since(table: str, before: set[int]) -> Written:
-    """What the commits did that were not there before."""
+    """Files and bytes of new commits."""
     commits = sorted(log_versions(table) - before)
     files = size = 0
     for version in commits:

@@ -41,7 +41,7 @@ class Results:
 
 
 def identity(record: dict[str, Any]) -> tuple[Any, ...]:
-    """What names a measurement."""
+    """Identity of a measurement."""
     return tuple(record.get(k) for k in IDENTITY)
 
 

@@ -64,7 +64,7 @@ class Replay:
             link_table(series.folder / table, target / table, until=series.versions[0][table])
 
     def path(self, table: str) -> str:
-        """Where a table lies."""
+        """Path of a table."""
         return str(self.target / table)
 
     def changes_next(self) -> bool:

@@ -45,7 +45,7 @@ _KEPT = 0.2
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to one table in one epoch.
+    """Changes of one table in one epoch.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class Change:
 
 @dataclass
 class Base:
-    """The generated tables, of which only what the streams need is read."""
+    """Generated tables, of their columns only those the streams need."""
 
     folder: Path
     _keys: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows(self, table: str) -> int:
-        """How many rows a table has."""
+        """Number of a table's rows."""
         return int(pq.read_metadata(self._path(table)).num_rows)
 
     def keys(self, table: str) -> pa.Table:
@@ -109,7 +109,7 @@ def rows_wanted(base: Base, stream: str, size: str) -> int:
 
 
 def epochs_possible(base: Base, stream: str, size: str) -> int | None:
-    """How many epochs the base has keys for; ``None`` for any number."""
+    """Maximum number of epochs by keys; ``None`` without a limit."""
     orders = base.rows("orders")
     each = _orders_wanted(base, stream, size)
     if stream == "inserted":

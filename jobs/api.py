@@ -1,4 +1,4 @@
-"""What other houses use of the Spark side."""
+"""The interface of the Spark side for the other packages."""
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState

@@ -39,7 +39,7 @@ Translation: TypeAlias = TranslationFn[ViewDeclaration]
 
 
 class ViewsScaffoldParams(BaseModel):
-    """What ``dg scaffold defs`` is told."""
+    """Parameters of ``dg scaffold defs``."""
 
     project_path: str | None = Field(default=None, description="a folder of .sql files; without one, one to start from is made")
     warehouse: str | None = Field(default=None, description="a folder, or the address of an object store")
@@ -165,7 +165,7 @@ class MaterializedViewsComponent(Component, Resolvable):
 
     @cached_property
     def translator(self) -> RelstateTranslator:
-        """What Dagster shows of views and sources, before :meth:`get_asset_spec`."""
+        """Translator of views and sources, before :meth:`get_asset_spec`."""
         return RelstateTranslator()
 
     def get_asset_spec(self, view: ViewDeclaration, project: Project) -> AssetSpec:
@@ -201,7 +201,7 @@ class MaterializedViewsComponent(Component, Resolvable):
 
 
 class _ComponentTranslator(RelstateTranslator):
-    """Asks the component, so that what overrides it is heard."""
+    """A translator that calls the component's overrides."""
 
     def __init__(self, component: MaterializedViewsComponent) -> None:
         self._component = component

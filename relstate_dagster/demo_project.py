@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_is_home_of(project: Project, warehouse: Warehouse) -> None:
-    """Keep a project that nobody has named out of a warehouse that has other views.
+    """Keep an unnamed project out of a warehouse with other views.
 
     Raises
     ------

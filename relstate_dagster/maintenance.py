@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class MaintenanceConfig(Config):
-    """Of which views, and what a vacuum leaves."""
+    """Views and retention of a maintenance run."""
 
     views: list[str] = Field(default=[], description="names of views; without any, every view of the warehouse")
     compact: bool = Field(default=True, description="rewrite the state of the views")

@@ -122,7 +122,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     def _at_server(
         self, server: ServerAt, project: Project, tell: Callable[[str], None], here: Callable[[], EpochRunner]
     ) -> ServerRunner:
-        """Runner at a server; this process does what the server does not."""
+        """Runner at a server, with this process for the rest."""
         from relstate_dagster.server.runner import ServerRunner  # noqa: PLC0415 - for runs only
 
         tell(f"the server of the warehouse (process {server.registered.pid}) does the work")

@@ -32,7 +32,7 @@ class Location:
 
     @property
     def log_file(self) -> Path | None:
-        """Where Spark's log goes: into the warehouse, if that lies on this machine."""
+        """Path of Spark's log in the warehouse, if that is local."""
         return log_file(self.warehouse)
 
     @property

@@ -23,7 +23,7 @@ _DEFAULTS: Final = Sizing()
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """How much of change sets the driver holds.
+    """Limits of rows that the driver holds.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
 
 
 def rows_within(df: DataFrame, most_bytes: int) -> int:
-    """How many rows of a frame take so many bytes in memory, about."""
+    """About how many rows of a frame take so many bytes in memory."""
     return most_bytes // value_bytes(df.schema)
 
 

@@ -1,4 +1,4 @@
-"""How a Delta state table is created: its columns, partitions and properties."""
+"""Layout of a Delta state table: columns, partitions and properties."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def files_with_rows(
 
 
 def _is_plain(data_type: pa.DataType) -> bool:
-    """Types of which the driver has the values that the row encoding knows."""
+    """Types whose values the driver has as the row encoding knows them."""
     types = pa.types
     return bool(
         types.is_integer(data_type)

@@ -110,7 +110,7 @@ class LookupKeys:
         return self._reach([file for file in files if self.may_be_in(file.lower, file.upper, column)], column, page_rows)[1]
 
     def _reach(self, files: Sequence[DataFile], column: str, page_rows: int | None) -> tuple[_Reach, float]:
-        """How the rows of files are filtered, and about how many are read then."""
+        """Filter on the rows of files, and about how many rows it reads."""
         in_files = sum(file.rows for file in files)
         if in_files < tuning().unfiltered_rows:
             return _Reach.WHOLE, in_files

@@ -42,7 +42,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """Where a column of a state table is stored.
+    """Storage of one state column.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class StateFiles:
 
     @property
     def path(self) -> str:
-        """Where the table lies."""
+        """Path of the table."""
         return self.table.path
 
     def at(self, version: int | None) -> tuple[DataFile, ...]:

@@ -294,7 +294,7 @@ class StateStore:
         return self._spark.sql(f"SELECT {', '.join([*fixed, *fields, *partition])} WHERE false")
 
     def slots_of(self, table_id: int) -> TableSlots:
-        """Where a table's columns are stored."""
+        """Storage of a table's columns."""
         return self._table(table_id)[1]
 
     def _table(self, table_id: int) -> tuple[StateTableDesc, TableSlots]:

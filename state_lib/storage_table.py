@@ -196,7 +196,7 @@ class StorageTable:
         return list(dict.fromkeys([*(part.column for part in self.desc.schema.storage_key), *columns]))
 
     def place(self, key: Sequence[Any] | None = None) -> str:
-        """How messages name this table, and a key in it."""
+        """Name of this table, and a key in it, for messages."""
         where = f"state table {self.desc.schema.label} (table_id {self.desc.table_id})"
         return where if key is None else f"{where}, key {tuple(key)}"
 

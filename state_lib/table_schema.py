@@ -12,7 +12,7 @@ from relstate_dagster.state_lib.errors import PlanError
 
 
 class StateKind(str, enum.Enum):
-    """What a state table holds (DESIGN terms of RisingWave and Flink)."""
+    """Kind of a state table (terms of RisingWave and Flink)."""
 
     VALUE_STATE = "value state"
     EXTREME_STATE = "extreme state"

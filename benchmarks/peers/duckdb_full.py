@@ -16,7 +16,7 @@ from benchmarks.series import Series
 
 
 def missing() -> str | None:
-    """What has to be installed first."""
+    """Missing installations."""
     return None if find_spec("duckdb") else "DuckDB is left out: pip install 'relstate-dagster[bench]'"
 
 

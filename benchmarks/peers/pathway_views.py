@@ -30,7 +30,7 @@ _LAST_COLUMN = {"q1": "sum_disc_price", "q3": "revenue", "q6": "revenue", "q12":
 
 
 def missing() -> str | None:
-    """What has to be installed first."""
+    """Missing installations."""
     return None if os.environ.get(_PYTHON) else f"Pathway is left out: ${_PYTHON} names no Python that has it"
 
 

@@ -33,7 +33,7 @@ _INDEXES = {
 
 
 def missing() -> str | None:
-    """What has to be installed first."""
+    """Missing installations."""
     if shutil.which("node") is None or not (_HERE / "node_modules").exists():
         return f"pg_ivm is left out: Node.js, and `npm install --legacy-peer-deps` in {_HERE.name}, are needed"
     return None
@@ -54,7 +54,7 @@ def measure(series: Series, sf: float, queries: Sequence[str]) -> Iterator[tuple
 
 
 def _job(series: Series, texts: dict[str, str], folder: Path) -> Path:
-    """What ``pg_ivm.mjs`` is to do, with its rows as CSV beside it."""
+    """Job of ``pg_ivm.mjs``, with its rows as CSV beside it."""
     tables = [t for t in TABLES if any(t in tables_of(text) for text in texts.values())]
     base = {t: base_rows(series, t) for t in tables}
     work = {

@@ -1,1 +1,1 @@
-"""What is measured, one module each."""
+"""Scenarios of measurements, one module each."""

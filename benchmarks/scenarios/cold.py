@@ -57,7 +57,7 @@ def measure(run_: Run, sf: float, query: str, epochs: int, size: str) -> dict[st
 
 
 def one_epoch(root: str, memory: str) -> None:
-    """What the fresh process does; prints the seconds of its parts."""
+    """One epoch in a fresh process; prints the seconds of its parts."""
     started = time.perf_counter()
     spark = start_spark(memory)
     session = time.perf_counter() - started

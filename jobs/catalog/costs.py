@@ -24,7 +24,7 @@ class EpochCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a view has cost.
+    """Costs of a view's past epochs.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Costs:
     changes: Mapping[int, tuple[EpochCost, ...]] = field(default_factory=dict)
 
     def after(self, cost: EpochCost, *, full: bool) -> Costs:
-        """What is known once another epoch is done."""
+        """The costs after one more epoch."""
         if full:
             return replace(self, full=cost)
         size = _size(cost.read_bytes)
@@ -104,7 +104,7 @@ class Costs:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
-        """What :meth:`to_dict` wrote."""
+        """Costs from the values of :meth:`to_dict`."""
         full = stored.get("full")
         known = stored.get("changes", {}).items()
         changes = {int(size): tuple(EpochCost(**cost) for cost in costs) for size, costs in known}

@@ -1,4 +1,4 @@
-"""What the catalog remembers, as plain values."""
+"""Entries of the catalog, as plain values."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SourceEntry:
 
     @property
     def kind(self) -> str:
-        """What opens it (:mod:`.jobs.sources.registry`)."""
+        """Name of the kind that opens it (:mod:`.jobs.sources.registry`)."""
         return "files" if self.folder is not None else "changelog" if self.is_changelog else "delta"
 
     @property
     def watermarked(self) -> Watermark | None:
-        """How far behind its newest row others may come; ``None`` if undeclared."""
+        """The declared watermark; ``None`` without one."""
         return None if self.watermark is None else watermark_of(self.watermark, f"source {self.name}")
 
 
@@ -198,7 +198,7 @@ class ViewEntry:
 
     @property
     def state_ttl(self) -> timedelta | None:
-        """After what time state that nothing has touched expires; ``None`` for never."""
+        """Time to live of untouched state; ``None`` for ever."""
         return ttl_of(self.properties, f"view {self.name}")
 
     def reached(self, epoch: int, instant: datetime | None = None, *, keep: int = 32) -> ViewEntry:

@@ -21,7 +21,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What is known of the age of a view's state.
+    """Marks by which the age of a view's state is known.
 
     Parameters
     ----------
@@ -55,6 +55,6 @@ class Expiry:
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Expiry:
-        """What :meth:`to_dict` gave."""
+        """Marks from the values of :meth:`to_dict`."""
         marks = tuple(Mark(epoch, datetime.fromisoformat(instant)) for epoch, instant in payload.get("marks", ()))
         return cls(marks, payload.get("until"))

@@ -61,7 +61,7 @@ class Planned:
         return self._contents
 
     def to_json(self) -> str:
-        """As it is stored."""
+        """The stored text."""
         return json.dumps(self.stateful.to_dict(), sort_keys=True)
 
     def __eq__(self, other: object) -> bool:

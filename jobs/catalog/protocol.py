@@ -123,7 +123,7 @@ def check_unclaimed(state: CatalogState, own: str, views: Collection[str]) -> No
 
 
 def released(state: CatalogState, holder: str) -> CatalogState:
-    """What a holder has claimed is anybody's again."""
+    """Give back a holder's claim."""
     return state.without_claim(holder)
 
 
@@ -140,7 +140,7 @@ def taken_over(state: CatalogState, dead: Claim, claim: Claim) -> CatalogState:
 
 
 def epochs_numbered(state: CatalogState, number: int) -> list[EpochEntry]:
-    """An epoch as it is complete, and as runs bring other views to it."""
+    """All entries of an epoch: the complete one, and those in progress."""
     found = [claim.epoch for claim in state.claims.values() if claim.epoch is not None] + [*state.epochs.values()]
     return [epoch for epoch in found if epoch.epoch == number]
 

@@ -35,7 +35,7 @@ Payload: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What entries refer to in the warehouse that they are of."""
+    """Parts of the warehouse that its entries refer to."""
 
     plans: PlanStore
     root: str

@@ -181,7 +181,7 @@ def changed_entries(base: Mapping[_K, _V], state: Mapping[_K, _V]) -> dict[_K, _
 
 
 def rebased(base: CatalogState, state: CatalogState, newest: CatalogState) -> CatalogState:
-    """A change between two states, on top of what others have made of the first.
+    """A change between two states, on top of others' changes of the first.
 
     Raises
     ------

@@ -107,7 +107,7 @@ class CatalogStore:
     def commit(
         self, base: CatalogState, state: CatalogState, then: Callable[[CatalogState], CatalogState] = lambda s: s
     ) -> CatalogState:
-        """Write what was changed from one state to another, whatever others have written meanwhile.
+        """Write the change between two states on top of the newest one.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ _ONCE: Final = CommitProperties(max_commit_retries=0)
 
 
 def _room(level: int) -> int:
-    """How many rows the levels up to one have room for."""
+    """Rows that the levels up to one have room for."""
     return _FIRST_LEVEL_ROWS * int(_LEVEL_GROWTH**level)
 
 

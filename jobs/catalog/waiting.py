@@ -27,7 +27,7 @@ def seconds_to_wait(wanted: float | None = None) -> float:
 
 @dataclass(frozen=True)
 class Patience:
-    """How to wait for others.
+    """Settings of waiting for other runs.
 
     Parameters
     ----------

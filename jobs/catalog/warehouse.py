@@ -80,15 +80,15 @@ class Warehouse:
         return managed_path(self.root, check_name(name), folder)
 
     def view_path(self, name: str) -> str:
-        """Where a view is published."""
+        """Path of a view's published table."""
         return f"{self.root}/views/{check_name(name)}"
 
     def state_path(self, view: ViewEntry) -> str:
-        """Where the state of a view's generation lies."""
+        """Path of the state of a view's generation."""
         return f"{self.states_path(view.name)}/{view.generation}"
 
     def states_path(self, view: str) -> str:
-        """Where the state of all generations of a view lies."""
+        """Path of the state of all of a view's generations."""
         return f"{self.root}/_relstate/state/{check_name(view)}"
 
     def index_path(self, source: str, column: str) -> str:
@@ -100,7 +100,7 @@ class Warehouse:
 
     @property
     def indexes_path(self) -> str:
-        """Where all indexes of sources lie."""
+        """Path of all indexes of sources."""
         return f"{self.root}/_relstate/indexes"
 
     def index(self, source: SourceEntry, column: str) -> SourceIndex:

@@ -42,7 +42,7 @@ class Reached:
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Reached:
-        """What :meth:`to_dict` gave."""
+        """Watermark from the values of :meth:`to_dict`."""
         value, data_type = payload["value"], payload["type"]
         if data_type.startswith("timestamp"):
             return cls(datetime.fromisoformat(value), data_type)
@@ -69,5 +69,5 @@ def to_dict(watermarks: Watermarks) -> dict[str, Any]:
 
 
 def from_dict(payload: Mapping[str, Any]) -> Watermarks:
-    """What :func:`to_dict` gave."""
+    """Watermarks from the values of :func:`to_dict`."""
     return {source: {column: Reached.from_dict(r) for column, r in columns.items()} for source, columns in payload.items()}

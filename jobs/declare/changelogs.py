@@ -99,7 +99,7 @@ def _check_watermark(source: SourceDeclaration, where: str) -> None:
 
 
 def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclaration | None]:
-    """A declared source as it is kept.
+    """The sources and views that a declared source stands for.
 
     One of changes becomes a changelog and the view of its newest rows.
     """

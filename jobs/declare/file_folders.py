@@ -1,4 +1,4 @@
-"""Folders of files that are sources: what their declarations may say.
+"""Declarations of folders of files as sources.
 
 ::
 

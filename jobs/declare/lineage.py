@@ -71,7 +71,7 @@ def output_columns(query: str) -> tuple[str, ...]:
 
 
 def column_lineage(query: str, schemas: Schemas) -> ColumnLineage:
-    """Return which columns of which tables each output column is computed from.
+    """Source columns of each output column, by table.
 
     Best effort, for people to look at: empty where sqlglot cannot resolve the query. Column names are in lower case.
 

@@ -1,4 +1,4 @@
-"""What a statement can be: frozen records, none of which knows Spark."""
+"""Statements as frozen records, without Spark."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class SourceDeclaration:
 
     @property
     def watermark(self) -> str | None:
-        """What ``source.watermark`` says of how far behind its newest row others may come."""
+        """The text of ``source.watermark``."""
         return self.properties.get("source.watermark")
 
     @property
@@ -274,7 +274,7 @@ class ExplainCreateStatement:
 
 @dataclass(frozen=True)
 class OtherStatement:
-    """Whatever Spark runs as it is: its text and its first keyword in upper case."""
+    """A statement for Spark: its text, and its first keyword in upper case."""
 
     text: str
     keyword: str

@@ -1,4 +1,4 @@
-"""What a view or source may be called.
+"""Rules for names of views and sources.
 
 Names become folders of a warehouse, Dagster asset keys and names in Spark's catalog, so only plain identifiers are let
 through, before anything touches the disk: Spark itself had made folders for ``a.b`` and for a Cyrillic name before
@@ -26,7 +26,7 @@ def as_declared(name: str, known: Iterable[str]) -> str:
 
 
 def check_name(name: str, what: str = "name", where: str = "") -> str:
-    """Return `name` as it is, if it is a plain identifier.
+    """Return `name` if it is a plain identifier.
 
     Parameters
     ----------

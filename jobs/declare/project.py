@@ -206,7 +206,7 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
 
 
 def _as_kept(declarations: Iterable[Declared]) -> Iterable[Declared]:
-    """Declarations, those of tables whose rows are changes as what these are kept as."""
+    """Declarations, with tables of changes replaced by their parts."""
     for declaration in declarations:
         if isinstance(declaration, SourceDeclaration):
             source, view = expanded(declaration)

@@ -160,7 +160,7 @@ def _column(part: Cursor, context: str, found: ListedColumns) -> tuple[SourceCol
 
 @dataclass
 class _Options:
-    """What stands behind the type of a column."""
+    """Options behind the type of a column."""
 
     not_null: bool = False
     is_key: bool = False

@@ -1,4 +1,4 @@
-"""How long operators remember rows that nothing has touched: the property ``state.ttl`` of a view."""
+"""The property ``state.ttl``: how long operators keep untouched rows."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class Cursor:
         return repr(self.source(self.current)) if self.current else "the end of the statement"
 
     def source(self, token: Token) -> str:
-        """Return a token as it is written in the script."""
+        """Text of a token in the script."""
         return self.statement.script[token.start : token.end + 1]
 
     def identifier(self, context: str) -> str:

@@ -24,7 +24,7 @@ _BEFORE_NAME: Final = frozenset({"LATERAL", "TABLE", "STREAM"})
 
 @dataclass(slots=True)
 class _Block:
-    """What is within a pair of parentheses, or all of the query.
+    """Contents of a pair of parentheses, or the whole query.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far behind its newest row a source's rows may come: the property ``source.watermark``.
+"""The property ``source.watermark``: the maximum lateness of a source's rows.
 
 ``'source.watermark' = 'ts - INTERVAL 10 MINUTES'`` says that rows more than ten minutes before the newest one are not
 expected any more. It never changes what a view has: state of groups that are closed by then is dropped, and read again from

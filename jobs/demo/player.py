@@ -88,7 +88,7 @@ class FlightPlayer:
             on_table(name, rows.count())
 
     def is_loaded(self) -> bool:
-        """Whether `load` has come to its end."""
+        """Whether `load` has completed."""
         return self._exists("flights") and self.last_day() is not None
 
     def last_day(self) -> date | None:

@@ -1,4 +1,4 @@
-"""Where this project keeps what it fetched or generated for one person on one machine."""
+"""The user's cache folder, for fetched and generated files."""
 
 from __future__ import annotations
 

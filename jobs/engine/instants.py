@@ -18,7 +18,7 @@ def utc_now() -> datetime:
 
 
 def read_clock(clock: Clock) -> datetime:
-    """What a clock says, in UTC.
+    """Time of a clock, in UTC.
 
     Raises
     ------

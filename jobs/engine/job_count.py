@@ -26,7 +26,7 @@ class StartedJobs:
         self._started = time.monotonic()
 
     def count(self) -> int | None:
-        """How many there were so far."""
+        """Number of jobs so far."""
         tracker = self._tracker()
         return None if tracker is None else len(tracker.getJobIdsForTag(self._tag))
 

@@ -37,7 +37,7 @@ class _LogFile(logging.FileHandler):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How much is logged where.
+    """Targets and levels of logs.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ SPARKS_OWN_TASKS: Final = 200
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Where Spark runs and with how much; nothing is started by making one.
+    """Place and size of Spark; making one starts nothing.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _USELESS_RULES = (
 
 
 class Workload(enum.Enum):
-    """What a session is set up for.
+    """Kind of work that a session is configured for.
 
     ``SMALL``: an epoch whose change and state are small. Nearly all of its cost is fixed, so adaptive execution is off
     (it runs every stage as a job of its own and plans again in between), and expressions are interpreted: generating
@@ -143,7 +143,7 @@ def _divide_files(session: SparkSession) -> None:
 
 @contextmanager
 def transaction(session: SparkSession, app_id: str, version: int, metadata: str) -> Iterator[None]:
-    """Make the one Delta commit inside idempotent, and let it say what it is (``metadata``).
+    """Make the one Delta commit inside idempotent, with ``metadata`` that names it.
 
     A MERGE takes its transaction id from the session only. Left set, a stale version would silently drop later writes,
     so it is unset whatever happens, and the session is used for nothing else.

@@ -60,7 +60,7 @@ def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunct
 
 
 def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, OpenedTable, Recorded]]:
-    """State and published table of a view, with what the catalog has recorded of each."""
+    """State and published table of a view, each with its recorded commit."""
     versions = state.versions_at(view.name)
     if versions is not None:
         files, published = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))

@@ -31,7 +31,7 @@ _READERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """How many keys of a published view occur more than once: 0 is right.
+    """Number of duplicate keys in a published view: 0 is right.
 
     Parameters
     ----------

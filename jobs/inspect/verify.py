@@ -178,7 +178,7 @@ def compared(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Differen
 
 
 def bag_difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:
-    """How many rows are missing from, and unexpected in, ``actual``, duplicates counted."""
+    """Numbers of rows missing from, and unexpected in, ``actual``, duplicates counted."""
     found = compared_bags(expected, actual)
     return found.missing, found.unexpected
 

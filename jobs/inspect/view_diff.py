@@ -1,4 +1,4 @@
-"""What two epochs of a view differ by: rows added, removed and changed.
+"""Difference of a view between two epochs: rows added, removed and changed.
 
 Rows are matched by the view's key: by its columns where readers see them, else by the hidden one of the published table. A view
 without a key is compared as a bag. So is one that was rebuilt in between, unless both tables have its key and no key twice.
@@ -55,7 +55,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class ViewDiff:
-    """What a view differs by between two epochs.
+    """Difference of a view between two epochs.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _REMEDY: Final = (
 
 
 def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
-    """What the change of a group is folded to besides.
+    """Additional folds of a changelog's groups.
 
     Of the rows at the last place in the order, the greatest and the least digest; and the places of all rows, where there may
     be older ones that these come after.

@@ -1,4 +1,4 @@
-"""Change sets in agreement with what a state table has of their rows."""
+"""Change sets reconciled with the stored rows of a state table."""
 
 from __future__ import annotations
 

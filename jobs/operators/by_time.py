@@ -1,4 +1,4 @@
-"""Rows that change by time alone: what temporal filters and temporal projections have in common.
+"""Rows that time alone changes, for temporal filters and projections.
 
 The input is kept in state, by the columns that are compared with a time. A row of which a comparison has changed has such a
 column between the old and the new time, or equal to one of them.

@@ -1,4 +1,4 @@
-"""Aggregates of which state of closed groups may have been dropped (``source.watermark``).
+"""Aggregates whose state of closed groups may be dropped (``source.watermark``).
 
 Before the aggregate gets its change, late rows are looked for: those of groups that were closed. Of a group that its state
 does not have any more, the rows are read again from the source, where they are a range of a column. The aggregate then gets

@@ -110,7 +110,7 @@ def _as_text(number: int, node: PlanNode, changes: DataFrame) -> DataFrame:
 
 
 def _counted(number: int, changes: DataFrame) -> DataFrame:
-    """The rows of a change set of which nothing is promised, to be counted."""
+    """Rows of a change set without a contract, to be counted."""
     nothing = F.lit("").alias("key"), F.lit("").alias("row")
     return changes.select(F.lit(number).alias("n"), *nothing, F.col(WEIGHT).alias("w"))
 

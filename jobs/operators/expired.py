@@ -1,4 +1,4 @@
-"""Change sets that agree with state of which rows may have expired (``state.ttl``).
+"""Change sets reconciled with state whose rows may have expired (``state.ttl``).
 
 What has expired stays in the view as it was, and can no longer be retracted. So before an operator gets a change set,
 
@@ -68,7 +68,7 @@ def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: 
 
 
 def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> None:
-    """Check, in strict mode, that the sides of a join retract what its state has.
+    """Check, in strict mode, that a join retracts only stored rows.
 
     Joins look rows of a side up by what changes on the other one. A retraction of a row that was never stored would be noticed
     when that happens, or by the next compaction.

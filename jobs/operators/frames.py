@@ -28,7 +28,7 @@ from relstate_dagster.state_lib.lookup_keys import LookupKeys
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a frame.
+    """Facts about a frame.
 
     Parameters
     ----------

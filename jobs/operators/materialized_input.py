@@ -36,7 +36,7 @@ def received(
 
 
 def contradiction(ctx: EpochContext, table: StateTable) -> str:
-    """What is wrong where a row of the input would be there less than never."""
+    """Message for an input row with a negative count."""
     return (
         f"an input row is retracted more often than it is there (table_id {table.desc.table_id}); "
         "the input contradicts the state, rebuild with --full-refresh"

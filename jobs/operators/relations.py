@@ -44,7 +44,7 @@ class Relations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Relations of which a sample stands for all rows."""
+    """Relations replaced by samples."""
 
     relations: Relations
     samples: Mapping[str, DataFrame]

@@ -1,4 +1,4 @@
-"""How sums and means of decimals are kept and computed exactly, as SQL text.
+"""Exact sums and means of decimals, as SQL text.
 
 A decimal of Spark has 38 digits, and so have its sums: partial sums of values near that end overflow though the result fits.
 So what a sum keeps has room for 10¹⁰ of the values it adds. Where a value has too many digits, x = high · M + low is added in

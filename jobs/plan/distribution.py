@@ -70,7 +70,7 @@ SINGLE: Final = Distribution(())
 
 
 def distribution(node: PlanNode) -> Distribution:  # noqa: PLR0911 - one return a kind of node
-    """How the rows of a node's change set are spread."""
+    """Distribution of the rows in a node's change set."""
     match node:
         case Scan():
             return Distribution(node.key) if node.key == (ROW_ID,) else ANY

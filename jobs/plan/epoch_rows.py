@@ -49,6 +49,6 @@ class EpochRows:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> EpochRows:
-        """What :meth:`to_dict` wrote."""
+        """Rows from the values of :meth:`to_dict`."""
         flows = tuple(None if flow is None else (flow[0], flow[1]) for flow in stored["flows"])
         return cls(stored["epoch"], flows, {int(table): rows for table, rows in stored["written"].items()})

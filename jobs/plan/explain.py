@@ -94,7 +94,7 @@ def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode])
 
 
 def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a node kind
-    """The node and what it was asked to do, in one line."""
+    """The node with its arguments, in one line."""
     match node:
         case Scan():
             return f"Scan {node.relation}"

@@ -477,7 +477,7 @@ class AggCall:
 
     @property
     def label(self) -> str:
-        """How explain and the table catalog name the call: ``count(distinct tailnum)``."""
+        """Name of the call in explain and the table catalog: ``count(distinct tailnum)``."""
         inner = ", ".join(self.arguments) or "*"
         return f"{self.function}({'distinct ' if self.distinct else ''}{inner})"
 

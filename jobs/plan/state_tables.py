@@ -38,7 +38,7 @@ _NO_FENCE = ("array<", "struct<", "float", "double")
 
 
 class TableRole(enum.Enum):
-    """What a state table of an aggregate is for."""
+    """Role of an aggregate's state table."""
 
     ACCUMULATORS = "accumulators of a call"
     COUNTS = "how often each value of a call occurs"
@@ -130,7 +130,7 @@ def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str,
 def _counted_values(
     call: AggCall, counted: CountedValues, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
 ) -> StateTableSchema:
-    """How often each value occurs in each group."""
+    """State table with counts of each value in each group."""
     values = [StateColumn(value_column(n), t) for n, t in enumerate(call.argument_types)]
     return StateTableSchema(
         f"values of {call.label}",

@@ -46,5 +46,8 @@ def _visit(node: PlanNode, texts: Sequence[str] | None, found: dict[str, set[str
 
 
 def _names(texts: Sequence[str]) -> set[str]:
-    """The names in some SQL, in lower case: Spark finds a column whatever its case."""
+    """Names in some SQL, in lower case.
+
+    Spark finds columns in any case.
+    """
     return {(quoted or word).replace("``", "`").lower() for text in texts for quoted, word in _NAMES.findall(text)}

@@ -71,7 +71,10 @@ class AggregateCalls:
         return self._by_text[call.sql]
 
     def _replaced(self, call: Any) -> Any:
-        """What Spark itself replaces a call by: ``count_if(c)`` by a count, ``bool_and(c)`` by min(c)."""
+        """Spark's replacement of a call.
+
+        ``count_if(c)`` by a count, ``bool_and(c)`` by min(c).
+        """
         function = call.aggregateFunction()
         if is_python_aggregate(call) or not self._catalyst.trees.is_a(function, _REPLACEABLE):
             return call

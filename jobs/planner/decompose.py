@@ -69,7 +69,7 @@ class Decomposed:
 
 
 def decomposed(function: str, arguments: Sequence[Argument]) -> Decomposed | None:
-    """How a call is written by simpler ones; ``None`` for one that is not.
+    """A call as simpler ones; ``None`` if it has none.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class ExpressionWriter:
         return text
 
     def note(self, text: str, expression: Any, names: Mapping[int, str]) -> None:
-        """Keep a text with what it was written from."""
+        """Record the original expression of a text."""
         self.written.append(Written(text, expression, names))
 
     def _sql(self, expression: Any, names: Mapping[int, str]) -> str:
@@ -398,7 +398,7 @@ def with_null_option(text: str, function: Any) -> str:
 
 
 def _fields(expression: Any) -> dict[str, Any]:
-    """What an expression is made of, by the names that Spark has for it."""
+    """Parts of an expression, by Spark's names."""
     names = expression.productElementNames()
     return {str(names.next()): expression.productElement(n) for n in range(expression.productArity())}
 

@@ -29,7 +29,7 @@ _ONE_SIDED = ("left semi", "left anti", "existence")
 
 
 def join_type_of(plan: Any) -> str:
-    """What kind of join a Join of Catalyst's is.
+    """Join type of a Catalyst join.
 
     Raises
     ------

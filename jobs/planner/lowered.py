@@ -1,4 +1,4 @@
-"""What lowering a node of Catalyst's gives, names for its columns, and projections of it."""
+"""Lowered nodes, names for their columns, and projections of them."""
 
 from __future__ import annotations
 

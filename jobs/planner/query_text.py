@@ -79,7 +79,7 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
 
 
 def check_calls(query: ParsedQuery, own: Collection[str], functions: UserFunctions | None) -> None:
-    """Look whether a query calls only what views may call.
+    """Check that a query calls only functions that views may call.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class _RoundTrips:
         raise NotIncremental("no-text", "text", "Spark reads it as more than one expression")
 
     def _with_computed(self, expression: Any, computed: Mapping[int, Any]) -> Any:
-        """A window's expression with what Spark has computed for it below put back."""
+        """A window's expression with computed columns replaced by their expressions."""
         if class_name(expression) == "AttributeReference":
             return computed.get(expression_id(expression), expression)
         return self._trees.with_children(expression, lambda child: self._with_computed(child, computed))
@@ -240,7 +240,7 @@ def _bare(expression: Any) -> Any:
 
 
 def _below(plan: Any) -> dict[int, Any]:
-    """What a projection below a window computes, by the ids of its columns."""
+    """Computed columns of a projection below a window, by id."""
     if class_name(plan) != "Project":
         return {}
     return {expression_id(e): e.child() for e in items(plan.projectList()) if class_name(e) == "Alias"}

@@ -120,7 +120,7 @@ def _is_time(catalyst: Catalyst, expression: Any) -> bool:
 
 
 def _opened(catalyst: Catalyst, condition: Any) -> list[Any]:
-    """The AND-ed conditions that BETWEEN stands for; any other condition as it is."""
+    """BETWEEN as AND-ed conditions; other conditions unchanged."""
     kind = class_name(condition)
     if kind == "Between":
         return _opened(catalyst, condition.children().apply(0))

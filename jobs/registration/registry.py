@@ -271,7 +271,7 @@ class Registry:
         return self.swept()
 
     def swept(self) -> CatalogState:
-        """The catalog's state, once the files of what was dropped are gone."""
+        """The catalog's state after the files of dropped entries are deleted."""
         state = self._warehouse.read()
         if not state.garbage:
             return state

@@ -115,7 +115,7 @@ class ViewPlanner:
         check_declared(self._spark, self._warehouse.functions, view)
 
     def check_references(self, state: CatalogState, view: ViewEntry) -> None:
-        """Look whether what the checks of a view refer to is there.
+        """Check that tables which a view's checks refer to exist.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""Runs: epochs begin, views are computed, epochs complete, and what is left is repaired."""
+"""Runs: epochs begin, views are computed, epochs complete or are repaired."""

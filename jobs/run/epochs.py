@@ -61,7 +61,7 @@ class Epochs:
         self._catalog = run.warehouse.catalog
 
     def _finish_dead_run(self, dead: Claim, but: Collection[str]) -> Iterator[ViewReport]:
-        """Publish what a dead run has committed.
+        """Publish committed change sets of a dead run.
 
         The next epoch computes the rest.
         """
@@ -145,7 +145,7 @@ class Epochs:
         return left_behind(clear_errors(state, well), self._run.left.problems)
 
     def begin(self, base: CatalogState, state: CatalogState, epoch: EpochEntry) -> tuple[CatalogState, EpochEntry]:
-        """Begin an epoch on top of what others have written meanwhile.
+        """Begin an epoch on top of the newest state.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Epochs:
         return state, numbered
 
     def _pin_sources(self, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, EpochEntry, list[ViewReport]]:
-        """What an epoch of some views is to do.
+        """Pin sources, and plan an epoch of some views.
 
         Returns
         -------

@@ -82,7 +82,7 @@ def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind
 
 
 def _why_planned(view: ViewEntry) -> str:
-    """Why a view is planned, or built, whatever its sources have."""
+    """Reason to plan or build a view, independent of its sources."""
     if view.last_epoch is None:
         return "is not built yet"
     return "is to be rebuilt" if view.plan_version == PLAN_VERSION else "was planned by another version of relstate"

@@ -1,4 +1,4 @@
-"""Which views an epoch may change, and what the others have come to."""
+"""Views that an epoch may change, and versions of the others."""
 
 from __future__ import annotations
 

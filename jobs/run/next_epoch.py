@@ -47,7 +47,7 @@ class NextEpoch:
         self.new_files = new_files(state, sources)
 
     def inputs(self, view: ViewEntry) -> InputSizes:
-        """How much a view would read; raises as :meth:`plan` does."""
+        """Sizes of a view's inputs; raises as :meth:`plan` does."""
         for name in view.reads:
             if name in self._problems:
                 raise self._problems[name]

@@ -25,7 +25,7 @@ from relstate_dagster.state_lib.units import bytes_shown
 
 
 class Action(enum.Enum):
-    """What a run does with a view.
+    """Action of a run on a view.
 
     ``BUILD``: it is new. ``REBUILD``: it is planned again and all of it computed. ``RECOMPUTE``: ``auto`` takes all of it for
     cheaper than its change. ``FOLLOW``: it reads what changed. ``NOTHING``: that is nothing. ``FAIL``: it would be left behind.
@@ -143,7 +143,7 @@ def _changed_inputs(warehouse: Warehouse, state: CatalogState, project: Project)
 
 
 def _names_in(project: Project, name: str) -> Iterator[str]:
-    """What a view names, itself and through plain views."""
+    """Names in a view, also through plain views."""
     plain = {view.name for view in project.plain_views}
     for read in project.reads.get(name, ()):
         yield read

@@ -92,7 +92,7 @@ def run_views_in_parallel(
 
 @contextmanager
 def _stopped(run: RunContext, running: Collection[Future[Advanced | None]]) -> Iterator[None]:
-    """What was begun ends at once where the run is stopped from outside."""
+    """Stop all work at once if the run is stopped from outside."""
     try:
         yield
     except Exception:

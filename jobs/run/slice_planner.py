@@ -35,7 +35,7 @@ class SlicePlanner:
         return view.last_epoch is None and (view.built_until is not None or self.is_large(state, view))
 
     def is_large(self, state: CatalogState, view: ViewEntry) -> bool:
-        """Whether a source of a view is large, as far as that can be told."""
+        """Whether a source of a view is large; false if unknown."""
         entries = [state.sources[name] for name in view.reads if name in state.sources]
         try:
             return any(is_large(self._run.source(entry).totals()[0]) for entry in entries)

@@ -146,7 +146,7 @@ def _delete_undeclared(indexes_path: str, declared: set[str]) -> _Vacuumed:
 
 
 def _delete_folders(path: str, kept: set[str]) -> _Stored:
-    """Delete the folders in a folder but for some; what there was in them."""
+    """Delete the folders in a folder but for some; return their contents."""
     deleted = _NOTHING
     for folder in folders_in(path):
         if folder not in kept:

@@ -67,7 +67,10 @@ _KINDS = {"table": "source", "view": "plain view", "materialized view": "view"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a statement gave: rows with column names, or nothing (``columns`` is then ``None``)."""
+    """Result of a statement: rows with column names, or nothing.
+
+    ``columns`` is then ``None``.
+    """
 
     statement: int
     columns: tuple[str, ...] | None = None
@@ -322,7 +325,7 @@ class ScriptSession:
             self._tables[source.name] = source.path
 
     def _register_view(self, name: str, shown: object, register: Callable[[], None]) -> None:
-        """Register a view unless the session shows it as it is."""
+        """Register a view unless the session has its present version."""
         if self._views.get(name) != shown:
             register()
             self._views[name] = shown

@@ -121,7 +121,7 @@ class _Walk:
         self.texts: list[str] = []
 
     def statement(self, plan: Any) -> Iterator[_Written]:
-        """What a statement writes to; a query writes to nothing."""
+        """Target of a statement; a query has none."""
         kind = class_name(plan)
         if kind in _HOLD_OTHERS:
             for n in range(plan.productArity()):
@@ -145,7 +145,7 @@ class _Walk:
         return (is_command or kind == "InsertIntoDir") and not kind.startswith(_READ)
 
     def _held(self, value: Any) -> Iterator[_Written]:
-        """What the statements in an argument of a statement write to."""
+        """Targets of the statements in an argument of a statement."""
         if self._trees.is_a(value, _LOGICAL_PLAN):
             yield from self.statement(value)
         elif self._trees.is_a(value, _ITERABLE):
@@ -200,7 +200,7 @@ class _Walk:
                 yield from self._texts(inner, is_folder=is_folder)
 
     def _inner(self, value: Any) -> Iterator[Any]:
-        """What an argument of a statement has within; nothing of queries and expressions."""
+        """Parts of a statement's argument; none of queries and expressions."""
         if self._trees.is_a(value, _ITERABLE):
             yield from items(value.toSeq())
             return

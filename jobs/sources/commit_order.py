@@ -50,7 +50,7 @@ class _Added:
 
 
 class CommitOrder:
-    """What the log says of one table; commits are read once.
+    """Commits of one table's log, each read once.
 
     Parameters
     ----------

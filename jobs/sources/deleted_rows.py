@@ -26,7 +26,7 @@ _POSITION: Final = "_file_position"
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """Which rows of which files are deleted.
+    """Deleted rows, by file.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class DeltaSource(Source):
         self._checked: set[tuple[int, str]] = set()
 
     def facts(self, version: int | None = None) -> TableFacts:
-        """What the table says of itself, at a version once."""
+        """Facts of the table, read once for each version."""
         if version is None:
             return table_facts(self.table, None)
         if version not in self._facts:
@@ -284,7 +284,7 @@ class DeltaSource(Source):
         return SnapshotFiles(layout, files, deleted)
 
     def layout(self, version: int) -> FileLayout | None:
-        """How the table's files hold its rows; ``None`` where only Delta can read them."""
+        """Layout of the table's files; ``None`` if only Delta can read them."""
         return FileLayout.of(self.table.path, self.facts(version))
 
     def totals(self, pin: Pin | None = None) -> tuple[int, int | None]:
@@ -333,7 +333,7 @@ class DeltaSource(Source):
         return self.files(pin.whole).some(first, until).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
     def read_strategy(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
-        """How :meth:`changes` reads them, in words."""
+        """Description of :meth:`changes`' way to read."""
         if found.rest is not None:
             later = self.read_strategy(found.rest.later, until, made)
             rest = f"{len(found.appended) - len(found.rest.later.appended)} file(s) that were not read before"

@@ -42,7 +42,7 @@ _PARTITION_TYPES: Final[Mapping[str, pa.DataType]] = {
 
 @dataclass(frozen=True)
 class FileLayout:
-    """How the files of one table, as of one version, hold its rows.
+    """Layout of one table's files, as of one version.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def struct_of(schema_json: str) -> T.StructType:
 
 
 def file_name(path: str) -> str:
-    """What Spark's ``_metadata.file_name`` is for the rows of a file."""
+    """Spark's ``_metadata.file_name`` for the rows of a file."""
     return unquote(path.rsplit("/", 1)[-1])
 
 

@@ -36,7 +36,7 @@ _OF_FILES: Final = frozenset({"header", "inferschema", "enforceschema", "linesep
 
 @dataclass(frozen=True, slots=True)
 class FileRecords:
-    """How the files of a folder are read.
+    """Reader of a folder's files.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ class FolderFiles:
         return Address.parse(self.folder.location).is_local
 
     def batch_path(self, batch: str) -> str:
-        """Where what is known of a batch lies until it is in the ledger."""
+        """Path of a batch's notes until it is in the ledger."""
         return f"{self.table}/_batches/{batch}"
 
     def new(self) -> NewFiles:
@@ -178,7 +178,7 @@ def listing(name: str, folder: FileFolder) -> pa.Table:
 
 
 def full_paths(folder: FileFolder, paths: Sequence[str]) -> list[str]:
-    """Where files of a folder lie, as Spark takes it."""
+    """Full paths of a folder's files, for Spark."""
     return [f"{folder.location}/{path}" for path in paths]
 
 

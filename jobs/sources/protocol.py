@@ -1,4 +1,4 @@
-"""The protocol of sources: whatever an epoch reads that is not a view.
+"""The protocol of sources: relations of an epoch that are no views.
 
 An epoch pins each source once, asks what changed between two pins, and reads that. Nothing else is known of a source.
 ``delta_source.py`` implements the protocol; ``registry.py`` says which class opens which kind.
@@ -107,7 +107,7 @@ class Source(ABC):
         return rows.where(F.col(WEIGHT) > 0).drop(WEIGHT)
 
     def read_strategy(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
-        """How :meth:`changes` reads them, in words."""
+        """Description of :meth:`changes`' way to read."""
         return "its changes" if found.rows_inserted or found.rows_deleted else "nothing changed"
 
     def check_version(self, version: int) -> None:
@@ -140,7 +140,7 @@ class Source(ABC):
         return SnapshotFiles(None, ())
 
     def layout(self, version: int) -> FileLayout | None:
-        """How files hold the rows; ``None`` if only the source can read them."""
+        """Layout of the files; ``None`` if only the source can read them."""
         return None
 
 

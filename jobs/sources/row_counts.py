@@ -1,4 +1,4 @@
-"""How many rows commits inserted and deleted, counted in the files that they name.
+"""Inserted and deleted rows of commits, counted in their files.
 
 Operation metrics are not asked: each writer has its own names for them, and some write none.
 """

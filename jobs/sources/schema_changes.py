@@ -38,7 +38,7 @@ def added_columns(before: str, after: str) -> tuple[str, ...]:
 
 
 def _difference(old: T.StructField, new: dict[str, T.StructField], stored: dict[str, str]) -> str | None:
-    """What has become of a column."""
+    """Sentence on the change of a column."""
     field = new.get(old.name)
     if field is None:
         renamed = stored.get(physical_name(old))

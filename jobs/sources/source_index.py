@@ -46,7 +46,7 @@ _CHANGING_NOTHING: Final = frozenset({"VACUUM START", "VACUUM END"})
 
 @dataclass(frozen=True, slots=True)
 class IndexContents:
-    """What a version of an index holds.
+    """Contents of an index at a version.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ class IndexContents:
         )
 
     def to_json(self) -> str:
-        """What a commit has in its ``userMetadata``."""
+        """Text for a commit's ``userMetadata``."""
         return json.dumps({"relstate_index": 1, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: object) -> IndexContents | None:
-        """What :meth:`to_json` wrote; ``None`` of anything else."""
+        """Contents from the text of :meth:`to_json`; ``None`` of others."""
         try:
             found = json.loads(str(text))
         except ValueError:
@@ -107,7 +107,7 @@ class SourceIndex:
 
     @property
     def contents(self) -> IndexContents | None:
-        """What its newest version holds, looked at once; ``None`` where it is not there."""
+        """Contents of the newest version, read once; ``None`` without an index."""
         return None if self._newest is None else self._newest[1]
 
     @cached_property

@@ -34,7 +34,7 @@ Fence: TypeAlias = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class EpochCommit:
-    """What a commit of an epoch says of itself.
+    """Identity of an epoch's commit.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ class EpochCommit:
     base: str
 
     def to_json(self) -> str:
-        """As it is in the commit's ``userMetadata``."""
+        """Text for the commit's ``userMetadata``."""
         return json.dumps({"relstate": 2, **asdict(self)}, sort_keys=True)
 
     @classmethod
     def of(cls, actions: list[Action]) -> EpochCommit | None:
-        """What :meth:`to_json` wrote; ``None`` in a commit of anybody else."""
+        """Identity from a commit's actions; ``None`` in commits of others."""
         return cls.of_text(commit_info(actions).get("userMetadata"))
 
     @classmethod
     def of_text(cls, user_metadata: str | None) -> EpochCommit | None:
-        """As :meth:`of`, of what a commit has as its ``userMetadata``."""
+        """As :meth:`of`, from a commit's ``userMetadata``."""
         try:
             found = json.loads(str(user_metadata or "{}"))
         except ValueError:
@@ -82,7 +82,7 @@ class ForeignCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitsSince:
-    """What came after a known commit.
+    """Commits after a known one.
 
     Parameters
     ----------
@@ -150,11 +150,11 @@ class Chain:
 
     @property
     def rebuild(self) -> str:
-        """What to do where the table is of no use any more."""
+        """Remedy for a table that is of no use any more."""
         return f"rebuild it with relstate run --full-refresh {self._name}"
 
     def since(self, recorded: Recorded) -> CommitsSince:
-        """What came after the commit that the catalog has recorded.
+        """Commits after the one that the catalog has recorded.
 
         Raises
         ------
@@ -177,11 +177,11 @@ class Chain:
             raise self._damaged(f"is damaged: version {recorded.version} in its log is empty")
 
     def after(self, version: int) -> CommitsSince:
-        """What came after a version of the table."""
+        """Commits after a version of the table."""
         return self._between(version, self._newest())
 
     def _between(self, version: int, newest: int) -> CommitsSince:
-        """What came after a version, up to another one.
+        """Commits after a version, up to another one.
 
         A RESTORE to a known version undoes what came between, whoever made it.
         """
@@ -215,11 +215,11 @@ class Chain:
         return check
 
     def describe(self, since: CommitsSince) -> str:
-        """What came after a known commit, as part of a message."""
+        """Commits after a known one, as part of a message."""
         return f"its {self._what} at {self._table.path} is not as the catalog knows it: {since}"
 
     def changed_by_others(self, since: CommitsSince, recorded: Recorded) -> str:
-        """What other writers did to the table, and the remedies, for a message."""
+        """Changes by other writers with the remedies, for a message."""
         if not self._is_restorable:
             return f"{self.describe(since)}; {self.rebuild}"
         return (

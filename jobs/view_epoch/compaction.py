@@ -51,7 +51,7 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True)
 class StateAfterEpoch:
-    """What an epoch leaves of a view's state.
+    """A view's state tables after an epoch.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def compact_view(
 
 
 def expired_rows(view: ViewEntry, files: tuple[DataFile, ...]) -> dict[int, ExpiredRows | ClosedRows]:
-    """What of a view's state has expired, by table.
+    """Expired rows of a view's state, by table.
 
     Empty where no file has a row that is old enough. All of the view's tables expire at once, so that they keep agreeing with
     each other.

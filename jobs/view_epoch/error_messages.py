@@ -1,4 +1,4 @@
-"""Errors of Spark, Java and files as one line: what, where, what to do."""
+"""Errors of Spark, Java and files as one line, with remedies."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
 
 
 def _without_null_keys(view: str) -> str:
-    """What to do about rows of changes that have a NULL in their key."""
+    """Remedy for changes with a NULL in their key."""
     log = changelog_of(view)
     return (
         f"delete such rows (ALTER TABLE {log} SET TBLPROPERTIES ('delta.appendOnly' = 'false'), then DELETE FROM {log} WHERE … "
@@ -214,7 +214,7 @@ def is_of_a_value(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error of Spark, Delta or a store says happened, in one line."""
+    """Reason in an error of Spark, Delta or a store, in one line."""
     line = _line(with_causes(error))
     if "computeMetadata" not in line:
         return line

@@ -117,7 +117,7 @@ class EpochInputs:
         return not self._is_view(name) and self.lookups.provably_absent_before(name, lookup_keys)
 
     def row_count(self, name: str) -> int | None:
-        """How many rows a relation has as of this epoch, where that is known."""
+        """Rows of a relation as of this epoch; ``None`` if unknown."""
         return None if self._is_view(name) else self.lookups.row_count(name)
 
     def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:

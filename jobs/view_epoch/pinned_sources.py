@@ -72,7 +72,7 @@ class PinnedSources:
         return pin
 
     def range(self, name: str, since: Pin) -> ChangeRange:
-        """What has changed in a source between some version and this epoch's.
+        """Changes of a source between some version and this epoch's.
 
         Raises
         ------

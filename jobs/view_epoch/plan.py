@@ -215,7 +215,7 @@ def _tasks_of(size: int, most_tasks: int, limits: Sizing) -> int:
 
 
 def driver_limits(limits: Sizing | None = None) -> DriverLimits:
-    """How much of change sets the driver holds."""
+    """Limits of rows that the driver holds."""
     limits = limits or sizing()
     return DriverLimits(limits.driver_held_bytes, limits.driver_collected_bytes, limits.driver_summed_rows)
 
@@ -228,7 +228,7 @@ def maintenance(limits: Sizing | None = None) -> Maintain:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of what a run does beside its views' epochs.
+    """Limits of a run's work beside its views' epochs.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class RunLimits:
 
 
 def run_limits(limits: Sizing | None = None) -> RunLimits:
-    """The limits of what a run does beside its views' epochs."""
+    """The limits of a run's work beside its views' epochs."""
     limits = limits or sizing()
     return RunLimits(
         limits.driver_change_bytes,

@@ -35,7 +35,7 @@ class Published:
     copied: int = 0
 
     def advice_lines(self) -> tuple[str, ...]:
-        """What would make such epochs cheaper."""
+        """Advice that would make such epochs cheaper."""
         changed = self.rows_inserted + self.rows_deleted
         if self.copied < max(tuning().advised_rows, tuning().advised_times * changed):
             return ()

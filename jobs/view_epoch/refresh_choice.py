@@ -42,7 +42,7 @@ def choose_refresh(
 
 
 def costs_after(view: ViewEntry, state: CatalogState, sizes: ViewSizes, seconds: Mapping[str, float]) -> Costs:
-    """What is known of a view's costs once it was computed in an epoch.
+    """Costs of a view after it was computed in an epoch.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an epoch tells of itself."""
+"""Reports of epochs, verifications and checks."""
 
 from __future__ import annotations
 

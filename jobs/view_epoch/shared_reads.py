@@ -61,7 +61,7 @@ class SharedReads:
 
     @classmethod
     def of(cls, state: CatalogState, epoch: EpochEntry, views: Iterable[ViewEntry]) -> SharedReads:
-        """What the views that take part in an epoch share."""
+        """Reads that the views of an epoch share."""
         wanted: dict[ReadKey, list[set[str]]] = {}
         for view in views:
             since = None if view.last_epoch is None else state.epochs.get(view.last_epoch)
@@ -102,7 +102,7 @@ class SharedReads:
 
 @dataclass(slots=True)
 class SourceReads:
-    """What a run knows of its sources.
+    """Facts about sources that a run has read.
 
     Parameters
     ----------

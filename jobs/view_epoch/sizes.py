@@ -28,7 +28,7 @@ _NOTHING: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class InputSizes:
-    """How much a view reads in an epoch.
+    """Sizes of a view's inputs in an epoch.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class InputSizes:
         return sum(read.row_count * read.width.columns for read in self._all_rows())
 
     def check(self) -> dict[str, ChangeRange]:
-        """What changed in sources; raises before anything is written if it cannot be read."""
+        """Changes of sources; raises before anything is written if one is unreadable."""
         since = self.sources.since
         if since is None:
             self._all_rows()
@@ -63,7 +63,9 @@ class InputSizes:
         return {name: self.sources.range(name, self.sources.pin_of(since, name)) for name in names}
 
     def planned_reads(self, moved: Mapping[str, tuple[int, int]] = _NOTHING) -> tuple[Read, ...]:
-        """What this epoch reads of each relation. Raises as :meth:`check` does.
+        """Read steps of this epoch.
+
+        Raises as :meth:`check` does.
 
         Parameters
         ----------
@@ -138,7 +140,7 @@ class InputSizes:
         return self._states.setdefault(upstream.name, StateFiles(self.sources.warehouse.state_path(upstream)))
 
     def is_unchanged(self, name: str, versions: ViewVersions) -> bool:
-        """Whether an upstream view's state is what it was at this view's last epoch."""
+        """Whether an upstream view's state is unchanged since this view's last epoch."""
         since = self.sources.view.last_epoch
         before = None if since is None else self.sources.catalog.epochs[since].versions.get(name)
         return before is not None and before.state_version == versions.state_version

@@ -30,7 +30,9 @@ class Writer(enum.Enum):
 
 
 class WriteMode(enum.Enum):
-    """How a change set is applied to a published table.
+    """Mode of applying a change set to a published table.
+
+    What only inserts is appended, and nothing of the table is read for it.
 
     What only inserts is appended, and nothing of the table is read for it.
 
@@ -372,32 +374,32 @@ class ViewEpochPlan:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What is read."""
+        """All read steps."""
         return tuple(step for step in self.steps if isinstance(step, Read))
 
     @property
     def compute(self) -> Compute:
-        """How change sets are computed, at last."""
+        """The last compute step."""
         return self._last(Compute)
 
     @property
     def commit(self) -> Commit:
-        """How state is committed, at last."""
+        """The last commit step."""
         return self._last(Commit)
 
     @property
     def publish(self) -> Publish:
-        """How the view is published, at last."""
+        """The last publish step."""
         return self._last(Publish)
 
     @property
     def maintain(self) -> Maintain:
-        """How state is maintained, at last."""
+        """The last maintain step."""
         return self._last(Maintain)
 
     @property
     def escalations(self) -> tuple[Escalation, ...]:
-        """Where more was found than was planned for."""
+        """All escalations."""
         return tuple(step for step in self.steps if isinstance(step, Escalation))
 
     @property

@@ -88,7 +88,7 @@ class ViewRuns:
         reads: SourceReads,
         versions: Mapping[str, ViewVersions] | None = None,
     ) -> EpochInputs:
-        """What a view reads in an epoch."""
+        """Inputs of a view in an epoch."""
         return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=reads)
 
     def advance_view(
@@ -248,7 +248,7 @@ def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: 
 
 
 def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:
-    """What an incremental epoch took, by what the last took that computed all rows."""
+    """Seconds of an incremental epoch as a share of the last full one."""
     full = view.costs.full
     return None if view.last_epoch is None or full is None or not full.seconds else sum(seconds.values()) / full.seconds
 

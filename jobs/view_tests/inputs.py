@@ -29,7 +29,7 @@ _ODD_NAME: Final = re.compile(r"`[^`]*[ ,;{}()\n\t=][^`]*`")
 
 @dataclass(frozen=True, slots=True)
 class TestInputs:
-    """What is declared in the warehouse of a test.
+    """Declarations in a test's warehouse.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class TestProject:
         self._stand_ins: dict[str, tuple[SourceDeclaration, tuple[str, ...]]] = {}
 
     def inputs(self, view: str, given: Iterable[str]) -> TestInputs:
-        """What a view needs, and nothing else; views whose rows are given are tables.
+        """Inputs of a view; upstream views with given rows are tables.
 
         Raises
         ------

@@ -28,7 +28,7 @@ def columns_named(schema: T.StructType, rows: Iterable[Row], table: str) -> list
 
 
 def values_query(schema: T.StructType, rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """A query that gives rows; what a row does not name is NULL."""
+    """A query that gives rows; missing values are NULL."""
     lines = [f"({', '.join(literal(_of(row, name), schema[name].dataType) for name in columns)})" for row in rows]
     if not lines:
         nulls = ", ".join(f"CAST(NULL AS {schema[name].dataType.simpleString()}) AS {quoted(name)}" for name in columns)

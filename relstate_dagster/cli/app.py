@@ -1,4 +1,4 @@
-"""What all verbs share: the application they register with, consoles, options."""
+"""Common parts of all verbs: the application, consoles, options."""
 
 from __future__ import annotations
 

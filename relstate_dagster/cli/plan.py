@@ -1,4 +1,4 @@
-"""``relstate plan``: what the next run would do."""
+"""``relstate plan``: preview of the next run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
 
 
 def planned(home: Warehouse, project: Project) -> list[Outlook]:
-    """What the next run of a project does."""
+    """Preview of a project's next run."""
     from relstate_dagster.jobs.api import outlook  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.engine import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
 

@@ -66,7 +66,7 @@ def stop(warehouse: WarehouseOption = None) -> None:
 
 @verbs.command()
 def status(warehouse: WarehouseOption = None) -> None:
-    """Say what the server of a warehouse does; exit with 1 where there is none."""
+    """Show the state of a warehouse's server; exit with 1 without one."""
     from relstate_dagster.server.channel import ServerGone  # noqa: PLC0415 - as above
     from relstate_dagster.server.client import find  # noqa: PLC0415
 

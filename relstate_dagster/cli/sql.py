@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Format(str, Enum):
-    """How results are printed."""
+    """Format of printed results."""
 
     json = "json"
     table = "table"

@@ -36,7 +36,7 @@ def start_spark(where: Location | None = None, *, is_brief: bool = False) -> Spa
 
 
 def spark_settings(where: Location | None) -> SparkSettings:
-    """How this process, or a server for it, starts Spark."""
+    """Spark settings of this process, or of a server for it."""
     logs = log_settings(where)
     if where is None:
         return SparkSettings(logs=logs)
@@ -44,7 +44,7 @@ def spark_settings(where: Location | None) -> SparkSettings:
 
 
 def server_settings(where: Location, **others: Any) -> ServerSettings:
-    """How a server is started that does what this process would do."""
+    """Settings of a server for this process."""
     from relstate_dagster.server.settings import ServerSettings  # noqa: PLC0415 - for verbs that ask a server only
 
     return ServerSettings.of(where.warehouse, spark_settings(where), where.functions, **others)
@@ -92,7 +92,7 @@ def runner_of(
 
 
 def answers_of(where: Location, home: Warehouse, wanted: str) -> Answers | ServerAnswers:
-    """What answers questions on the rows of views: a server, else this process."""
+    """Source of answers on rows of views: a server, else this process."""
 
     def by_itself() -> Answers:
         from relstate_dagster.jobs.api import Answers  # noqa: PLC0415 - imports PySpark
@@ -116,12 +116,12 @@ def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | Serv
 
 
 def tell_remark(said: str) -> None:
-    """Print what people are told on the way."""
+    """Print a remark."""
     console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def log_settings(where: Location | None) -> LogSettings:
-    """Where Spark's log goes, and what of it reaches the terminal."""
+    """Settings of Spark's log: file, and level for the terminal."""
     level = os.environ.get(LOG_LEVEL, LEVELS[0])
     return LogSettings(level, None if where is None else where.log_file)
 

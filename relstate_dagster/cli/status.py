@@ -70,7 +70,7 @@ def _view(state: CatalogState, view: ViewEntry, *, is_well: bool) -> list[str]:
 
 
 def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
-    """What is not as it should be with a view."""
+    """Problems of a view."""
     from relstate_dagster.jobs.inspect.health import problems_of_tables  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.run.slices import built_so_far  # noqa: PLC0415 - as above
 
@@ -88,7 +88,7 @@ def _remarks(home: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[
 
 
 def _under_way(home: Warehouse, state: CatalogState) -> Iterator[str]:
-    """Who is at work, and what runs that have died left."""
+    """Runs at work, and unfinished epochs of dead runs."""
     from relstate_dagster.jobs.catalog.claims import Claims  # noqa: PLC0415 - imports PySpark
 
     looking = Claims(home, "status", "looking")

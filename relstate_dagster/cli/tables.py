@@ -97,7 +97,7 @@ def epoch_table(reports: Sequence[ViewReport], width: int, full_seconds: dict[st
 
 
 def remarks(reports: Sequence[ViewReport]) -> list[str]:
-    """What is to be said of an epoch besides its table, a line each."""
+    """Remarks on an epoch besides its table, a line each."""
     lines = []
     repaired = [r for r in reports if r.is_repair]
     if repaired:
@@ -177,7 +177,7 @@ def check_table(reports: Sequence[CheckReport], width: int) -> Table:
 
 
 def rows_table(shown: ShownRows) -> Table:
-    """Rows as they are, NULL told apart from texts."""
+    """Unchanged rows, with NULL distinct from texts."""
     table = Table(*map(escape, shown.columns), header_style="bold")
     for row in shown.rows:
         table.add_row(*row_cells(row))

@@ -15,7 +15,7 @@ _BORDERS = 3
 
 
 class Format(str, enum.Enum):
-    """How rows are printed."""
+    """Format of printed rows."""
 
     TABLE = "table"
     JSON = "json"

@@ -58,7 +58,7 @@ def _tree(found: Why) -> Tree:
 
 
 def _change(found: Why) -> Tree | None:
-    """What has become of the row since the epoch before."""
+    """Change of the row since the epoch before."""
     if found.change is None:
         return None
     since = f"since epoch {found.before}: {found.change}"

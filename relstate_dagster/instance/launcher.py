@@ -116,7 +116,7 @@ class WarmRunLauncher(DefaultRunLauncher):
 
 
 def _place(run: DagsterRun) -> dict[str, str]:
-    """Where the process of a run is; nothing of one that Dagster has launched."""
+    """Place of a run's process; none if Dagster launched it."""
     place: dict[str, str] = json.loads(run.tags.get(WORKER_TAG, "{}"))
     return place
 

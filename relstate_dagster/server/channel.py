@@ -90,7 +90,7 @@ def listener(folder: str) -> Listener:
 
 
 def address_text(address: str | tuple[str, int]) -> str:
-    """Return an address as it is written: a path, or ``127.0.0.1:port``."""
+    """Text of an address: a path, or ``127.0.0.1:port``."""
     return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
 
 

@@ -1,4 +1,4 @@
-"""How much a server holds: of memory, of Java's heap, and of threads."""
+"""Resources of a server: memory, Java heap, and threads."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _LOOK_SECONDS = 0.2
 
 @dataclass
 class _Now:
-    """What the server does, for ``status`` and for those who wait."""
+    """Present work of the server, for ``status`` and waiting clients."""
 
     doing: str = ""
     since: float = 0.0

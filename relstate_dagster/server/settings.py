@@ -20,7 +20,7 @@ from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How a server of a warehouse is started.
+    """Settings of a warehouse's server.
 
     Parameters
     ----------

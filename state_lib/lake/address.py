@@ -47,7 +47,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a table or a warehouse lies.
+    """Address of a table or a warehouse.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def no_pattern(path: str) -> str:
-    """A path that Spark's readers take for no pattern, whatever its name.
+    """A path escaped for Spark's readers, which take patterns.
 
     Spark's option ``__globPaths__`` would say the same, but with it, Spark 4.2 reads all of several paths once more for each of
     them that looks like a pattern.

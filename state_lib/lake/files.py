@@ -31,7 +31,7 @@ def write_once(path: str, content: bytes) -> None:
 
 
 def read_file(path: str) -> bytes:
-    """What a file holds.
+    """Contents of a file.
 
     Raises
     ------

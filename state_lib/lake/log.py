@@ -27,7 +27,7 @@ Action = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a Delta table says of itself at one version."""
+    """Facts of a Delta table at one version."""
 
     version: int
     table_uuid: str

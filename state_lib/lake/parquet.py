@@ -45,7 +45,7 @@ def parquet_table(content: bytes) -> pa.Table:
 
 
 def footer_rows(paths: Sequence[str]) -> list[int]:
-    """How many rows some files have, from their footers."""
+    """Rows of files, from their footers."""
     return _each(_rows, paths)
 
 

@@ -114,7 +114,7 @@ def _end_of_millisecond(value: dt.datetime) -> dt.datetime:
 
 
 class _FileBounds(Mapping[str, Any]):
-    """Those of one file, without the columns of which it has none."""
+    """Bounds of one file, without columns that have none."""
 
     __slots__ = ("_bounds", "_place")
 
@@ -158,7 +158,7 @@ def data_files(
 
 
 def _fields(actions: pa.Table, struct: str) -> dict[str, pa.ChunkedArray]:
-    """What some files have of each column; nothing where none of them has anything."""
+    """Statistics of each column, over some files; nothing where none has any."""
     if struct not in actions.column_names:
         return {}
     column = actions.column(struct)

@@ -44,7 +44,7 @@ def use_options(options: Mapping[str, str]) -> None:
 
 
 def options_of(store: Store) -> dict[str, str]:
-    """What the environment or the given options say about a store."""
+    """Options of a store, from the environment or given ones."""
     names = _NAMES_OF[store]
     found = {name: os.environ[name] for name in names if os.environ.get(name)}
     return {**found, **{name: value for name, value in _given.items() if name in names}}

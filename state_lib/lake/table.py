@@ -1,4 +1,4 @@
-"""One Delta table, opened once; and what every commit of delta-rs on it does.
+"""One Delta table, opened once, and common parts of delta-rs' commits.
 
 To open a Delta table is to read its newest checkpoint and every commit since, 5 to 10 ms, and an epoch asks the same few
 tables for many things. What is open is brought up to date instead, which takes 1 ms.

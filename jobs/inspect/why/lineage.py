@@ -53,7 +53,7 @@ Path: TypeAlias = tuple[str, ...]
 
 @dataclass
 class Found:
-    """What was found of one relation.
+    """Contributing rows of one relation.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Contributions:
     notes: dict[Path, dict[str, None]] = field(default_factory=dict)
 
     def at(self, path: Path, reader: ViewAt) -> Found:
-        """What was found of a relation."""
+        """Contributing rows of a relation."""
         return self.found.setdefault(path, Found(reader))
 
     def note(self, path: Path, text: str) -> None:

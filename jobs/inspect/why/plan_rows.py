@@ -144,7 +144,7 @@ class PlanRows:
         raise PlanError(f"{type(node).__name__} cannot be traced; this is a bug of relstate-dagster, please report it")
 
     def condition(self, node: Filter | TemporalFilter) -> str:
-        """What is asked of the rows of a filter's input, as SQL text."""
+        """Condition of a filter on its input's rows, as SQL text."""
         return node.condition if isinstance(node, Filter) else holds(node, self._instant())
 
     def _instant(self) -> str:
@@ -155,7 +155,7 @@ class PlanRows:
         return timestamp_sql(instant)
 
     def _identified(self, node: PlanNode, frame: DataFrame, by: list[str]) -> Rows:
-        """Rows of a scan, told apart by some SQL texts."""
+        """Rows of a scan with an identity of some SQL texts."""
         names = tuple(self.view.past.fresh_name() for _ in by)
         self._parts[node] = (Part(dict(zip(names, by, strict=True))),)
         identity = (F.expr(sql).alias(name) for name, sql in zip(names, by, strict=True))
@@ -283,5 +283,5 @@ def source_identity(view: ViewAt, source: str, rows: DataFrame) -> list[str]:
 
 
 def identity_names(count: int) -> list[str]:
-    """What the columns are called that tell the rows of a source apart."""
+    """Names of the columns of a source's identity."""
     return [f"__why_source_{n}" for n in range(count)]

@@ -94,7 +94,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a row of a view is as it is.
+    """Provenance and history of one row.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class _Explained:
         return Wanted.of(like_it.select(*rows.identity))
 
     def _change(self, new: _Version, old: _Version) -> tuple[str | None, tuple[str, ...]]:
-        """What has become of the row in the epoch, and the columns that differ."""
+        """Change of the row in the epoch, and its differing columns."""
         if self.before is None:
             return None, ()
         if new.frame is None or old.frame is None:
@@ -382,7 +382,7 @@ def _with_values_of(
 
 @dataclass
 class _Inputs:
-    """What makes a row, as a tree.
+    """Inputs of a row, as a tree.
 
     Parameters
     ----------
@@ -522,7 +522,7 @@ def _collected(rows: DataFrame, limit: int) -> tuple[Mapping[str, Any], ...]:
 
 
 def _counts(changes: DataFrame) -> tuple[int, int]:
-    """How many rows were inserted and deleted."""
+    """Numbers of inserted and deleted rows."""
     weight = F.col(WEIGHT)
     zero = F.lit(0).cast("bigint")
     row = changes.agg(F.sum(F.greatest(weight, zero)).alias("plus"), F.sum(F.greatest(-weight, zero)).alias("minus")).first()

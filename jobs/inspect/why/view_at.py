@@ -90,7 +90,7 @@ class ViewAt:
 
     @cached_property
     def inputs(self) -> EpochInputs:
-        """What it read."""
+        """Inputs of the view at that epoch."""
         past = self.past
         return EpochInputs(
             self.session, past.warehouse, past.state, self.entry, self.epoch, self.epoch.versions, reads=past.reads
@@ -101,7 +101,7 @@ class ViewAt:
         return relation in self.past.state.views
 
     def upstream(self, relation: str) -> ViewAt:
-        """A view that it reads, as of what that had come to."""
+        """An upstream view, as the view read it."""
         return self.past.view_at(relation, self.epoch.epoch)
 
     def pin(self, source: str) -> Pin:

@@ -43,7 +43,7 @@ class Distinct(AggregateKind):
         return self._base.accumulators(replace(call, arguments=values))
 
     def derived(self, call: AggCall, at: Version) -> Mapping[str, str]:
-        """What the other kind derives."""
+        """Derived columns of the inner kind."""
         return self._base.derived(call, at)
 
     def result(self, call: AggCall, at: Version) -> str:

@@ -29,7 +29,7 @@ class Materialized(AggregateKind):
         return ()
 
     def result(self, call: AggCall, at: Version) -> str:
-        """What Spark has computed."""
+        """Spark's own result."""
         return f"CAST({at['']} AS {call.output.data_type})"
 
 
