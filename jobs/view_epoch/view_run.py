@@ -203,15 +203,18 @@ class ViewRuns:
 
         If far more rows are met, once more by another plan.
         """
-        step = plan.compute
-        try:
+
+        def run(plan: ViewEpochPlan) -> tuple[StateCommit | None, ViewEpochPlan]:
+            step = plan.compute
             with self.pool.lend(inputs.view, step.engine, step.shuffle_tasks) as session:
                 return compute_and_commit(inputs.within(session), plan, base, strict=strict)
+
+        try:
+            return run(plan)
         except DriverLimitExceeded as more:
-            plan = plan_escalation(plan, more.found, is_backfill=inputs.since is None, most_tasks=self.pool.configured_tasks)
-        step = plan.compute
-        with self.pool.lend(inputs.view, step.engine, step.shuffle_tasks) as session:
-            return compute_and_commit(inputs.within(session), plan, base, strict=strict)
+            found = more.found
+        most_tasks = self.pool.configured_tasks
+        return run(plan_escalation(plan, found, is_backfill=inputs.since is None, most_tasks=most_tasks))
 
     def _published(
         self,
