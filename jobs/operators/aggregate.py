@@ -31,7 +31,7 @@ from relstate_dagster.jobs.operators import (
     aggregate_value,
 )
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, group_exists, tables_by_role
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
 from relstate_dagster.jobs.plan.consolidated import has_comparable_results
@@ -44,17 +44,17 @@ from relstate_dagster.state_lib.sql_text import quoted
 _CHANGED: Final = "_changed"
 
 
-def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
     """The change set of the groups: group columns, then the calls' results."""
     if child is None:
         if node.group or not ctx.is_backfill:
-            return None
+            return OperatorResult(None)
         child = _no_rows(ctx, node)
     tables = tables_by_role(ctx, node)
     changed_by_call: dict[int, DataFrame] = {}
     affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
-        return None
+        return OperatorResult(None)
     groups = aggregate_newest.checked(node, aggregate_value.versions(ctx, node, tables, affected))
     groups = aggregate_input.with_results(node, tables, groups)
     groups = aggregate_extreme.with_new(ctx, node, tables, groups)
@@ -62,19 +62,19 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     stored = aggregate_value.stored_rows(ctx, node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
-        return _emit(node, tables, groups, fused_columns)
+        return OperatorResult(_emit(node, tables, groups, fused_columns))
     groups = ctx.frames.share(groups)
     if ctx.frames.is_empty(groups):
-        return None
-    aggregate_newest.count_late(ctx, node, groups)
+        return OperatorResult(None)
+    late = aggregate_newest.late_rows(ctx, node, groups)
     for table, row in stored:
         table.write(groups.selectExpr(*row).where(f"{WEIGHT} != 0"))
     changes = _emit(node, tables, groups)
     held = ctx.frames.rows_of(groups)
     if held is None:
-        return changes
+        return OperatorResult(changes, late)
     changed = held.filter(held[_CHANGED]).select(list(node.group))
-    return ctx.frames.derived(changes, changed) if changed.num_rows else None
+    return OperatorResult(ctx.frames.derived(changes, changed) if changed.num_rows else None, late)
 
 
 def _fold(

@@ -81,13 +81,13 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
     return groups.selectExpr(*others, f"CASE {cases} ELSE {new} END AS {new}", f"{late} AS {_LATE}")
 
 
-def count_late(ctx: EpochContext, node: Aggregate, groups: DataFrame) -> None:
-    """Note how many rows came late; the groups are shared."""
+def late_rows(ctx: EpochContext, node: Aggregate, groups: DataFrame) -> int:
+    """Count the rows that came late, in shared groups."""
     if not node.is_of_changelog or ctx.is_backfill:
-        return
+        return 0
     held = ctx.frames.rows_of(groups)
     found = groups.agg(F.sum(_LATE)).first() if held is None else (pc.sum(held[_LATE]).as_py(),)
-    ctx.late_rows += (found[0] or 0) if found else 0
+    return (found[0] or 0) if found else 0
 
 
 def _place(node: Aggregate) -> str:

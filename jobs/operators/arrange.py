@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.relations import Sampled
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Scan, walk
@@ -31,16 +31,16 @@ from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning
 
 
-def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> OperatorResult:
     """The change set of the input, written to the state if that has its rows."""
     table = _table(ctx, node)
     if rows is None or ctx.is_backfill or not _is_kept(table):
-        return rows
+        return OperatorResult(rows)
     kept = ctx.frames.share(rows)
     if ctx.frames.is_empty(kept):
-        return None
+        return OperatorResult(None)
     table.write(kept)
-    return kept
+    return OperatorResult(kept)
 
 
 def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame | None:

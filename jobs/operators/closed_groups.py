@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.operators import aggregate, expand, filter, project  # noqa: A004 - the operator's name in the field
 from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
-from relstate_dagster.jobs.operators.context import Closed, EpochContext
+from relstate_dagster.jobs.operators.context import Closed, EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.closing import Closing, closings
@@ -50,7 +50,7 @@ def _condition(closing: Closing, watermarks: Watermarks) -> Column:
     return F.coalesce(upper < reached if closing.span.is_included else upper <= reached, F.lit(False))
 
 
-def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
     """As :func:`.jobs.operators.aggregate.change`, whether or not the state has the groups that were closed."""
     if child is None or ctx.is_backfill:
         return aggregate.change(ctx, node, child)
@@ -60,13 +60,14 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     if ctx.frames.is_empty(late):
         return aggregate.change(ctx, node, child)
     (counted,) = late.agg(F.sum(F.abs(F.col(WEIGHT)))).collect()
-    ctx.late_rows += counted[0] or 0
+    late_rows = counted[0] or 0
     dropped = ctx.frames.share(_without_state(ctx, node, late))
     rows = _rows_now(ctx, node, closed.closing, dropped)
     if rows is None:
-        return aggregate.change(ctx, node, child)
-    if ctx.fused_columns.carrier is node:
-        ctx.fused_columns.carrier = None  # what is taken back here carries nothing
+        found = aggregate.change(ctx, node, child)
+        return replace(found, late_rows=found.late_rows + late_rows)
+    # Rows that are taken back here carry nothing.
+    ctx = replace(ctx, fused_columns=FusedColumns())
     names = node.child.column_names
     now = ctx.frames.share(_of_groups(ctx, rows, dropped, node.group))
     came = _of_groups(ctx, late, dropped, node.group).select(*columns_of(names), (-F.col(WEIGHT)).alias(WEIGHT))
@@ -75,12 +76,14 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> DataF
     new = aggregate.change(ctx, node, others.union(now.select(*columns_of(names), WEIGHT)))
     old = aggregate.change(_on_the_side(ctx, node), node, before)
     columns = columns_of(node.column_names)
-    parts = [frame.select(*columns, F.col(WEIGHT) * sign) for frame, sign in ((new, 1), (old, -1)) if frame is not None]
+    pairs = ((new.changes, 1), (old.changes, -1))
+    parts = [frame.select(*columns, F.col(WEIGHT) * sign) for frame, sign in pairs if frame is not None]
+    late_rows += new.late_rows
     if not parts:
-        return None
+        return OperatorResult(None, late_rows)
     both = reduce(DataFrame.union, parts).toDF(*node.column_names, WEIGHT)
     # A group that is only there, or not, is there still: who reads it expects insertions alone.
-    return consolidate(both, node.schema) if node.append_only else both
+    return OperatorResult(consolidate(both, node.schema) if node.append_only else both, late_rows)
 
 
 def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
@@ -137,11 +140,11 @@ def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
     below = _evaluated(ctx, child, rows)
     match node:
         case Filter():
-            found = filter.change(ctx, node, below)
+            found = filter.change(ctx, node, below).changes
         case Project():
-            found = project.change(ctx, node, below)
+            found = project.change(ctx, node, below).changes
         case Expand():
-            found = expand.change(ctx, node, below)
+            found = expand.change(ctx, node, below).changes
         case _:
             raise PlanError(f"{type(node).__name__} is not between a source and its windows")
     assert found is not None

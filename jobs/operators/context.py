@@ -40,6 +40,36 @@ class Closed:
     condition: Column
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """Result of one operator: its change set, and counts for the executor to add up.
+
+    State rows are not a part of it: they are in the MemTables of the operator's state tables.
+
+    Parameters
+    ----------
+    changes : the change set; ``None`` if nothing can have changed.
+    late_rows : rows that came after a newer row of their key, or to a group that a watermark had closed.
+    """
+
+    changes: DataFrame | None
+    late_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """Results of all operators of a plan.
+
+    Parameters
+    ----------
+    changes : the change set of the view; ``None`` if nothing can have changed.
+    late_rows : of all operators.
+    """
+
+    changes: DataFrame | None
+    late_rows: int
+
+
 @dataclass(slots=True)
 class EpochContext:
     """One epoch of one view.
@@ -57,8 +87,6 @@ class EpochContext:
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
     changes : the change set of each node whose operator has run.
-    late_rows : rows of changelogs that came after a newer row of their key, and changed nothing; those of groups that a
-        watermark had closed.
     strict : whether operators are checked at the cost of Spark jobs (:mod:`.jobs.operators.contracts`).
     may_have_expired : whether rows of the state may have expired (``state.ttl``), so that retractions find nothing.
     leaves_out_old_errors : whether the epoch is computed once more, for an error that only rows of before may have
@@ -80,7 +108,6 @@ class EpochContext:
     steps: SideBySide = field(default_factory=SideBySide)
     fused_columns: FusedColumns = field(default_factory=FusedColumns)
     changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
-    late_rows: int = 0
     strict: bool = False
     may_have_expired: bool = False
     leaves_out_old_errors: bool = False

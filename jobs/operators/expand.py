@@ -8,16 +8,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.plan.nodes import Expand
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-def change(ctx: EpochContext, node: Expand, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Expand, child: DataFrame | None) -> OperatorResult:
     """The projections of every changed row, all of them under its weight."""
-    return None if child is None else computable(ctx, node, child).select(F.expr(projected(node)), WEIGHT)
+    return OperatorResult(None if child is None else computable(ctx, node, child).select(F.expr(projected(node)), WEIGHT))
 
 
 def projected(node: Expand) -> str:

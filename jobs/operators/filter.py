@@ -5,19 +5,19 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.plan.nodes import Filter
 from relstate_dagster.state_lib.constants import WEIGHT
 
 
-def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> OperatorResult:
     """Changed rows for which the condition is true.
 
     Others stay, with weight 0, for what they carry.
     """
     if child is None:
-        return None
+        return OperatorResult(None)
     if not ctx.fused_columns.columns:
-        return computable(ctx, node, child).where(node.condition)
-    return child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.fused_columns.kept)
+        return OperatorResult(computable(ctx, node, child).where(node.condition))
+    return OperatorResult(child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.fused_columns.kept))

@@ -5,14 +5,12 @@ Cost: the inputs and the view.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.plan.nodes import FullQuery
 
 
-def change(ctx: EpochContext, node: FullQuery) -> DataFrame | None:
+def change(ctx: EpochContext, node: FullQuery) -> OperatorResult:
     """The difference between the new and the old result, as a consolidated change set."""
     difference = ctx.full_query(node)
-    return None if difference is None else consolidate(difference, node.schema)
+    return OperatorResult(None if difference is None else consolidate(difference, node.schema))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Generate
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -17,11 +17,11 @@ from relstate_dagster.state_lib.errors import PlanError
 _WITH_OUTER_FORM = ("explode", "posexplode", "inline", "variant_explode")
 
 
-def change(_ctx: EpochContext, node: Generate, child: DataFrame | None) -> DataFrame | None:
+def change(_ctx: EpochContext, node: Generate, child: DataFrame | None) -> OperatorResult:
     """The child's columns and the generated ones, under the row's weight."""
     if child is None:
-        return None
-    return child.select(*columns_of(node.child.column_names), WEIGHT, generated(node))
+        return OperatorResult(None)
+    return OperatorResult(child.select(*columns_of(node.child.column_names), WEIGHT, generated(node)))
 
 
 def generated(node: Generate) -> Column:

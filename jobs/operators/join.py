@@ -25,7 +25,7 @@ from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before, rows_now
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
@@ -34,15 +34,15 @@ from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.state_lib.constants import WEIGHT
 
 
-def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:
     """Pairs of the two change sets with the other sides and with each other."""
     sides = sides_of(ctx, node)
     if ctx.leaves_out_old_errors:
         _check_values_asked_for(ctx, (sides[0], left), (sides[1], right))
     if not ctx.leaves_out_old_errors or node.residual is None:
-        return _pairs(ctx, node, sides, left, right)
+        return OperatorResult(_pairs(ctx, node, sides, left, right))
     pairs = _pairs(ctx, replace(node, residual=None), sides, left, right)
-    return None if pairs is None else computable(ctx, node, pairs).where(node.residual)
+    return OperatorResult(None if pairs is None else computable(ctx, node, pairs).where(node.residual))
 
 
 def _check_values_asked_for(ctx: EpochContext, *sides: tuple[Side, DataFrame | None]) -> None:

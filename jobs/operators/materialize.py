@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.plan.nodes import Materialize
@@ -25,10 +25,10 @@ _OLD: Final = "_old_row"
 _NEW: Final = "_new_row"
 
 
-def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> OperatorResult:
     """Write the view's change set and return it."""
     if child is None:
-        return None
+        return OperatorResult(None)
     (table,) = ctx.tables[node]
     if is_consolidated(node.child) or (ctx.is_backfill and has_pairs(node.child)):
         changes = child
@@ -37,7 +37,7 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Dat
     else:
         changes = _consolidated(ctx, node, child)
     table.write(changes, carrying=ctx.fused_columns.columns)
-    return changes
+    return OperatorResult(changes)
 
 
 def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.in_place import match
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -64,10 +64,10 @@ class _Side:
         return self.side.weight
 
 
-def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:
     """Change of the inner part, and of rows that depend on association counts."""
     if left is None and right is None:
-        return None
+        return OperatorResult(None)
     left_side, right_side = sides_of(ctx, node)
     sides = (
         _Side(left_side, _LEFT_IS_NEW, node.left_has_associations, left),
@@ -90,7 +90,7 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
                 outputs += _emitted(node, records, side)
         elif side.delta is not None and side.side.table is not None:
             side.side.table.write(side.delta)
-    return reduce(DataFrame.union, outputs) if outputs else None
+    return OperatorResult(reduce(DataFrame.union, outputs) if outputs else None)
 
 
 def _receive(ctx: EpochContext, side: _Side) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -28,14 +29,14 @@ from relstate_dagster.jobs.operators import (
     values,
     window,
 )
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult, PlanResult
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
-from relstate_dagster.jobs.operators.one_pass import fusion_root
+from relstate_dagster.jobs.operators.one_pass import FusedColumns, fusion_root
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
 
-Operator = Callable[..., DataFrame | None]
+Operator = Callable[..., OperatorResult]
 
 _OPERATORS: dict[type[PlanNode], Operator] = {
     nodes.Scan: scan.change,
@@ -66,15 +67,18 @@ def operator_of(node: PlanNode) -> Operator:
     return operator
 
 
-def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
-    """Run the operators bottom-up; equal nodes run once. ``None`` means that nothing can have changed."""
+def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
+    """Run the operators bottom-up; equal nodes run once."""
     uses = _use_counts(root)
     # What the view gets is changed on its way there where some of it may have expired, or cannot be computed any more: nothing
     # can ride along.
     changes_on_its_way = ctx.may_have_expired or ctx.leaves_out_old_errors
-    ctx.fused_columns.carrier = None if changes_on_its_way else fusion_root(root, uses)
-    if ctx.leaves_out_old_errors:
-        ctx.asked_for_by_joins = asked_for_by_joins(root)
+    ctx = replace(
+        ctx,
+        fused_columns=FusedColumns(None if changes_on_its_way else fusion_root(root, uses)),
+        asked_for_by_joins=asked_for_by_joins(root) if ctx.leaves_out_old_errors else frozenset(),
+    )
+    late_rows: list[int] = []
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))
@@ -87,7 +91,9 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
             expired.check_agrees(ctx, node, inputs)
         is_closed = isinstance(node, nodes.Aggregate) and node in ctx.closed
         operator: Operator = closed_groups.change if is_closed else operator_of(node)
-        changes = operator(ctx, node, *inputs)
+        found = operator(ctx, node, *inputs)
+        late_rows.append(found.late_rows)
+        changes = found.changes
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
             changes = ctx.frames.share(changes)
             changes = None if ctx.frames.is_empty(changes) else changes
@@ -95,7 +101,8 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> DataFrame | None:
         return changes
 
     with ctx.steps:
-        return change_of(root)
+        changes = change_of(root)
+    return PlanResult(changes, sum(late_rows))
 
 
 def _use_counts(root: PlanNode) -> dict[PlanNode, int]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Scan
 from relstate_dagster.state_lib.constants import WEIGHT
 
 
-def change(ctx: EpochContext, node: Scan) -> DataFrame | None:
+def change(ctx: EpochContext, node: Scan) -> OperatorResult:
     """The change set of the relation: the node's columns and the weight."""
     changes = ctx.relations.changes(node.relation)
-    return None if changes is None else changes.selectExpr(*columns_of(node.column_names), WEIGHT)
+    return OperatorResult(None if changes is None else changes.selectExpr(*columns_of(node.column_names), WEIGHT))

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.operators import top_n_input
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import contradiction, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
@@ -47,24 +47,24 @@ _LAST: Final = "_last_"
 _FENCES: Final = (8, 64)
 
 
-def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorResult:
     """The rows that entered or left the first n."""
     if not node.keeps_first or node.limit is None:
         return top_n_input.change(ctx, node, child)
     if child is None:
-        return None
+        return OperatorResult(None)
     wanted = node.limit + node.offset
     whole, first, *_ = ctx.tables[node]
     changed, before = ctx.in_parallel(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
     if changed is None:
-        return None
+        return OperatorResult(None)
     if before is None:
         after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
         first.write(after)
-        return consolidate(_picked(node, after, 1), node.schema)
+        return OperatorResult(consolidate(_picked(node, after, 1), node.schema))
     touching = ctx.frames.share(_touching(ctx, node, before, changed, wanted))
     if ctx.frames.is_empty(touching):
-        return None
+        return OperatorResult(None)
     kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.schema)))
     total = _total_weight(ctx, kept)
     if total is None or (total < wanted and _has_more(ctx, before, wanted)):
@@ -73,7 +73,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame 
         after = _prefix(ctx, node, kept, wanted)
     minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
     first.write(consolidate(after.union(minus), node.schema))
-    return consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.schema)
+    return OperatorResult(consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.schema))
 
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:

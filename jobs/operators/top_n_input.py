@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.aggregate_group import Affected
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import consolidate
@@ -17,16 +17,16 @@ from relstate_dagster.jobs.plan.nodes import TopN
 _VERSION = "_version"
 
 
-def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorResult:
     """The rows that entered or left the first n."""
     if child is None:
-        return None
+        return OperatorResult(None)
     (table,) = ctx.tables[node]
     changed = received(ctx, table, node.child, child)
     if changed is None:
-        return None
+        return OperatorResult(None)
     versions = ctx.frames.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
-    return consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.schema)
+    return OperatorResult(consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.schema))
 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.plan.nodes import Values
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-def change(ctx: EpochContext, node: Values) -> DataFrame | None:
+def change(ctx: EpochContext, node: Values) -> OperatorResult:
     """All rows with weight 1 in the backfill, nothing afterwards."""
     if not ctx.is_backfill or not node.rows:
-        return None
-    return weighted_rows(ctx.spark, node)
+        return OperatorResult(None)
+    return OperatorResult(weighted_rows(ctx.spark, node))
 
 
 def weighted_rows(spark: SparkSession, node: Values) -> DataFrame:

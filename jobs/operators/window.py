@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Affected
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
@@ -20,14 +20,14 @@ from relstate_dagster.jobs.plan.nodes import Window
 _VERSION = "_version"
 
 
-def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFrame | None:
+def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> OperatorResult:
     """The rows of the affected partitions whose columns or window results changed."""
     if child is None:
-        return None
+        return OperatorResult(None)
     (table,) = ctx.tables[node]
     changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
-        return None
+        return OperatorResult(None)
     lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in node.partition], null_safe=True)
     partition = columns_of(node.partition)
     affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
@@ -39,4 +39,4 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> DataFram
         ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
         return ordered.select("*", *results)
 
-    return consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.schema)
+    return OperatorResult(consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.schema))

@@ -12,12 +12,13 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.run.freshness import new_files
 from relstate_dagster.jobs.sources.protocol import resolve_pins
+from relstate_dagster.jobs.view_epoch.findings import TargetFound
 from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.plan import plan_view_epoch
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.view_epoch.sizes import InputSizes
 from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
-from relstate_dagster.jobs.view_epoch.steps import TargetFound, ViewEpochPlan
+from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
 from relstate_dagster.jobs.view_epoch.view_table import driver_writes
 from relstate_dagster.state_lib.errors import RelstateError

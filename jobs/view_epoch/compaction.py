@@ -20,9 +20,10 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
+from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.plan import maintenance
 from relstate_dagster.jobs.view_epoch.sizes import state_found
-from relstate_dagster.jobs.view_epoch.steps import Maintain, StateFound
+from relstate_dagster.jobs.view_epoch.steps import Maintain
 from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit, app_id, epoch_txn_version
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID

@@ -11,6 +11,7 @@ from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.view_epoch.findings import StateFound, TargetFound
 from relstate_dagster.jobs.view_epoch.steps import (
     Commit,
     Compute,
@@ -18,8 +19,6 @@ from relstate_dagster.jobs.view_epoch.steps import (
     Maintain,
     Publish,
     Read,
-    StateFound,
-    TargetFound,
     ViewEpochPlan,
     WriteMode,
     Writer,

@@ -23,12 +23,13 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry, ViewVersions
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.engine.workloads import forget_table, transaction
-from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.view_epoch.chain import Chain, EpochCommit, Fence
 from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run
+from relstate_dagster.jobs.view_epoch.findings import ChangeFound, TargetFound
 from relstate_dagster.jobs.view_epoch.published import IS_THERE, OP, Published, append_changes, merge_changes
 from relstate_dagster.jobs.view_epoch.replaced_keys import few_keys, key_condition
-from relstate_dagster.jobs.view_epoch.steps import ChangeFound, Publish, TargetFound, WriteMode, Writer
+from relstate_dagster.jobs.view_epoch.steps import Publish, WriteMode, Writer
+from relstate_dagster.jobs.view_epoch.view_changes import computed_changes, stored_changes
 from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit, app_id, epoch_txn_version, mv_rows
 from relstate_dagster.jobs.view_epoch.view_table import (
     commented,
@@ -38,13 +39,12 @@ from relstate_dagster.jobs.view_epoch.view_table import (
     set_properties,
 )
 from relstate_dagster.state_lib.collected import collected
-from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
+from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError, StateError
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.folders import delete_folder, is_table
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
@@ -211,7 +211,7 @@ def publish(
             return _publish_by_driver(target, rows, view, step.mode), step
     with merging(step.tasks) if step.mode in _REPLACES_SOME else nullcontext(session) as writing:
         store = StateStore(writing, files, view.tables)
-        changes = _checked_partitions(_changes(store, view, target.wanted.epoch, commit.version), view)
+        changes = _checked_partitions(stored_changes(store, view, target.wanted.epoch, commit.version), view)
         if rows is None:
             found_keys: pa.ChunkedArray | None = None
             if step.mode is WriteMode.MERGE:
@@ -231,9 +231,9 @@ def _held_changes(
     if step.mode is WriteMode.OVERWRITE:
         return None
     store = StateStore(session, files, view.tables)
-    rows = None if view.built_until is not None else _computed_changes(store, view, commit.stored)
+    rows = None if view.built_until is not None else computed_changes(store, view, commit.stored)
     if rows is None and step.is_by_driver(mv_rows(view, commit)):
-        return collected(_changes(store, view, epoch, commit.version), step.limits.collected_bytes)
+        return collected(stored_changes(store, view, epoch, commit.version), step.limits.collected_bytes)
     return rows
 
 
@@ -329,75 +329,3 @@ def _merge(
             f"WHEN NOT MATCHED AND c.{OP} > 0 THEN INSERT ({', '.join(names)}) VALUES ({values})"
         )
     session.catalog.dropTempView("_relstate_changes")
-
-
-def _computed_changes(store: StateStore, view: ViewEntry, stored: pa.Table | None) -> pa.Table | None:
-    """As :func:`_changes`, from rows computed just now.
-
-    ``None`` if only the state has them all.
-
-    A view without a stream key needs to know how many copies of a row it held before.
-    """
-    plan = view.plan
-    slots = {o.name: store.slots_of(view.tables[-1].table_id).of(o.column).plain_slot for o in plan.output}
-    if stored is None or plan.stream_key is None or None in slots.values():
-        return None
-    own = stored.filter(pc.equal(stored[TABLE_ID], view.tables[-1].table_id))
-    there = own.filter(pc.greater(own[WEIGHT_COLUMN], 0))
-    left = own.filter(pc.less(own[WEIGHT_COLUMN], 0))
-    gone = left.filter(pc.invert(pc.is_in(left[KEY], value_set=there[KEY].combine_chunks())))
-    rows = pa.concat_tables([there, gone])
-    is_there = pc.is_in(rows[KEY], value_set=left[KEY].combine_chunks())
-    names = [*slots, VIEW_KEY, OP, IS_THERE]
-    return pa.table([*(rows[slot] for slot in slots.values()), rows[KEY], rows[WEIGHT_COLUMN], is_there], names=names)
-
-
-def _changes(store: StateStore, view: ViewEntry, epoch: int, state_version: int) -> DataFrame:
-    """One row for each key of the change set.
-
-    The view's columns, ``_key``, ``OP`` (+1 insert or update, −1 delete) and ``IS_THERE``.
-    """
-    plan = view.plan
-    table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
-    names = list(plan.column_names)
-    columns = [table.slots.of(name).read() for name in names]
-    stored = table.stored().select(
-        *columns,
-        F.col(KEY).alias(VIEW_KEY),
-        F.col(EPOCH_COLUMN).alias(EPOCH),
-        F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT),
-    )
-    zeros = None if plan.stream_key is not None else zero_signs([plan.field_named(name) for name in names])
-    if zeros is not None:
-        # The order of keys has one zero.
-        stored = stored.withColumn(VIEW_KEY, F.expr(f"concat({VIEW_KEY}, CAST({zeros} AS BINARY))"))
-    # Of a view that is new everything is, be it of several slices.
-    is_first = view.last_epoch is None
-    now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
-    row = F.struct(*columns_of(names))
-    output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
-    if plan.stream_key is not None and view.built_until is None:
-        signs = F.max(STATE_WEIGHT).alias(OP), (F.min(STATE_WEIGHT) < 0).alias(IS_THERE)
-        newest = now.groupBy(VIEW_KEY).agg(*signs, F.max_by(row, STATE_WEIGHT).alias("_row"))
-        return newest.select(*output, VIEW_KEY, OP, IS_THERE)
-    if plan.stream_key is not None:
-        newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
-        summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
-        return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
-    changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
-    changed = changed.where(F.col("_delta") != 0)
-    if is_first:
-        counted = changed.withColumn("_held", F.lit(0).cast("bigint"))
-    else:
-        before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
-        held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
-        counted = changed.join(held, VIEW_KEY, "left").fillna(0, ["_held"])
-    zero = F.lit(0).cast("bigint")
-    after = F.col("_held") + F.col("_delta")
-    problem = F.lit(f"view {view.name}, epoch {epoch}: a row is retracted more often than the view holds it")
-    low = F.when(after < 0, F.raise_error(problem).cast("bigint")).otherwise(F.least(F.col("_held"), after))
-    copies = F.sequence(low + 1, F.greatest(F.col("_held"), after))
-    numbered = counted.select("_row", VIEW_KEY, "_delta", F.explode(copies).alias("_copy"))
-    copy_key = F.concat(F.col(VIEW_KEY), F.unhex(F.lpad(F.hex("_copy"), 16, "0")))
-    op = F.when(F.col("_delta") > zero, F.lit(1)).otherwise(F.lit(-1))
-    return numbered.select(*output, copy_key.alias(VIEW_KEY), op.alias(OP), (op < 0).alias(IS_THERE))

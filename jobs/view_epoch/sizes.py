@@ -10,10 +10,11 @@ from typing import Final
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange
+from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.plan import ViewSizes
 from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
-from relstate_dagster.jobs.view_epoch.steps import Read, StateFound
+from relstate_dagster.jobs.view_epoch.steps import Read
 from relstate_dagster.jobs.view_epoch.view_table import written_by_driver
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, TABLE_ID
 from relstate_dagster.state_lib.delta_layout import is_plain_layout

@@ -9,11 +9,11 @@ rest.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound, TargetFound
 from relstate_dagster.state_lib.collected import DriverLimits
 from relstate_dagster.state_lib.row_width import RowWidth, memory_bytes
 from relstate_dagster.state_lib.units import bytes_shown
@@ -154,42 +154,6 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetFound:
-    """The published table as it was found.
-
-    Parameters
-    ----------
-    bytes : of its files.
-    driver_writes : whether the driver can write this table.
-    is_empty : it was made just now.
-    replaces : all rows of an earlier generation are replaced.
-    """
-
-    bytes: int
-    driver_writes: bool
-    is_empty: bool = False
-    replaces: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeFound:
-    """A view's change set as it was computed.
-
-    Parameters
-    ----------
-    rows : of it, old and new ones.
-    is_held : the driver has them.
-    goes : whether some row of the published table goes; ``None`` where that is not known yet.
-    key_bytes : of the keys of rows that go; ``None`` where they are not known, or too many.
-    """
-
-    rows: int
-    is_held: bool = False
-    goes: bool | None = None
-    key_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Publish:
     """Apply the view's change set to its published table.
 
@@ -267,25 +231,6 @@ class Publish:
 
 def _by(writer: Writer | None, most_rows: int) -> str:
     return writer.value if writer else f"the driver up to {most_rows:,} rows, else Spark"
-
-
-@dataclass(frozen=True, slots=True)
-class StateFound:
-    """A view's state as its files are.
-
-    Parameters
-    ----------
-    bytes, rows : of each state table, by table id, unmerged.
-    merged_rows : of each at its last rewrite.
-    expired : tables that have expired rows.
-    closed : tables that have rows of closed groups.
-    """
-
-    bytes: Mapping[int, int]
-    rows: Mapping[int, int]
-    merged_rows: Mapping[int, int] = field(default_factory=dict)
-    expired: frozenset[int] = frozenset()
-    closed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,12 +186,12 @@ def _computed_and_committed(
         leaves_out_old_errors=leaves_out_old_errors,
         closed=closed_groups(plan, view.watermarks),
     )
-    changes = compute_changes(context, plan)
+    result = compute_changes(context, plan)
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
     # The first commit of a view is always made, and so is the one that publishes its slices.
     is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
-    if changes is None and not mem_tables and not is_needed:
+    if result.changes is None and not mem_tables and not is_needed:
         return None, steps
     stored: pa.Table | None = None
     computed: DataFrame | None = None
@@ -232,7 +232,7 @@ def _computed_and_committed(
     failpoints.reached("after_state_commit")
     done = replace(steps.commit, writer=Writer.SPARK if stored is None else Writer.DRIVER)
     flows = {**held_flows(context, plan), **counted}
-    made = StateCommit(version, _rows_by_table(files, version), stored, context.late_rows, flows)
+    made = StateCommit(version, _rows_by_table(files, version), stored, result.late_rows, flows)
     return made, steps.settled(done)
 
 

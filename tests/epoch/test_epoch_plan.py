@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.run.next_epoch import next_steps
 from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound, TargetFound
 from relstate_dagster.jobs.view_epoch.plan import (
     ViewSizes,
     maintenance,
@@ -23,16 +24,7 @@ from relstate_dagster.jobs.view_epoch.plan import (
     plan_view_epoch,
 )
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
-from relstate_dagster.jobs.view_epoch.steps import (
-    ChangeFound,
-    Escalation,
-    Read,
-    StateFound,
-    TargetFound,
-    ViewEpochPlan,
-    WriteMode,
-    Writer,
-)
+from relstate_dagster.jobs.view_epoch.steps import Escalation, Read, ViewEpochPlan, WriteMode, Writer
 from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info, latest_commits
 from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.size_settings import Sizing

@@ -198,8 +198,8 @@ class Lab:
             may_have_expired=self.may_have_expired and not first,
             closed=closed_groups(self.plan, self.watermarks),
         )
-        compute_changes(context, self.plan)
-        self.late_rows = context.late_rows
+        result = compute_changes(context, self.plan)
+        self.late_rows = result.late_rows
         if self.strict:
             self.alternation.check(context.changes, self.epoch)
         mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
