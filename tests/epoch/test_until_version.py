@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
 from relstate_dagster.jobs.declare import build_project, load_project, parse_text
 from relstate_dagster.jobs.operators import routing
+from relstate_dagster.jobs.operators.context import OperatorResult
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, SourceError, StateError
@@ -164,9 +165,9 @@ def test_strict_mode_leaves_a_view_behind_whose_operators_break_their_promise(
 
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def twice(ctx: object, node: object, child: DataFrame | None) -> DataFrame | None:
-        changes = right(ctx, node, child)
-        return None if changes is None else changes.union(changes)
+    def twice(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+        changes = right(ctx, node, child).changes
+        return OperatorResult(None if changes is None else changes.union(changes))
 
     script.run("DELETE FROM t WHERE k = 3")
     with monkeypatch.context() as broken:

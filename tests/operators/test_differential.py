@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators import routing
+from relstate_dagster.jobs.operators.context import OperatorResult
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.state_lib.constants import WEIGHT
 from tests.operators.histories import Source, drawn_history, epochs_of, seeds_of
@@ -106,9 +107,9 @@ def test_a_drawn_history_finds_a_fault(spark: SparkSession, monkeypatch: pytest.
     """An operator that forgets retractions in some epochs: the queries that have it differ."""
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def forgetful(ctx: object, node: object, child: DataFrame | None) -> DataFrame | None:
-        changes = right(ctx, node, child)
-        return None if changes is None else changes.where(F.col(WEIGHT) > 0)
+    def forgetful(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+        changes = right(ctx, node, child).changes
+        return OperatorResult(None if changes is None else changes.where(F.col(WEIGHT) > 0))
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
     with pytest.raises(AssertionError, match="unexpected"):
@@ -124,9 +125,9 @@ def test_strict_mode_finds_what_the_view_does_not_show(
     """Below an aggregate that shows nothing of it."""
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def forgetful(ctx: object, node: object, child: DataFrame | None) -> DataFrame | None:
-        changes = right(ctx, node, child)
-        return None if changes is None else changes.where(keeps)
+    def forgetful(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+        changes = right(ctx, node, child).changes
+        return OperatorResult(None if changes is None else changes.where(keeps))
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
     lab = Lab(spark, "SELECT count(*) >= 0 AS b FROM (SELECT k, g FROM t WHERE k > 0) x JOIN r ON x.k = r.k", strict=True)
