@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators import in_place, join
-from relstate_dagster.state_lib.sizing import sizing
+from relstate_dagster.state_lib.tuning import tuning
 from tests.operators.lab import Lab, Row, decimal
 from tests.sizes import Resized
 
@@ -26,7 +26,7 @@ def test_a_chain_of_small_keyed_sides_is_one_plan(
 ) -> None:
     resized(sent_rows=sent_rows)
     counts = []
-    for whole_rows in (sizing().unfiltered_rows, 0):
+    for whole_rows in (tuning().unfiltered_rows, 0):
         resized(unfiltered_rows=whole_rows)
         with Lab(spark, _JOINS) as lab:
             lab.step({"t": _rows(0, 20), "r": [((k, (k + 1) % 5, k), 1) for k in range(5)]})
