@@ -59,12 +59,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         driver_memory="3g",
         shuffle_partitions=2,
         app_name="relstate-tests",
-        conf={
-            # Each query is described for Spark's UI, which is not there.
-            "spark.sql.ui.explainMode": "simple",
-            # Each test has its own tables. Those of earlier ones filled the heap, and half of the time went into collections.
-            "spark.databricks.delta.delta.log.cacheSize": "32",
-        },
+        # Each query is described for Spark's UI, which is not there.
+        conf={"spark.sql.ui.explainMode": "simple"},
         stores=stores,
     )
     with pytest.MonkeyPatch.context() as patch:

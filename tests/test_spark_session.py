@@ -9,9 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyspark.sql import types as T
 
 from relstate_dagster.jobs.engine import SparkSettings, jars, java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.state_lib.lake.commit import create_plain_table
 
 
 def test_session_writes_and_merges_delta(spark, tmp_path):
@@ -33,6 +35,19 @@ def test_session_has_the_settings_that_views_rely_on(spark):
     page = spark._jvm.org.apache.spark.SparkEnv.get().memoryManager().pageSizeBytes()
     assert 0 < page + 16 <= 1024 * 1024
     assert not Path("spark-warehouse").exists()
+
+
+def test_delta_does_not_keep_all_tables_that_it_has_opened(spark, tmp_path):
+    """Each takes megabytes of plans, and Delta keeps 10,000 by default."""
+    schema = T.StructType([T.StructField("k", T.LongType())])
+    for n in range(110):
+        create_plain_table(str(tmp_path / f"t{n}"), schema, {})
+        assert spark.read.format("delta").load(str(tmp_path / f"t{n}")).columns == ["k"]
+    loader = spark._jvm.Thread.currentThread().getContextClassLoader()
+    logs = spark._jvm.java.lang.Class.forName("org.apache.spark.sql.delta.DeltaLog$", True, loader)
+    kept = logs.getDeclaredField("deltaLogCache")
+    kept.setAccessible(True)
+    assert 90 <= kept.get(logs.getField("MODULE$").get(None)).get().size() <= 100
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local[3]", 3), ("local", 1), ("local[2,4]", 2), ("yarn", None)])

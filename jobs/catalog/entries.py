@@ -163,18 +163,18 @@ class ViewEntry:
     @property
     def tables(self) -> tuple[StateTableDesc, ...]:
         """Its state tables, with the vnodes that they have now."""
-        return tuple(table for tables in self.node_tables.values() for table in tables)
+        return tuple(map(self._as_grown, self.planned.tables))
 
     @property
     def node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
         """State tables of each plan node, children first, with current vnode counts."""
-        counts, first = self.vnode_counts, self.first_vnode_counts
+        return {found.node: tuple(map(self._as_grown, found.tables)) for found in self.planned.stateful.nodes}
 
-        def now(planned: StateTableDesc) -> StateTableDesc:
-            name, count = str(planned.table_id), planned.vnode_count
-            return replace(planned, vnode_count=counts.get(name, count), first_vnode_count=first.get(name, count))
-
-        return {found.node: tuple(map(now, found.tables)) for found in self.planned.stateful.nodes}
+    def _as_grown(self, planned: StateTableDesc) -> StateTableDesc:
+        """A planned state table with the vnodes that it has now."""
+        name, count = str(planned.table_id), planned.vnode_count
+        now, first = self.vnode_counts.get(name, count), self.first_vnode_counts.get(name, count)
+        return replace(planned, vnode_count=now, first_vnode_count=first)
 
     @property
     def last_epoch(self) -> int | None:

@@ -24,7 +24,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.planner.limits import before_limit
 from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run, explained, is_of_a_value
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
-from relstate_dagster.jobs.view_epoch.plan import is_interpreted
+from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.jobs.view_epoch.reports import VerifyReport
 from relstate_dagster.jobs.view_epoch.shown_rows import SHOWN_ROWS, ShownRows, as_texts
 from relstate_dagster.jobs.view_epoch.view_epoch import full_query
@@ -79,7 +79,7 @@ def _difference(
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
     inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    if not is_interpreted(inputs.sizes.total_values()):
+    if inputs.sizes.total_values() > run_limits().interpreted_values:
         return _difference_in(Workload.FULL, inputs, warehouse, state, sample)
     try:
         return _difference_in(Workload.SMALL, inputs, warehouse, state, sample)

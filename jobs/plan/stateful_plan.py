@@ -9,7 +9,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -63,7 +63,6 @@ class StatefulPlan:
 
     nodes: tuple[PlannedNode, ...]
     has_exchanges: bool
-    _tables: Mapping[PlanNode, tuple[StateTableDesc, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for kind, ids in (("node", [n.id for n in self.nodes]), ("table", [t.table_id for t in self.tables])):
@@ -77,7 +76,6 @@ class StatefulPlan:
             known.add(planned.node)
         if not self.nodes or not isinstance(self.nodes[-1].node, Materialize) or len(self.nodes[-1].tables) != 1:
             raise PlanError("a plan has no materialization with one state table at its root")
-        object.__setattr__(self, "_tables", {planned.node: planned.tables for planned in self.nodes})
 
     @classmethod
     def allocate(cls, root: Materialize, first_table_id: int) -> StatefulPlan:
@@ -102,10 +100,6 @@ class StatefulPlan:
     def tables(self) -> tuple[StateTableDesc, ...]:
         """All state tables, that of the view last."""
         return tuple(table for planned in self.nodes for table in planned.tables)
-
-    def tables_of(self, node: PlanNode) -> tuple[StateTableDesc, ...]:
-        """The state tables of a node."""
-        return self._tables[node]
 
     def with_tables(self, tables: Mapping[int, StateTableDesc]) -> StatefulPlan:
         """The same plan with other descriptions of its tables, by table id: vnodes grow."""

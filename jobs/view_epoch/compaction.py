@@ -21,7 +21,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.jobs.view_epoch.findings import StateFound
-from relstate_dagster.jobs.view_epoch.plan import maintenance
+from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.jobs.view_epoch.sizes import state_found
 from relstate_dagster.jobs.view_epoch.steps import Maintain
 from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit, app_id, epoch_txn_version
@@ -117,7 +117,7 @@ def compact_view(
     assert view.last_epoch is not None
     expired = {**closed_rows(view), **expired_rows(view, before)} if is_claimed else {}
     unmerged = [t.table_id for t in view.tables if t.table_id in expired or _has_runs(before, t.table_id)]
-    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= maintenance().most_bytes
+    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= run_limits().maintain.most_bytes
     rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=small)
     after = files.at(None)
     if has_many_runs(after):

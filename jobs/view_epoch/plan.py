@@ -1,7 +1,7 @@
 """Plans a view's epoch, as a pure function of its stored plan, sizes and limits.
 
-Every function here is pure but for its defaults, which are the limits of this process. Nothing else reads
-:func:`.state_lib.sizing.sizing`.
+Two functions read the limits of this process: :func:`plan_view_epoch`, unless it is given others, and :func:`run_limits`, for
+work beside views' epochs. Nothing else reads :func:`.state_lib.sizing.sizing`.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
     """
     limits = limits or sizing()
     is_small = sizes.changed_memory_bytes <= limits.driver_change_bytes
-    maintain = maintenance(limits).for_state(sizes.state)
+    maintain = _maintenance(limits).for_state(sizes.state)
     if sizes.is_committed:
         done = Commit(None, limits.driver_commit_rows, most_tasks, spreads=False, is_done=True)
-        by_code = not is_interpreted(0, sizes.looked_up_rows, limits)
+        by_code = not _is_interpreted(0, sizes.looked_up_rows, limits)
         engine, tasks = (Workload.LARGE, most_tasks) if by_code else (Workload.SMALL, 1)
         return ViewEpochPlan((done, _publish(sizes, is_small, engine, tasks, most_tasks, limits), maintain))
     compute = _compute(view, sizes, most_tasks, limits)
@@ -102,14 +102,13 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
 
 def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing) -> Compute:
     changed, values = sizes.changed_memory_bytes, sizes.changed_values
-    fills_empty_state = sizes.is_backfill
-    looked_up_rows = 0 if fills_empty_state else sizes.looked_up_rows
+    looked_up_rows = 0 if sizes.is_backfill else sizes.looked_up_rows
     if view.strategy == "full":
         engine, reason = Workload.FULL, "the query runs in full"
-    elif is_interpreted(values, looked_up_rows, limits):
+    elif _is_interpreted(values, looked_up_rows, limits):
         engine, reason = Workload.SMALL, f"{values:,} values, {looked_up_rows:,} rows to look them up in"
     else:
-        engine = Workload.FULL if fills_empty_state or sizes.is_slice else Workload.LARGE
+        engine = Workload.FULL if sizes.is_backfill or sizes.is_slice else Workload.LARGE
         large = values > limits.interpreted_values
         reason = f"{values:,} values" if large else f"{looked_up_rows:,} rows to look them up in"
     is_small = changed <= limits.driver_change_bytes
@@ -119,10 +118,9 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         lookup_hint=None if not is_small else "broadcast" if engine is Workload.LARGE else "shuffle_hash",
         # State is never shuffled, so it is the change that tasks divide.
         shuffle_tasks=None if engine is Workload.FULL else _tasks_of(changed, most_tasks, limits),
-        bytes=changed,
         state_bytes=None if sizes.is_backfill else sizes.state_bytes,
         in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
-        limits=driver_limits(limits),
+        limits=_driver_limits(limits),
         reason=reason,
     )
 
@@ -151,7 +149,7 @@ def _publish(sizes: ViewSizes, is_small: bool, engine: Workload, tasks: int | No
         most_rows=limits.driver_commit_rows,
         most_table_bytes=limits.driver_publish_bytes,
         most_key_bytes=limits.replaced_key_bytes,
-        limits=driver_limits(limits),
+        limits=_driver_limits(limits),
         engine=engine,
         shuffle_tasks=tasks,
     )
@@ -167,12 +165,14 @@ def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_
     """
     before = plan.compute
     again = Escalation("compute", found, before.limits.held_bytes)
+    # Queries that run in full, and slices, go on with Spark's own settings.
+    engine = Workload.FULL if is_backfill or before.engine is Workload.FULL else Workload.LARGE
     compute = replace(
         before,
-        engine=Workload.FULL if is_backfill else Workload.LARGE,
+        engine=engine,
         holds=not is_backfill,
         lookup_hint=None if is_backfill else "broadcast",
-        shuffle_tasks=None if is_backfill else most_tasks,
+        shuffle_tasks=None if engine is Workload.FULL else most_tasks,
         limits=replace(before.limits, is_final=True),
         reason="more rows than planned for",
     )
@@ -196,38 +196,35 @@ def _by_rows(writer: Writer | None) -> Writer | None:
     return None if writer is Writer.DRIVER else writer
 
 
-def is_interpreted(values: int, looked_up_rows: int = 0, limits: Sizing | None = None) -> bool:
-    """Whether interpreting expressions takes less time than to generate and compile code for them.
+def _tasks_of(size: int, most_tasks: int, limits: Sizing) -> int:
+    """The tasks of a shuffle of some bytes in memory."""
+    return min(most_tasks, 1 + size // limits.task_bytes)
+
+
+def _driver_limits(limits: Sizing) -> DriverLimits:
+    """Limits of rows that the driver holds."""
+    return DriverLimits(limits.driver_held_bytes, limits.driver_collected_bytes, limits.driver_summed_rows)
+
+
+def _maintenance(limits: Sizing) -> Maintain:
+    """The rule by which state tables are rewritten after an epoch."""
+    return Maintain(limits.compaction_growth, limits.compaction_spare_rows, limits.driver_compaction_bytes)
+
+
+def _is_interpreted(values: int, looked_up_rows: int, limits: Sizing) -> bool:
+    """Whether to interpret expressions is faster than to generate and compile code for them.
 
     Parameters
     ----------
     values : that are computed with, rows times columns.
     looked_up_rows : rows that these are looked up in.
     """
-    limits = limits or sizing()
     return values <= limits.interpreted_values and looked_up_rows <= limits.interpreted_lookup_rows
-
-
-def _tasks_of(size: int, most_tasks: int, limits: Sizing) -> int:
-    """The tasks of a shuffle of some bytes in memory."""
-    return min(most_tasks, 1 + size // limits.task_bytes)
-
-
-def driver_limits(limits: Sizing | None = None) -> DriverLimits:
-    """Limits of rows that the driver holds."""
-    limits = limits or sizing()
-    return DriverLimits(limits.driver_held_bytes, limits.driver_collected_bytes, limits.driver_summed_rows)
-
-
-def maintenance(limits: Sizing | None = None) -> Maintain:
-    """The rule by which state tables are rewritten after an epoch."""
-    limits = limits or sizing()
-    return Maintain(limits.compaction_growth, limits.compaction_spare_rows, limits.driver_compaction_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of a run's work beside its views' epochs.
+    """Limits of the work beside views' epochs: of runs, compactions and comparisons.
 
     Parameters
     ----------
@@ -236,6 +233,8 @@ class RunLimits:
     searched_rows : rows that the driver searches for new keys.
     checked_bytes : of a published table whose keys the driver checks.
     shared_bytes : changes of a source, as files, that are read once for several views.
+    interpreted_values : values, rows times columns, up to which expressions are interpreted.
+    maintain : the rule by which state tables are rewritten.
     driver : of the rows that the driver holds.
     """
 
@@ -244,17 +243,21 @@ class RunLimits:
     searched_rows: int
     checked_bytes: int
     shared_bytes: int
+    interpreted_values: int
+    maintain: Maintain
     driver: DriverLimits
 
 
-def run_limits(limits: Sizing | None = None) -> RunLimits:
-    """The limits of a run's work beside its views' epochs."""
-    limits = limits or sizing()
+def run_limits() -> RunLimits:
+    """The limits of the work beside views' epochs, in this process."""
+    limits = sizing()
     return RunLimits(
         limits.driver_change_bytes,
         limits.driver_keys,
         limits.searched_rows,
         limits.driver_checked_bytes,
         limits.shared_read_bytes,
-        driver_limits(limits),
+        limits.interpreted_values,
+        _maintenance(limits),
+        _driver_limits(limits),
     )

@@ -34,8 +34,6 @@ class WriteMode(enum.Enum):
 
     What only inserts is appended, and nothing of the table is read for it.
 
-    What only inserts is appended, and nothing of the table is read for it.
-
     ``REPLACE`` is for few keys in a large table: rows of these keys are deleted and others appended, in one commit. ``MERGE``
     joins the table with the change set. ``NOTHING`` is applied if no row of the view has changed.
     """
@@ -92,7 +90,6 @@ class Compute:
         since plans stay small, lookups know their keys, and what turns out to be empty is not looked up at all.
     lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.frames.Frames`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
-    bytes : of all changes in memory, about.
     state_bytes, in_place_bytes : of the files that changes are looked up in; ``None`` where nothing is.
     limits : of the rows that the driver holds.
     reason : why this engine.
@@ -102,7 +99,6 @@ class Compute:
     holds: bool
     lookup_hint: str | None
     shuffle_tasks: int | None
-    bytes: int
     state_bytes: int | None
     in_place_bytes: int | None
     limits: DriverLimits
@@ -341,11 +337,6 @@ class ViewEpochPlan:
     def maintain(self) -> Maintain:
         """The last maintain step."""
         return self._last(Maintain)
-
-    @property
-    def escalations(self) -> tuple[Escalation, ...]:
-        """All escalations."""
-        return tuple(step for step in self.steps if isinstance(step, Escalation))
 
     @property
     def changed_bytes(self) -> int:

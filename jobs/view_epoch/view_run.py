@@ -171,7 +171,7 @@ class ViewRuns:
             state_rows_written=sum(commit.rows.values()) if commit else 0,
             state_rows=row_count(stored) if commit else None,
             state_bytes=sum(file.bytes for file in stored) if commit else None,
-            bytes_in=sum(read.bytes for read in sizes.reads),
+            bytes_in=sizes.changed_bytes,
             spark_jobs=spark_jobs,
             of_full=_of_full(view, seconds),
             seconds=seconds,

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, idle_reports
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.run.freshness import views_behind
+from relstate_dagster.jobs.view_epoch import view_epoch
 from tests.epoch.scripts import Script
 
 _BEGIN = """
@@ -75,6 +78,28 @@ def test_a_view_whose_plan_was_wrong_is_rebuilt_by_the_next_run_with_those_over_
     script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
     assert _rows(script) == [[(2, 2), (3, 3), (4, 2)], [(3,)]]
     assert not views_behind(script.warehouse, after)
+
+
+def test_an_epoch_of_a_run_that_died_under_an_earlier_version_is_computed_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named what a commit builds on in another way."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+
+    def dies(place: str) -> None:
+        if place == "after_state_commit":
+            raise SystemExit(place)
+
+    script.run("INSERT INTO t VALUES (4, 4)")
+    with monkeypatch.context() as dying:
+        dying.setattr(failpoints, "reached", dies)
+        dying.setattr(view_epoch, "_digest", lambda inputs, _base: f"{inputs.view.name} as before")
+        with pytest.raises(SystemExit):
+            list(EpochRunner(spark, script.warehouse).run())
+    script.run("REFRESH; VERIFY")
+    assert script.rows("SELECT n FROM counted") == [(3,)]
+    script.run("DELETE FROM t WHERE k = 2; REFRESH; VERIFY")
 
 
 def test_a_view_that_is_planned_as_before_keeps_its_state(spark: SparkSession, tmp_path: Path) -> None:

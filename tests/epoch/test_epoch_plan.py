@@ -1,4 +1,4 @@
-"""The stages of an epoch: planned from sizes, run as planned, and shown by explain and by the report."""
+"""Plans of epochs: steps planned from sizes, run as planned, and shown as they ran."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound, TargetFound
 from relstate_dagster.jobs.view_epoch.plan import (
     ViewSizes,
-    maintenance,
     plan_escalation,
     plan_large_commit,
     plan_view_epoch,
@@ -153,17 +152,28 @@ def test_more_than_planned_replaces_the_remaining_steps(is_backfill: bool) -> No
     found = plan.compute.limits.held_bytes + 1
     again = plan_escalation(plan, found, is_backfill=is_backfill, most_tasks=8)
     assert again.steps[: len(plan.reads) + 1] == plan.steps[: len(plan.reads) + 1]
-    assert again.escalations == (Escalation("compute", found, plan.compute.limits.held_bytes),)
+    assert _escalations(again) == [Escalation("compute", found, plan.compute.limits.held_bytes)]
     assert again.compute.engine is (Workload.FULL if is_backfill else Workload.LARGE)
     assert (again.commit.writer, again.publish.writer, again.compute.limits.is_final) == (None, None, True)
     assert again.lines()[: len(plan.reads) + 1] == plan.lines()[: len(plan.reads) + 1]
     later = plan_large_commit(again)
-    assert [step.step for step in later.escalations] == ["compute", "commit"]
+    assert [step.step for step in _escalations(later)] == ["compute", "commit"]
     assert later.commit.writer is Writer.SPARK
 
 
+def _escalations(plan: ViewEpochPlan) -> list[Escalation]:
+    return [step for step in plan.steps if isinstance(step, Escalation)]
+
+
+@pytest.mark.parametrize("sizes", [{"full": True}, {"is_slice": True, "changed": _VALUES + 1}], ids=["full", "slice"])
+def test_what_has_sparks_own_settings_keeps_them_when_more_is_met(sizes: dict[str, Any]) -> None:
+    again = plan_escalation(_plan(**sizes), 1, is_backfill=False, most_tasks=8)
+    assert (again.compute.engine, again.compute.shuffle_tasks) == (Workload.FULL, None)
+    assert (again.publish.engine, again.publish.shuffle_tasks) == (Workload.FULL, None)
+
+
 def test_tables_that_have_grown_are_rewritten() -> None:
-    rule = maintenance(_LIMITS)
+    rule = _plan().maintain
     most, spare = _LIMITS.driver_compaction_bytes, _LIMITS.compaction_spare_rows
     found = StateFound(
         bytes={1: 1, 2: 1, 3: most + 1, 4: 1, 5: 1},
@@ -225,9 +235,9 @@ _OTHER_LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize("seed", range(2))
 def test_what_ran_is_what_was_printed(spark: SparkSession, script: Script, resized: Resized, seed: int) -> None:
-    """Each step as explained before, but for what it says that it leaves open, and for escalations."""
+    """Each step ran as explained, but for parts that were left open, and escalations."""
     script.begin(_SETUP)
     rng = random.Random(seed)
     escalated = 0
@@ -309,7 +319,7 @@ def test_no_session_infers_constraints(spark: SparkSession, workload: Workload) 
 
 
 def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
-    """A view over a view was planned as if nothing were read: a backfill of any size on the driver."""
+    """Rows of upstream views count. A view over a view was once planned as if it read nothing."""
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP.rsplit("CREATE", 2)[0])
     resized(driver_backfill_bytes=0, driver_change_bytes=0, driver_commit_rows=0)

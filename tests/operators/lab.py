@@ -33,7 +33,7 @@ from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.view_epoch.compaction import expiring
-from relstate_dagster.jobs.view_epoch.plan import driver_limits
+from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, rewrite_tables
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -188,7 +188,7 @@ class Lab:
             is_backfill=first,
             relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
-            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash", limits=driver_limits()),
+            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash", limits=run_limits().driver),
             full_query=lambda _n: None,
             extreme_rows=self.extreme_rows,
             spare_rows=self.spare_rows,
@@ -245,7 +245,8 @@ class Lab:
     def _commit(self, mem_tables: list[MemTable]) -> int:
         """As a small epoch does it: by the driver, or by Spark where a type asks for it."""
         commit = {"txn_app_id": "lab", "txn_version": self.epoch, "user_metadata": f"e{self.epoch}"}
-        rows = self._store.compute(self.epoch, mem_tables, driver_limits().collected_bytes) if self._store.is_plain else None
+        most = run_limits().driver.collected_bytes
+        rows = self._store.compute(self.epoch, mem_tables, most) if self._store.is_plain else None
         if rows is not None:
             return self._store.append_computed(self.epoch, rows, **commit)
         return self._store.append(self.epoch, mem_tables, partitions=2, **commit)

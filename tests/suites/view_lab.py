@@ -22,7 +22,7 @@ from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.query_settings import meaning_of
-from relstate_dagster.jobs.view_epoch.plan import driver_limits
+from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -145,7 +145,7 @@ class ViewLab:
             is_backfill=epoch == 1,
             relations=_Relations(self._session, self.files, epoch),
             tables=tables,
-            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash", limits=driver_limits()),
+            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash", limits=run_limits().driver),
             full_query=lambda _n: None,
         )
         compute_changes(context, self.plan)
@@ -154,7 +154,7 @@ class ViewLab:
         if not mem_tables:
             return 0
         commit = {"txn_app_id": "suite", "txn_version": epoch, "user_metadata": f"e{epoch}"}
-        rows = self._store.compute(epoch, mem_tables, driver_limits().collected_bytes) if self._store.is_plain else None
+        rows = self._store.compute(epoch, mem_tables, run_limits().driver.collected_bytes) if self._store.is_plain else None
         if rows is not None:
             self._version = self._store.append_computed(epoch, rows, **commit)
         else:

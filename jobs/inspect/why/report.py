@@ -25,7 +25,7 @@ from relstate_dagster.jobs.inspect.why.wanted import Wanted, same_rows
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import FullQuery, Scan, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
-from relstate_dagster.jobs.view_epoch.plan import is_interpreted
+from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.jobs.view_epoch.shown_values import shown_row
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, VIEW_KEY, WEIGHT
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError, SourceError
@@ -154,7 +154,7 @@ def why(
     at = _epoch(entry, epoch)
     past = Past(spark, warehouse, state)
     now = past.view_at(entry.name, at)
-    if is_interpreted(memory_bytes(now.check_readable()) // _VALUE_BYTES):
+    if memory_bytes(now.check_readable()) // _VALUE_BYTES <= run_limits().interpreted_values:
         past.workload = Workload.SMALL
     before, notes = _before(past, entry, at)
     return _Explained(now, before, limit, notes).result(values)
