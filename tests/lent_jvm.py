@@ -1,6 +1,6 @@
-"""The suite's JVM lent to another process: that starts in a second, and what kills it kills Python alone.
+"""The suite's JVM, lent to another process.
 
-Claims, locks and half-written files are left as by any other process. A process that is to take its JVM with it, or to be
+The process starts in a second, and what kills it kills only its Python part. Claims, locks and half-written files are left as by any other process. A process that is to take its JVM with it, or to be
 killed in the middle of a Spark job, starts one of its own.
 """
 
@@ -28,7 +28,7 @@ console_script()
 
 
 def lent(spark: SparkSession | None) -> dict[str, str]:
-    """Variables for a process that uses the JVM of a session; none for one that starts its own."""
+    """Environment variables with which a process uses a session's JVM."""
     if spark is None:
         return {}
     gateway: Any = spark.sparkContext._gateway

@@ -281,8 +281,8 @@ class EpochEntry:
     """An epoch: pinned sources, its views, and their versions.
 
     ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
-    views that ``auto`` has recomputed, with the reason. ``slice`` is there where its one view is not brought to it but built a
-    slice further (:mod:`.jobs.run.slices`): it is never complete, and nobody reads what is computed in it.
+    views that ``auto`` has recomputed, with the reason. ``slice`` is set where the epoch builds one slice of its single view
+    (:mod:`.jobs.run.slices`): such an epoch is never complete, and no reader sees its rows.
     """
 
     epoch: int

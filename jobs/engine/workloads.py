@@ -124,7 +124,7 @@ def session_for(
         # The table need not be sorted for a join with few rows.
         session.conf.set("spark.sql.join.preferSortMergeJoin", "false")
         session.conf.set("spark.databricks.delta.replaceWhere.dataColumns.enabled", "true")
-        # Rows are appended whose keys nobody has, beside those that replace others.
+        # One write both replaces rows and appends rows with new keys.
         session.conf.set("spark.databricks.delta.replaceWhere.constraintCheck.enabled", "false")
     if functions is not None:
         functions.register(session)
@@ -165,9 +165,8 @@ def transaction(session: SparkSession, app_id: str, version: int, metadata: str)
 def forget_table(session: SparkSession, path: str) -> None:
     """Let Spark open a deleted and recreated Delta table anew.
 
-    Delta keeps opened logs by their paths.
-
-    Spark Connect has no way to say so; there another version of the table is noticed, and another table is not.
+    Delta keeps opened logs by their paths. Spark Connect has no call to drop one: it notices a new version of a table,
+    but not a new table at the same path.
     """
     jvm = getattr(session, "_jvm", None)
     if jvm is not None:

@@ -53,7 +53,8 @@ class DriverLimitExceeded(Exception):
 
     Attributes
     ----------
-    found, limit : bytes in memory; found are at least so many.
+    found : bytes in memory, at least.
+    limit : bytes that the driver holds.
     """
 
     def __init__(self, found: int, limit: int) -> None:

@@ -132,7 +132,7 @@ def _matched_whole(
 ) -> DataFrame | None:
     """Pairs of the only change set with a side read whole; else ``None``.
 
-    Nobody else reads the change set.
+    For a change set that no other operator reads.
     """
     for (changed, side), (unchanged, other) in ((left, right), (right, left)):
         in_place = side.table is None and other.table is None

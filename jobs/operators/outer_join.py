@@ -141,10 +141,10 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
-    """All pairs with a changed row; each tells which of its rows are changed.
+    """All pairs with a changed row, with a flag for each side's row.
 
-    A side that is in place already has the rows of its change set: its pairs with the other side's change are among
-    those with its rows.
+    A side read in place already contains its inserted rows, so the other side's pairs with it include those with its
+    change set.
     """
     found = []
     for side, other in ((left, right), (right, left)):

@@ -24,9 +24,9 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
 
     Returns
     -------
-    The state in which those that have the same plan are noted as planned by this one, and their plans stored in its format; and
-    those with another plan, which are to be rebuilt. Views that cannot be planned, because a source cannot be read or the query
-    is refused now, are in ``run.unplannable``: they are left behind as they are, and looked at again by the next run.
+    The state in which views with an unchanged plan have it stored in the current format, and the views to rebuild, whose plan
+    is another now. Views that cannot be planned (a source cannot be read, or the query is now refused) are in
+    ``run.unplannable``: they stay as they are, and the next run tries again.
     """
     built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
     earlier = [view for view in built if view.plan_version != PLAN_VERSION]

@@ -3,7 +3,7 @@
 No Spark.
 
 What was read is in a ledger, a Delta table beside the rows: a line for each file, appended once the rows of the file are
-committed. Two runs that come to the same files agree by the transactions of both tables (:mod:`.jobs.run.ingest`).
+committed. Two runs that find the same files are serialized by the transactions of both tables (:mod:`.jobs.run.ingest`).
 
 ::
 

@@ -1,4 +1,4 @@
-"""Scripts on a cluster, in a process of its own: ``python cluster_process.py MASTER WAREHOUSE PLACE STATEMENTS …``.
+"""Scripts on a cluster: ``python cluster_process.py MASTER WAREHOUSE PLACE STATEMENTS …``.
 
 When a script first comes to its PLACE, a worker is killed with its executors: the one that holds most of what executors hold.
 After it the next script waits until there are two executors again.

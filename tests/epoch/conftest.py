@@ -10,7 +10,10 @@ from tests.epoch.scripts import Script
 
 @pytest.fixture(params=["lent", pytest.param("own", marks=pytest.mark.nightly)])
 def jvm(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession | None:
-    """The JVM of a process that a test kills: the suite's, or (by default at night only) one that ends with the process."""
+    """JVM of a process that a test kills.
+
+    It is the suite's, or, in ``make test-nightly``, one that ends with the process.
+    """
     return spark if request.param == "lent" else None
 
 

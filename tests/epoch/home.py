@@ -46,7 +46,7 @@ class Home:
         list(EpochRunner(self.spark, self.warehouse).run())
 
     def command(self, *arguments: str, may_borrow: bool = False) -> list[str]:
-        """The command line, of a process of its own, which uses the JVM that it is lent if it may."""
+        """Arguments of a process that runs a command, in the suite's JVM if it may borrow it."""
         start = COMMAND_LINE if may_borrow else "from relstate_dagster.cli import console_script; console_script()"
         where = ["--project", str(self.project), "--warehouse", self.warehouse.root]
         return [sys.executable, "-c", start, *arguments, *where]

@@ -16,7 +16,7 @@ from tests.lent_jvm import COMMAND_LINE, lent
 def in_process(
     statements: str, folder: Path | str, failpoint: str, jvm: SparkSession | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run statements by the command line, in a process of its own that a failpoint kills.
+    """Run statements in a process that a failpoint kills.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ REFRESH;
 
 
 def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str | None = None) -> None:
-    """A view as a planner of before has left it: with the plan of another query, which is what a mistake in it comes to."""
+    """A view as an earlier planner left it, with the plan of another query (a mistake of that planner)."""
 
     def earlier(state: CatalogState) -> CatalogState:
         entry = state.views[view]
@@ -44,7 +44,7 @@ def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str |
 
 
 def _stored_without_kinds(warehouse: Warehouse, view: str) -> None:
-    """A view's plan in the format of before version 3, whose aggregate calls named no kind."""
+    """A plan of a version before 3, whose aggregate calls name no kind."""
 
     def without(value: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in value.items() if k != "kind"} if value.get("node") == "AggCall" else value

@@ -486,10 +486,7 @@ def _rows_of_source(reader: ViewAt, contributions: Contributions, path: Path) ->
 
 
 def _rows_of_view(upstream: ViewAt, contributions: Contributions, path: Path) -> DataFrame:
-    """Rows of an intermediate view.
-
-    As readers see them if its key is visible, else as they are computed.
-    """
+    """Rows of an intermediate view: as published if its key is visible, else as computed."""
     published = upstream.rows().select(*columns_of([o.name for o in upstream.entry.plan.output]))
     found = contributions.found.get(path)
     if found is None:

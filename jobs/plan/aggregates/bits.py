@@ -1,7 +1,7 @@
 """bit_xor(x), bit_or(x) and bit_and(x) of whole numbers.
 
-A value that is there an even number of times cancels out of an exclusive or, so a deletion changes it as an insertion does. The
-other two keep how many values have each bit. Where rows are only added, their value itself is kept.
+An exclusive or cancels a value that occurs an even number of times, so a deletion changes it like an insertion. The other two
+count the values with each bit set. Over append-only input, all three keep the value itself.
 """
 
 from __future__ import annotations
