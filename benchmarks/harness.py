@@ -116,7 +116,7 @@ class Bench:
         views = self.warehouse.read().views.values()
         return {
             "state": [self.warehouse.state_path(v) for v in views],
-            "view": [self.warehouse.view_path(v.name) for v in views],
+            "view": [self.warehouse.target(v.name).path for v in views],
             "catalog": [f"{self.warehouse.root}/_relstate/catalog"],
         }
 

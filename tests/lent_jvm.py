@@ -1,7 +1,8 @@
 """The suite's JVM, lent to another process.
 
-The process starts in a second, and what kills it kills only its Python part. Claims, locks and half-written files are left as by any other process. A process that is to take its JVM with it, or to be
-killed in the middle of a Spark job, starts one of its own.
+The process starts in a second, and what kills it kills only its Python part. Claims, locks and
+half-written files are left as by any other process. A process that is to take its JVM with it, or to be killed in the
+middle of a Spark job, starts one of its own.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def measure(run_: Run, sf: float, query: str, series: Series) -> dict[str, Any]:
         "rows_per_epoch": sum(sum(e["rows"].values()) for e in epochs) / len(epochs),
         "backfill": {**backfill.to_dict(), "written": backfill_written, "full_wall": round(full_before.wall, 4)},
         "state_bytes": live_bytes(bench.warehouse.state_path(entry)),
-        "view_bytes": live_bytes(bench.warehouse.view_path(query)),
+        "view_bytes": live_bytes(bench.warehouse.target(query).path),
         "input_bytes": input_bytes(replay, text),
         **({"indexes": run_.indexes, "index_bytes": bench.index_bytes()} if run_.indexes else {}),
         "epochs": epochs,

@@ -18,6 +18,8 @@ from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.targets.chain import Recorded
+from relstate_dagster.jobs.targets.protocol import DeclaredTable, TableLayout
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 
@@ -78,15 +80,6 @@ class PlainViewEntry:
 
     name: str
     query: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableLayout:
-    """Layout of a published table: ``CLUSTER BY``, ``PARTITIONED BY``, and comments of columns."""
-
-    cluster_by: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
-    column_comments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +180,16 @@ class ViewEntry:
         return self.properties.get("refresh.policy", "auto")
 
     @property
-    def restores_published(self) -> bool:
-        """Whether runs put the published table back where somebody else has changed its rows."""
-        return self.properties.get(PUBLISH_ON_CHANGE) == "restore"
+    def application(self) -> str:
+        """The application of the transactions by which this generation is written."""
+        return f"relstate:{self.name}:{self.generation}"
 
     @property
-    def table_properties(self) -> dict[str, str]:
-        """The properties that its published table is to have, as declared."""
-        return table_properties(self.properties)
+    def declared_table(self) -> DeclaredTable:
+        """The published table by its declaration."""
+        columns = tuple((o.name, self.plan.field_named(o.column).data_type) for o in self.plan.output)
+        properties, is_restored = table_properties(self.properties), self.properties.get(PUBLISH_ON_CHANGE) == "restore"
+        return DeclaredTable(self.name, self.application, columns, self.layout, properties, self.comment, is_restored)
 
     @property
     def state_ttl(self) -> timedelta | None:
@@ -224,17 +219,6 @@ class ViewEntry:
             first_vnode_counts=first,
             rows=None,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A table's commit as the catalog recorded it: version and digest.
-
-    ``None`` before the first.
-    """
-
-    version: int | None = None
-    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

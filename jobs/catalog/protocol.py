@@ -14,7 +14,7 @@
 * Who has to wait is noted as well, and has its turn before those that come later: a process that runs again and again lets
   others in between.
 * A run that was taken for dead cannot complete its epoch any more: its claim is gone. What it still commits to a table is
-  taken back by the next run (:mod:`.jobs.view_epoch.chain`).
+  taken back by the next run (:mod:`.jobs.targets.chain`).
 * A view that cannot be computed is left behind with its :class:`~.jobs.catalog.entries.Problem`. It keeps its last epoch, its
   rows and its state; the next run tries again from there. Views over it wait.
 * A large view is built in slices, each an epoch that only it takes part in. Nobody sees them: the view has reached no epoch

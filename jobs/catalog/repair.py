@@ -1,7 +1,7 @@
 """Going back to the last version of a catalog that can be read.
 
 The catalog is older than the tables of the views then, like one from a backup: the next run takes back what views have
-committed since, and computes it again (:mod:`.jobs.view_epoch.chain`).
+committed since, and computes it again (:mod:`.jobs.targets.chain`).
 """
 
 from __future__ import annotations

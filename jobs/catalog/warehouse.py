@@ -32,6 +32,8 @@ from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.registry import open_source
 from relstate_dagster.jobs.sources.source_index import SourceIndex
+from relstate_dagster.jobs.targets.protocol import Target
+from relstate_dagster.jobs.targets.registry import open_target
 from relstate_dagster.state_lib.lake.address import Address
 
 
@@ -79,9 +81,9 @@ class Warehouse:
         """Path of a managed source, or of the table with a folder's rows."""
         return managed_path(self.root, check_name(name), folder)
 
-    def view_path(self, name: str) -> str:
-        """Path of a view's published table."""
-        return f"{self.root}/views/{check_name(name)}"
+    def target(self, view: str) -> Target:
+        """The published table of a view."""
+        return open_target("delta", view, f"{self.root}/views/{check_name(view)}")
 
     def state_path(self, view: ViewEntry) -> str:
         """Path of the state of a view's generation."""

@@ -6,32 +6,24 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.catalog.entries import Recorded, ViewEntry
+from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.engine.functions import UserFunctions, not_registered
-from relstate_dagster.jobs.view_epoch.chain import Chain
-from relstate_dagster.jobs.view_epoch.publish import published_chain
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
-from relstate_dagster.state_lib.errors import DeclarationError, StateError
-from relstate_dagster.state_lib.lake.folders import is_table
-from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.state_files import StateFiles
 
 
 def problems_of_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[str]:
     """Damage to a view's state and published table, with the remedies."""
-    for chain, table, recorded in _chains(warehouse, state, view):
-        if not is_table(table.path):
-            yield f"there is no Delta table at {table.path} any more; {chain.rebuild}"
-            continue
-        try:
-            since = chain.since(recorded)
-        except StateError as error:
-            yield str(error)
-            continue
-        if since.foreign is not None:
-            yield chain.changed_by_others(since, recorded)
+    versions = state.versions_at(view.name)
+    if versions is not None:
+        found = (
+            state_chain(StateFiles(warehouse.state_path(view)), view).problem(versions.state_commit),
+            warehouse.target(view.name).problem(versions.published_commit),
+        )
+        yield from filter(None, found)
 
 
 def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> None:
@@ -43,8 +35,10 @@ def check_tables(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> 
     ------
     StateError : it is not.
     """
-    for chain, _, recorded in _chains(warehouse, state, view):
-        chain.check_not_empty(recorded)
+    versions = state.versions_at(view.name)
+    if versions is not None:
+        state_chain(StateFiles(warehouse.state_path(view)), view).check_not_empty(versions.state_commit)
+        warehouse.target(view.name).check_not_lost(versions.published_commit)
 
 
 def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunctions | None) -> None:
@@ -57,12 +51,3 @@ def check_functions(view: ViewEntry, session: SparkSession, functions: UserFunct
     missing = [name for name in view.functions if not session.catalog.functionExists(name)]
     if missing:
         raise DeclarationError(f"view {view.name} calls {', '.join(missing)}, which {not_registered(functions)}")
-
-
-def _chains(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> Iterator[tuple[Chain, OpenedTable, Recorded]]:
-    """State and published table of a view, each with its recorded commit."""
-    versions = state.versions_at(view.name)
-    if versions is not None:
-        files, published = StateFiles(warehouse.state_path(view)), OpenedTable(warehouse.view_path(view.name))
-        yield state_chain(files, view), files.table, versions.state_commit
-        yield published_chain(published, view.name), published, versions.published_commit

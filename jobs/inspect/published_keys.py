@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.inspect.health import check_tables
+from relstate_dagster.jobs.targets.protocol import Target
 from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
-from relstate_dagster.state_lib.lake.rows import rows_at
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: Tables read at the same time: in an object store most of it is waiting.
@@ -60,7 +60,7 @@ def check_keys(
     """
     known = {view: _version(warehouse, state, view, version) for view, version in versions.items()}
     with ThreadPoolExecutor(_READERS) as pool:
-        found = pool.map(_by_driver, map(warehouse.view_path, known), known.values())
+        found = pool.map(_by_driver, map(warehouse.target, known), known.values())
         counts = dict(zip(known, found, strict=True))
     large = {view: known[view] for view, count in counts.items() if count is None}
     by_spark = _by_spark(spark, warehouse, large) if large else {}
@@ -76,12 +76,12 @@ def _version(warehouse: Warehouse, state: CatalogState, name: str, version: int 
     return versions.view_version if version is None else version
 
 
-def _by_driver(path: str, version: int) -> int | None:
+def _by_driver(target: Target, version: int) -> int | None:
     """Count keys that occur more than once, on the driver.
 
     ``None`` if the table is too large, or only Spark can read it.
     """
-    rows = rows_at(path, version, [VIEW_KEY], most_bytes=run_limits().checked_bytes)
+    rows = target.held_rows(version, [VIEW_KEY], run_limits().checked_bytes)
     if rows is None:
         return None
     keys = rows[VIEW_KEY]
@@ -96,10 +96,7 @@ def _by_spark(spark: SparkSession, warehouse: Warehouse, versions: Mapping[str, 
     Views without such a key are left out.
     """
     keys = [
-        spark.read.format("delta")
-        .option("versionAsOf", version)
-        .load(warehouse.view_path(view))
-        .select(F.lit(view).alias("view"), F.col(quoted(VIEW_KEY)).alias("key"))
+        warehouse.target(view).rows(spark, version).select(F.lit(view).alias("view"), F.col(quoted(VIEW_KEY)).alias("key"))
         for view, version in versions.items()
     ]
     rows = reduce(DataFrame.union, keys).groupBy("view", "key").agg(F.count(F.lit(1)).alias("rows"))

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
-from relstate_dagster.jobs.view_epoch.chain import EpochCommit
 from relstate_dagster.state_lib.errors import EpochError
-from relstate_dagster.state_lib.lake.log import latest_commits
-from relstate_dagster.state_lib.lake.readable import why_unreadable
-from relstate_dagster.state_lib.lake.table import TableNotFoundError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +27,14 @@ def reached_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -
     """Epochs of a view that the catalog or the table's log remembers, oldest first."""
     found: dict[int, Reached] = {}
     last = view.last_epoch or 0
-    for commit in _kept_commits(warehouse.view_path(view.name)):
-        made = EpochCommit.of_text(commit[1])
-        if made is not None and made.view == view.name and made.epoch <= last:
-            found[made.epoch] = Reached(made.epoch, commit[0], made.generation)
+    for version, made in warehouse.target(view.name).commits():
+        if made.epoch <= last:
+            found[made.epoch] = Reached(made.epoch, version, made.generation)
     for epoch in view.epochs:
         versions = state.epochs[epoch].versions.get(view.name) if epoch in state.epochs else None
         if versions is not None and versions.view_version is not None:
             found[epoch] = Reached(epoch, versions.view_version, view.generation)
     return [found[epoch] for epoch in sorted(found)]
-
-
-def _kept_commits(path: str) -> list[tuple[int, str | None]]:
-    """Versions and metadata of commits, oldest first, without those a RESTORE took back."""
-    try:
-        history = latest_commits(path)
-    except TableNotFoundError:
-        return []
-    kept: list[tuple[int, str | None]] = []
-    for commit in reversed(history):
-        if commit.restored is not None:
-            back_to = commit.restored
-            kept = [earlier for earlier in kept if earlier[0] <= back_to]
-        kept.append((commit.version, commit.user_metadata))
-    return kept
 
 
 def two_epochs(
@@ -87,12 +67,12 @@ def _picked(warehouse: Warehouse, view: ViewEntry, known: list[Reached], epoch: 
         raise EpochError(
             f"view {view.name} has not reached epoch {epoch}, or that is forgotten; {_there(warehouse, view, known)}"
         )
-    problem = why_unreadable(warehouse.view_path(view.name), found.version)
+    problem = warehouse.target(view.name).why_unreadable(found.version)
     if problem is not None:
         raise EpochError(f"view {view.name}: the rows of epoch {epoch} are gone: {problem}; {_there(warehouse, view, known)}")
     return found
 
 
 def _there(warehouse: Warehouse, view: ViewEntry, known: list[Reached]) -> str:
-    readable = [r for r in known if why_unreadable(warehouse.view_path(view.name), r.version) is None]
+    readable = [r for r in known if warehouse.target(view.name).why_unreadable(r.version) is None]
     return f"there are {', '.join(str(r.epoch) for r in readable) or 'none'}"

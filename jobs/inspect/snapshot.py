@@ -61,7 +61,7 @@ def snapshot(warehouse: Warehouse, views: Iterable[str] | None = None, epoch: in
         at = epoch_of(state, name, epoch)
         version = state.epochs[at].versions[name].view_version
         assert version is not None
-        found[name] = ViewSnapshot(name, at, version, warehouse.view_path(name))
+        found[name] = ViewSnapshot(name, at, version, warehouse.target(name).path)
         for source, pinned in _pinned(state, name, at).items():
             read.setdefault(source, {})[name] = pinned
     return Snapshot(found, {source: by_view for source, by_view in read.items() if len(set(by_view.values())) > 1})

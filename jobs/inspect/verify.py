@@ -143,9 +143,9 @@ def published_rows(
     if versions is None or versions.view_version is None:
         raise EpochError(f"view {view.name} has no complete epoch yet; run it first")
     check_tables(warehouse, state, view)
-    reader = session.read.format("delta").option("versionAsOf", versions.view_version if version is None else version)
+    rows = warehouse.target(view.name).rows(session, versions.view_version if version is None else version)
     names = [*(o.name for o in view.plan.output), *([VIEW_KEY] if with_key else [])]
-    return reader.load(warehouse.view_path(view.name)).select(*columns_of(names))
+    return rows.select(*columns_of(names))
 
 
 def difference(expected: DataFrame, actual: DataFrame) -> tuple[int, int]:

@@ -138,8 +138,8 @@ class _Comparison:
 
     @classmethod
     def of(cls, spark: SparkSession, warehouse: Warehouse, entry: ViewEntry, first: Reached, last: Reached) -> _Comparison:
-        path = warehouse.view_path(entry.name)
-        tables = [spark.read.format("delta").option("versionAsOf", at.version).load(path) for at in (first, last)]
+        target = warehouse.target(entry.name)
+        tables = [target.rows(spark, at.version) for at in (first, last)]
         columns, notes = _common_columns(tables, first, last)
         if not columns:
             raise EpochError(

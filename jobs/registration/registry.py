@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.claims import Claims
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.catalog.relations import source_relation, topological, with_columns_named
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
@@ -32,6 +32,7 @@ from relstate_dagster.jobs.registration.view_planner import (
     mentions,
     with_table_ids,
 )
+from relstate_dagster.jobs.targets.protocol import TableLayout
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
 
@@ -259,7 +260,7 @@ class Registry:
             view, source = name, changelog_of(name)
         made: list[str] = []
         if view is not None:
-            made += [self._warehouse.view_path(view), self._warehouse.states_path(view)]
+            made += [self._warehouse.target(view).path, self._warehouse.states_path(view)]
         if source is not None and state.sources[source].managed:
             made.append(state.sources[source].path)
         garbage = {self._warehouse.inside(path): table_id(path) for path in made}

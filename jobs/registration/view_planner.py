@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.catalog.entries import TableLayout, ViewEntry
+from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.relations import source_relation, view_relation
 from relstate_dagster.jobs.catalog.state import CatalogState
@@ -31,6 +31,7 @@ from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
+from relstate_dagster.jobs.targets.protocol import TableLayout
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.table_schema import StateTableDesc

@@ -12,7 +12,6 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.run.freshness import new_files
 from relstate_dagster.jobs.sources.protocol import resolve_pins
-from relstate_dagster.jobs.view_epoch.findings import TargetFound
 from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.plan import plan_view_epoch
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
@@ -20,9 +19,7 @@ from relstate_dagster.jobs.view_epoch.sizes import InputSizes
 from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
-from relstate_dagster.jobs.view_epoch.view_table import driver_writes
 from relstate_dagster.state_lib.errors import RelstateError
-from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.state_files import StateFiles
 
 
@@ -75,10 +72,8 @@ class NextEpoch:
         state_version = None if before is None else state_chain(files, view).since(before.state_commit).newest
         sizes = self.inputs(view).of_view(files, state_version, seen)
         if seen is not None and seen.view_version is not None:
-            table = OpenedTable(self._warehouse.view_path(view.name))
-            size, opened = table.total_bytes(seen.view_version), table.at(seen.view_version)
-            found = TargetFound(size, driver_writes(view, opened), replaces=view.last_epoch is None)
-            sizes = replace(sizes, published=found)
+            target, replaces = self._warehouse.target(view.name), view.last_epoch is None
+            sizes = replace(sizes, published=target.found(view.declared_table, seen.view_version, replaces=replaces))
         return plan_view_epoch(view, sizes, most_tasks=self._most_tasks)
 
 

@@ -3,7 +3,7 @@
 The work is done by :mod:`.state_lib.compaction`.
 
 After an epoch, where it is cheap; by ``relstate compact``, large tables as well. Neither writes the catalog: an epoch reads
-the newest version of its view's state up to which there is nothing but compactions (:mod:`.jobs.view_epoch.chain`). Vnode
+the newest version of its view's state up to which there is nothing but compactions (:mod:`.jobs.targets.chain`). Vnode
 counts are in the catalog, and change with the commit that ends an epoch.
 """
 
@@ -20,11 +20,12 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
+from relstate_dagster.jobs.targets.chain import epoch_txn_version
 from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.jobs.view_epoch.sizes import state_found
 from relstate_dagster.jobs.view_epoch.steps import Maintain
-from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit, app_id, epoch_txn_version
+from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.lake.statistics import DataFile
@@ -197,7 +198,7 @@ def _rewrite(
     if not table_ids:
         return {}
     table = files.table.latest()
-    version, newest = table.version(), table.transaction_version(app_id(view))
+    version, newest = table.version(), table.transaction_version(view.application)
     if newest is None or newest > epoch_txn_version(epoch) + 1:
         return {}  # a later epoch is on its way; it will see to it
     store = StateStore(session, files, view.tables)
@@ -208,7 +209,7 @@ def _rewrite(
         store,
         table_ids,
         version=version,
-        app_id=app_id(view),
+        app_id=view.application,
         txn_version=epoch_txn_version(epoch) + 1,
         # Views over this one read its change log from their own last epoch on.
         merged_until={log: horizon},

@@ -7,24 +7,6 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class TargetFound:
-    """The published table as it was found.
-
-    Parameters
-    ----------
-    bytes : of its files.
-    driver_writes : whether the driver can write this table.
-    is_empty : it was made just now.
-    replaces : all rows of an earlier generation are replaced.
-    """
-
-    bytes: int
-    driver_writes: bool
-    is_empty: bool = False
-    replaces: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeFound:
     """A view's change set as it was computed.
 

@@ -136,8 +136,8 @@ class EpochInputs:
         assert upstream.plan is not None
         if versions is None or versions.view_version is None:
             raise EpochError(f"view {name} has no rows published at epoch {self.epoch.epoch}")
-        reader = session.read.format("delta").option("versionAsOf", versions.view_version)
-        return reader.load(self.warehouse.view_path(name)).select(*(quoted(o.name) for o in upstream.plan.output))
+        rows = self.warehouse.target(name).rows(session, versions.view_version)
+        return rows.select(*(quoted(o.name) for o in upstream.plan.output))
 
     def _is_view(self, name: str) -> bool:
         return name in self.catalog.views

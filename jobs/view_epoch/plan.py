@@ -11,7 +11,8 @@ from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload
-from relstate_dagster.jobs.view_epoch.findings import StateFound, TargetFound
+from relstate_dagster.jobs.targets.protocol import TargetFound
+from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.steps import (
     Commit,
     Compute,

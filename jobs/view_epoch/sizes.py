@@ -15,7 +15,6 @@ from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.plan import ViewSizes
 from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.view_epoch.steps import Read
-from relstate_dagster.jobs.view_epoch.view_table import written_by_driver
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, TABLE_ID
 from relstate_dagster.state_lib.delta_layout import is_plain_layout
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
@@ -180,7 +179,7 @@ class InputSizes:
             is_committed=is_committed,
             is_slice=is_first and not self.is_backfill and not is_committed,
             driver_writes_state=is_plain_layout(assign_slots([desc.schema for desc in view.tables])),
-            driver_writes_view=written_by_driver(view),
+            driver_writes_view=self.sources.warehouse.target(view.name).driver_can_write(view.declared_table),
         )
         if is_committed:
             return replace(known, looked_up_rows=_rows_of(files.at(state_version)))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from relstate_dagster.jobs.engine.workloads import Workload
-from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound, TargetFound
+from relstate_dagster.jobs.targets.protocol import TargetFound
+from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
 from relstate_dagster.state_lib.collected import DriverLimits
 from relstate_dagster.state_lib.row_width import RowWidth, memory_bytes
 from relstate_dagster.state_lib.units import bytes_shown

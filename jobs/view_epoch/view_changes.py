@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.view_epoch.published import IS_THERE, OP
+from relstate_dagster.jobs.targets.protocol import IS_THERE, OP
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.state_store import StateStore

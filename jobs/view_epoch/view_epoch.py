@@ -29,7 +29,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_time
 from relstate_dagster.jobs.planner.current_time import query_at
-from relstate_dagster.jobs.view_epoch.chain import Chain, CommitsSince, EpochCommit, Fence, is_compaction
+from relstate_dagster.jobs.targets.chain import Chain, CommitsSince, EpochCommit, Fence, epoch_txn_version, is_compaction
 from relstate_dagster.jobs.view_epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.jobs.view_epoch.plan import plan_large_commit
@@ -58,25 +58,9 @@ class StateCommit:
     flows: Mapping[PlanNode, Flow] = field(default_factory=dict)
 
 
-def app_id(view: ViewEntry) -> str:
-    """The transaction application id of a view's generation."""
-    return f"relstate:{view.name}:{view.generation}"
-
-
-def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
-    """The transaction version of an epoch: an even number.
-
-    A compaction that read as of epoch e takes 2e + 1.
-
-    ``newest`` is the one that a table has: where a catalog was restored from a backup it may be of a later epoch, and Delta
-    skips what is not above it.
-    """
-    return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)
-
-
 def state_chain(files: StateFiles, view: ViewEntry, fence: Fence = lambda: None) -> Chain:
     """The commits of a view's state."""
-    return Chain(files.table, view.name, "state", is_maintenance=is_compaction(app_id(view)), fence=fence)
+    return Chain(files.table, view.name, "state", is_maintenance=is_compaction(view.application), fence=fence)
 
 
 def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCommit:
@@ -206,7 +190,7 @@ def _computed_and_committed(
     if stored is not None and view.last_epoch is None:
         _compute_as_spark_does(context, view, stored)
     failpoints.reached("before_state_commit")
-    app, metadata = app_id(view), wanted.to_json()
+    app, metadata = view.application, wanted.to_json()
     number = epoch_txn_version(epoch, files.table.transaction_version(app))
     check = chain.expect(base)
     if stored is not None:
@@ -271,8 +255,8 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
     result = full_query(inputs, inputs.spark).toDF(*node.column_names).withColumn(WEIGHT, F.lit(1).cast("bigint"))
     if before is None or before.view_version is None:
         return result
-    reader = inputs.spark.read.format("delta").option("versionAsOf", before.view_version)
-    held = reader.load(inputs.warehouse.view_path(view.name)).select(*columns_of([o.name for o in view.plan.output]))
+    held = inputs.warehouse.target(view.name).rows(inputs.spark, before.view_version)
+    held = held.select(*columns_of([o.name for o in view.plan.output]))
     held = held.toDF(*node.column_names).withColumn(WEIGHT, F.lit(-1).cast("bigint"))
     return result.union(held)
 

@@ -22,17 +22,17 @@ from relstate_dagster.jobs.operators.frames import DriverLimitExceeded
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows, Flow
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.plan.picture import plan_svg
-from relstate_dagster.jobs.view_epoch.chain import CommitsSince, EpochCommit, Fence
+from relstate_dagster.jobs.targets.chain import CommitsSince, EpochCommit, Fence
+from relstate_dagster.jobs.targets.protocol import Published
 from relstate_dagster.jobs.view_epoch.compaction import StateAfterEpoch, maintain
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.jobs.view_epoch.plan import plan_escalation, plan_view_epoch
-from relstate_dagster.jobs.view_epoch.publish import publish, target_of
-from relstate_dagster.jobs.view_epoch.published import Published
+from relstate_dagster.jobs.view_epoch.publish import publish
 from relstate_dagster.jobs.view_epoch.refresh_choice import costs_after
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.jobs.view_epoch.session_pool import SessionPool
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
-from relstate_dagster.jobs.view_epoch.shown_rows import NO_ROWS
+from relstate_dagster.jobs.view_epoch.shown_rows import NO_ROWS, ShownRows
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import (
     StateBase,
@@ -43,12 +43,10 @@ from relstate_dagster.jobs.view_epoch.view_epoch import (
     state_chain,
     state_commit_of,
 )
-from relstate_dagster.jobs.view_epoch.view_table import merge_small_files
 from relstate_dagster.jobs.view_epoch.watermarks_after import watermarks_after
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.statistics import row_count
-from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.state_files import StateFiles
 
 
@@ -137,10 +135,11 @@ class ViewRuns:
             seconds["compute_and_commit"] = time.perf_counter() - started
             started = time.perf_counter()
             done: Published | None = None
+            shown = NO_ROWS
             with self.pool.lend(view, plan.publish.engine, plan.publish.shuffle_tasks) as session:
                 if epoch.slice is None and commit is not None and (mv_rows(view, commit) or view.last_epoch is None):
                     fence()
-                    done, plan = self._published(session, view, plan, files, commit, seen, base.wanted, fence)
+                    done, shown, plan = self._published(session, view, plan, files, commit, seen, base.wanted, fence)
                 elif epoch.slice is None:
                     plan = plan.without_changes(is_committed=commit is not None)
                 seconds["publish"] = time.perf_counter() - started
@@ -166,7 +165,7 @@ class ViewRuns:
             rows_in=rows_in,
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
-            changed=done.changed if done else NO_ROWS,
+            changed=shown,
             late_rows=commit.late_rows if commit else 0,
             state_rows_written=sum(commit.rows.values()) if commit else 0,
             state_rows=row_count(stored) if commit else None,
@@ -181,7 +180,7 @@ class ViewRuns:
             picture=plan_svg(view.plan, view.node_tables, rows) if commit else "",
             stages=plan.lines(),
             skipped=commit is None,
-            advice=(*inputs.lookups.advice_lines(), *(done.advice_lines() if done else ())),
+            advice=(*inputs.lookups.advice_lines(), *(done.advice if done else ())),
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )
@@ -226,14 +225,15 @@ class ViewRuns:
         seen: ViewVersions | None,
         wanted: EpochCommit,
         fence: Fence,
-    ) -> tuple[Published, ViewEpochPlan]:
-        table = OpenedTable(self._warehouse.view_path(view.name))
-        wanted = replace(wanted, base=(seen or ViewVersions()).published)
-        target = target_of(session, table, view, wanted, seen, fence, first=view.last_epoch is None)
+    ) -> tuple[Published, ShownRows, ViewEpochPlan]:
+        recorded = (seen or ViewVersions()).published_commit
+        wanted = replace(wanted, base=recorded.digest)
+        target = self._warehouse.target(view.name)
+        writer = target.open(session, view.declared_table, wanted, recorded, fence, is_first=view.last_epoch is None)
         merging = partial(self.pool.lend, view, Workload.MERGE)
-        done, step = publish(session, merging, target, files, view, commit, plan.publish)
-        merge_small_files(target.table, view)
-        return done, plan.settled(step)
+        done, shown, step = publish(session, merging, writer, files, view, commit, wanted.epoch, plan.publish)
+        writer.maintain()
+        return done, shown, plan.settled(step)
 
 
 def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: Fence) -> StateBase:

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from pyarrow import fs
 
 from relstate_dagster.state_lib.lake.address import filesystem_of
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """Data files under a path, whether a version names them or not."""
+
+    files: int
+    bytes: int
+
+    def __add__(self, other: StoredFiles) -> StoredFiles:
+        return StoredFiles(self.files + other.files, self.bytes + other.bytes)
+
+
+NO_FILES: Final = StoredFiles(0, 0)
+
+
+def stored_files(path: str) -> StoredFiles:
+    """Count the data files under a path."""
+    filesystem, root = filesystem_of(path)
+    found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+    # Files with a dot in front are checksums that Spark puts beside what it writes to a local disk.
+    files = [f for f in found if f.type is fs.FileType.File and not f.base_name.startswith(".")]
+    data = [f.size for f in files if "/_delta_log/" not in f.path]
+    return StoredFiles(len(data), sum(data))
 
 
 def is_table(path: str) -> bool:

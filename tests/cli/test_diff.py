@@ -172,7 +172,7 @@ def test_epochs_that_are_not_there_are_named_with_those_that_are(script: Script,
         terminal("diff", "plus", "--from", "99")
     assert "2 changed" in terminal("diff", "plus", "--from", str(epochs[0]))
     # As VACUUM does later: the files of the first two epochs go, and those of the last ones stay.
-    table = DeltaTable(script.warehouse.view_path("plus"))
+    table = DeltaTable(script.warehouse.target("plus").path)
     versions = [script.warehouse.read().epochs[epoch].versions["plus"].view_version for epoch in epochs]
     files = [set(DeltaTable(table.table_uri, version=version).file_uris()) for version in versions]
     for path in (files[0] | files[1]) - files[2] - files[3]:

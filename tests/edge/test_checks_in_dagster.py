@@ -21,7 +21,7 @@ from relstate_dagster.assets.views import VERIFY_TAG
 from relstate_dagster.cli import app
 from relstate_dagster.code_location import build_definitions
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.view_epoch import publish
+from relstate_dagster.jobs.targets.delta_writer import DeltaWriter
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _SQL = """
@@ -150,8 +150,8 @@ def test_a_view_that_holds_a_key_twice_fails(spark, tmp_path, monkeypatch):
     with DagsterInstance.ephemeral() as instance:
         location = Location(tmp_path, instance)
         location.run()
-        append = publish.append_changes
-        monkeypatch.setattr(publish, "append_changes", lambda to, new, *more: append(to, pa.concat_tables([new, new]), *more))
+        append = DeltaWriter.append
+        monkeypatch.setattr(DeltaWriter, "append", lambda to, session, new: append(to, session, pa.concat_tables([new, new])))
         spark.sql(f"INSERT INTO delta.`{location.warehouse}/sources/orders` VALUES (1, 'bob', 7), (2, 'eve', 8)")
         unique = location.run()[2]["stream_key_unique"]
         assert (unique.passed, unique.metadata["duplicated keys"].value) == (False, 2)

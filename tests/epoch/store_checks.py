@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.store import CatalogStore
 from relstate_dagster.jobs.catalog.waiting import Patience
-from relstate_dagster.jobs.view_epoch import view_epoch, view_table
+from relstate_dagster.jobs.targets import delta_table
+from relstate_dagster.jobs.view_epoch import view_epoch
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import write_deltalake
 from tests.epoch.killed import in_process
@@ -27,7 +28,7 @@ from tests.sizes import Resized
 def leave_to_spark(monkeypatch: pytest.MonkeyPatch, resized: Resized) -> None:
     """Nothing is held, or written, by the driver."""
     monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
-    monkeypatch.setattr(view_table, "written_by_driver", lambda _: False)
+    monkeypatch.setattr(delta_table, "written_by_driver", lambda _: False)
     resized(driver_compaction_bytes=0)
 
 

@@ -132,7 +132,7 @@ def test_what_cannot_be_checked_is_refused_before_anything_is_written(script: Sc
         with pytest.raises(DeclarationError, match=f"(?is)view v: .*{said}"):
             script.run(f"CREATE MATERIALIZED VIEW v TBLPROPERTIES ({check}, 'refresh.policy' = 'full') AS {query}")
     assert script.warehouse.read() == before
-    assert not Path(script.warehouse.view_path("v")).exists()
+    assert not Path(script.warehouse.target("v").path).exists()
 
 
 def test_checks_that_change_rebuild_nothing(script: Script, spark: SparkSession) -> None:
@@ -198,7 +198,7 @@ def test_a_view_that_is_not_its_query_shows_rows_of_both(script: Script, spark: 
         "odd": "UPDATE {} SET x = NULL, d = d + 1",
     }
     for name, statement in wrong.items():
-        place = f"delta.`{script.warehouse.view_path(name)}`"
+        place = f"delta.`{script.warehouse.target(name).path}`"
         spark.sql(statement.format(place))
         version = spark.sql(f"DESCRIBE HISTORY {place} LIMIT 1").first()["version"]
         _seen_at(script, name, version)

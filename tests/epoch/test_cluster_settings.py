@@ -72,7 +72,7 @@ def test_views_are_right_whatever_the_cluster_sets(spark: SparkSession, tmp_path
 def test_a_published_table_may_be_given_features_that_only_spark_knows(spark: SparkSession, script: Script) -> None:
     script.run(f"{_SETUP} REFRESH")
     for view in ("parted", "marked"):
-        path = script.warehouse.view_path(view)
+        path = script.warehouse.target(view).path
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
     script.run("UPDATE t SET v = v + 1 WHERE k < 3; INSERT INTO t VALUES (10, 'b', 1); REFRESH; VERIFY")
     script.run("INSERT INTO t VALUES (11, 'c', 1); REFRESH; VERIFY")

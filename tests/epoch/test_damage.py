@@ -45,7 +45,7 @@ def script(spark: SparkSession, built: Path, tmp_path: Path) -> Script:
 
 
 def _tables(warehouse: Warehouse) -> dict[str, str]:
-    return {"state": warehouse.state_path(warehouse.read().views["sums"]), "published": warehouse.view_path("sums")}
+    return {"state": warehouse.state_path(warehouse.read().views["sums"]), "published": warehouse.target("sums").path}
 
 
 def _last_commit(path: str) -> Path:
@@ -115,7 +115,7 @@ def test_a_catalog_that_is_gone_and_the_same_views_again(spark: SparkSession, sc
     again.run("CREATE MATERIALIZED VIEW sums AS SELECT g, sum(v) AS s FROM t GROUP BY g")
     again.verify()
     again.run("INSERT INTO t VALUES (9, 9, 9); REFRESH; VERIFY")
-    assert DeltaTable(again.warehouse.view_path("sums")).version() == 2
+    assert DeltaTable(again.warehouse.target("sums").path).version() == 2
 
 
 def test_a_catalog_whose_last_commit_is_empty_says_so(script: Script) -> None:
@@ -132,7 +132,7 @@ def test_a_catalog_whose_last_commit_is_empty_says_so(script: Script) -> None:
 
 @pytest.mark.parametrize("writer", ["spark", "delta-rs"])
 def test_a_published_table_changed_by_hand_is_not_built_upon(spark: SparkSession, script: Script, writer: str) -> None:
-    path = script.warehouse.view_path("sums")
+    path = script.warehouse.target("sums").path
     right = script.rows("SELECT * FROM sums")
     if writer == "spark":
         spark.sql(f"DELETE FROM delta.`{path}` WHERE g = 1")
@@ -157,12 +157,12 @@ def test_a_published_table_changed_by_hand_is_not_built_upon(spark: SparkSession
 
 
 def test_a_published_table_changed_by_hand_is_put_back_where_that_is_asked_for(spark: SparkSession, script: Script) -> None:
-    path = script.warehouse.view_path("sums")
+    path = script.warehouse.target("sums").path
     script.run(
         "CREATE MATERIALIZED VIEW kept TBLPROPERTIES ('publish.on_change' = 'restore') "
         "AS SELECT g, count(*) AS n FROM t GROUP BY g"
     )
-    path = script.warehouse.view_path("kept")
+    path = script.warehouse.target("kept").path
     spark.sql(f"UPDATE delta.`{path}` SET n = 77")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE g = 2")
     script.run(f"{_CHANGES[2]}; REFRESH; VERIFY")

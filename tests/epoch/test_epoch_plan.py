@@ -15,7 +15,8 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.run.next_epoch import next_steps
 from relstate_dagster.jobs.run.runner import EpochRunner
-from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound, TargetFound
+from relstate_dagster.jobs.targets.protocol import TargetFound
+from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
 from relstate_dagster.jobs.view_epoch.plan import (
     ViewSizes,
     plan_escalation,

@@ -43,7 +43,7 @@ def _applied(spark: SparkSession, script: Script, report: ViewReport) -> list:
     changed = spark.read.option("readChangeFeed", True).option("startingVersion", report.view_version)
     if report.skipped or not (report.rows_inserted or report.rows_deleted):
         return []
-    rows = changed.format("delta").load(script.warehouse.view_path(report.view))
+    rows = changed.format("delta").load(script.warehouse.target(report.view).path)
     return rows.where(f"_commit_version = {report.view_version}").select("_key").distinct().collect()
 
 

@@ -63,7 +63,7 @@ def _claimed(home: Home) -> None:
 def _damaged(home: Home) -> None:
     state = home.warehouse.read()
     version = state.epochs[state.views["sums"].last_epoch or 0].versions["sums"].view_version or 0
-    (Path(home.warehouse.view_path("sums")) / "_delta_log" / f"{version:020d}.json").write_text("")
+    (Path(home.warehouse.target("sums").path) / "_delta_log" / f"{version:020d}.json").write_text("")
 
 
 def _with_garbage(home: Home) -> None:

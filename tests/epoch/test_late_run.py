@@ -11,7 +11,8 @@ from relstate_dagster.jobs.api import EpochRunner, Warehouse
 from relstate_dagster.jobs.catalog.claims import Claims
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.inspect.health import problems_of_tables
-from relstate_dagster.jobs.view_epoch import view_epoch, view_table
+from relstate_dagster.jobs.targets import delta_table
+from relstate_dagster.jobs.view_epoch import view_epoch
 from relstate_dagster.state_lib.errors import RelstateError
 from tests.epoch.scripts import Script
 
@@ -37,7 +38,7 @@ def test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so(
     monkeypatch.setenv("RELSTATE_LEASE_SECONDS", "0")
     if by_spark:
         monkeypatch.setattr(view_epoch.StateStore, "is_plain", property(lambda _: False))
-        monkeypatch.setattr(view_table, "written_by_driver", lambda _: False)
+        monkeypatch.setattr(delta_table, "written_by_driver", lambda _: False)
     other, met = EpochRunner(spark, Warehouse(script.warehouse.root)), []
 
     def reached(now: str) -> None:

@@ -67,7 +67,7 @@ def _way(report: ViewReport) -> str:
 
 def _published(spark: SparkSession, script: Script, view: str, before: int, report: ViewReport) -> None:
     """Published in one commit, and the change feed has the rows by which two versions differ."""
-    path = script.warehouse.view_path(view)
+    path = script.warehouse.target(view).path
     names = [field.name for field in DeltaTable(path).schema().fields]
 
     def at(version: int) -> Counter[tuple[object, ...]]:
@@ -118,7 +118,7 @@ def test_new_rows_touch_no_file_that_is_there(script: Script, how: str, spark: S
     script.verify()
     assert {_way(report) for report in reports} == {"append"}
     for report in reports:
-        commit = DeltaLog(script.warehouse.view_path(report.view)).commit(report.view_version)
+        commit = DeltaLog(script.warehouse.target(report.view).path).commit(report.view_version)
         recorded, added, removed = files_of(commit)
         assert (recorded, bool(added), removed) == ([], True, []), report.view
 
@@ -126,7 +126,7 @@ def test_new_rows_touch_no_file_that_is_there(script: Script, how: str, spark: S
 def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: SparkSession, resized: Resized) -> None:
     """In a view that has declared them, also where it did so when its table was there; and the driver goes on with them."""
     script.begin(f"{_TABLES} {_VIEWS} REFRESH")
-    assert DeltaTable(script.warehouse.view_path("joined")).protocol().reader_features is None
+    assert DeltaTable(script.warehouse.target("joined").path).protocol().reader_features is None
     with changed_sizes(**_SIZES["replaced"], advised_rows=1, advised_times=0):
         script.run("UPDATE t SET v = 2 WHERE k = 4")
         advice = {report.view: report.advice for report in EpochRunner(spark, script.warehouse).run()}
@@ -138,7 +138,7 @@ def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: Spa
     resized(**_SIZES["replaced"])
     script.run("UPDATE t SET v = 1 WHERE k = 5; INSERT INTO t VALUES (7, 'd', 1); REFRESH; VERIFY")
     for view in ("keyed", "copies", "joined"):
-        table = DeltaTable(script.warehouse.view_path(view))
+        table = DeltaTable(script.warehouse.target(view).path)
         assert "deletionVectors" in table.protocol().reader_features, view
         assert table.deletion_vectors().read_all().num_rows, view
     resized(**_SIZES["driver"])
@@ -147,7 +147,7 @@ def test_deletion_vectors_spare_the_files_of_the_rest(script: Script, spark: Spa
     script.run("UPDATE t SET v = v + 1 WHERE k < 3; DELETE FROM t WHERE k = 5; REFRESH; VERIFY")
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["keyed"]))
     script.run("VERIFY; UPDATE t SET v = 0; REFRESH; VERIFY")
-    assert DeltaTable(script.warehouse.view_path("keyed")).metadata().configuration["delta.enableDeletionVectors"] == "true"
+    assert DeltaTable(script.warehouse.target("keyed").path).metadata().configuration["delta.enableDeletionVectors"] == "true"
 
 
 def test_what_others_do_to_rows_that_are_marked_is_put_back(script: Script, spark: SparkSession, resized: Resized) -> None:
@@ -155,7 +155,7 @@ def test_what_others_do_to_rows_that_are_marked_is_put_back(script: Script, spar
     script.begin(f"{_TABLES} CREATE MATERIALIZED VIEW keyed {restores} AS SELECT k, g, v FROM t; REFRESH")
     resized(**_SIZES["replaced"])
     script.run("UPDATE t SET v = 99 WHERE k = 4; REFRESH; VERIFY")
-    path = script.warehouse.view_path("keyed")
+    path = script.warehouse.target("keyed").path
     spark.sql(f"DELETE FROM delta.`{path}` WHERE k IN (1, 4)")
     script.run("UPDATE t SET v = 98 WHERE k IN (4, 5); REFRESH; VERIFY")
     spark.sql(f"UPDATE delta.`{path}` SET v = 0")
@@ -176,7 +176,7 @@ def test_small_files_are_put_together(script: Script, spark: SparkSession, resiz
         changed = "UPDATE t SET v = v + 40 WHERE k IN (1, 20)" if n == 3 else f"INSERT INTO t VALUES ({20 + n}, 'c', {n})"
         script.run(f"{changed}; REFRESH")
         for view in ("keyed", "joined", "copies"):
-            table = OpenedTable(script.warehouse.view_path(view))
+            table = OpenedTable(script.warehouse.target(view).path)
             of_c = [file for file in data_files(table.latest()) if file.partition.get("g", "c") == "c"]
             assert len(of_c) <= 2, (view, n)
             merged[view] = sum(entry["operation"] == "OPTIMIZE" for entry in DeltaTable(table.path).history())
@@ -193,7 +193,7 @@ def test_properties_are_those_of_the_table(script: Script, spark: SparkSession) 
     script.run(f"{_TABLES} CREATE MATERIALIZED VIEW m TBLPROPERTIES ({declared}) AS SELECT k, v FROM t; REFRESH")
 
     def properties() -> dict[str, str]:
-        detail = spark.sql(f"DESCRIBE DETAIL delta.`{script.warehouse.view_path('m')}`").first()
+        detail = spark.sql(f"DESCRIBE DETAIL delta.`{script.warehouse.target('m').path}`").first()
         return detail["properties"]
 
     expected = {"delta.logRetentionDuration": "interval 60 days", "delta.checkpointInterval": "5", "team": "it's `us`"}

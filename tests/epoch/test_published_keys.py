@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner, KeyReport, sync_project
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.inspect import published_keys
-from relstate_dagster.jobs.view_epoch import publish
+from relstate_dagster.jobs.targets.delta_writer import DeltaWriter
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
@@ -35,13 +35,13 @@ def published_twice(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[Sc
     """Views of which the last epoch has published two with each row twice; with the versions of the epoch before."""
     script.run(f"{_VIEWS} REFRESH")
     before = _versions(script)
-    append = publish.append_changes
+    append = DeltaWriter.append
 
-    def twice(table, changes, *others):
-        doubled = table.path.endswith(("/doubled", "/kept"))
-        return append(table, pa.concat_tables([changes, changes]) if doubled else changes, *others)
+    def twice(writer, session, changes):
+        doubled = writer._declared.view in {"doubled", "kept"}
+        return append(writer, session, pa.concat_tables([changes, changes]) if doubled else changes)
 
-    monkeypatch.setattr(publish, "append_changes", twice)
+    monkeypatch.setattr(DeltaWriter, "append", twice)
     script.run(f"{_ROWS}; REFRESH")
     return script, before
 
@@ -61,7 +61,7 @@ def test_keys_that_occur_twice(
     assert not any(report.duplicated_keys for report in runner.stream_key_unique(before))
     mixed = {**before, "kept": now["kept"]}
     assert {report.view for report in runner.stream_key_unique(mixed) if report.duplicated_keys} == {"kept"}
-    spark.sql(f"DELETE FROM delta.`{script.warehouse.view_path('kept')}`")
+    spark.sql(f"DELETE FROM delta.`{script.warehouse.target('kept').path}`")
     assert runner.stream_key_unique({"kept": None}) == [KeyReport("kept", now["kept"], 3)]
 
 

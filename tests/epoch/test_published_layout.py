@@ -30,7 +30,7 @@ def _live(script: Script) -> None:
 
 
 def _detail(spark: SparkSession, script: Script, view: str) -> dict:
-    return spark.sql(f"DESCRIBE DETAIL delta.`{script.warehouse.view_path(view)}`").first().asDict()
+    return spark.sql(f"DESCRIBE DETAIL delta.`{script.warehouse.target(view).path}`").first().asDict()
 
 
 def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
@@ -42,7 +42,7 @@ def test_a_partitioned_view(spark: SparkSession, script: Script) -> None:
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["p", "s"]))
     script.run("VERIFY; UPDATE t SET v = 0; REFRESH; VERIFY")
     (comment,) = [
-        f.metadata.get("comment") for f in DeltaTable(script.warehouse.view_path("p")).schema().fields if f.name == "k"
+        f.metadata.get("comment") for f in DeltaTable(script.warehouse.target("p").path).schema().fields if f.name == "k"
     ]
     assert comment == "the key"
     assert _detail(spark, script, "s")["partitionColumns"] == ["n"]
@@ -68,7 +68,7 @@ def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> 
     assert (detail["clusteringColumns"], detail["description"]) == (["name"], "all of it")
     _live(script)
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["c"]))
-    columns = DeltaTable(script.warehouse.view_path("c")).schema().fields
+    columns = DeltaTable(script.warehouse.target("c").path).schema().fields
     assert {f.name: f.metadata.get("comment") for f in columns if f.name != "_key"} == {"name": "who's it", "total": None}
     assert _detail(spark, script, "c")["clusteringColumns"] == ["name"]
 
@@ -87,7 +87,7 @@ def test_what_others_have_written_is_put_back(spark: SparkSession, script: Scrip
     script.run(
         "CREATE MATERIALIZED VIEW v PARTITIONED BY (g) TBLPROPERTIES ('publish.on_change' = 'restore') AS SELECT g, k, v FROM t"
     )
-    path = script.warehouse.view_path("v")
+    path = script.warehouse.target("v").path
     spark.sql(f"INSERT INTO delta.`{path}` SELECT 'größer', 9, 9, unhex('00')")
     _live(script)
 

@@ -31,11 +31,11 @@ def test_settings_are_those_of_the_declaration(
     declaring.session._spark.conf.set(key, setting)
     declaring.run(f"CREATE MATERIALIZED VIEW m AS SELECT k, {query} AS x FROM t; VERIFY")
     before = declaring.rows("SELECT * FROM m")
-    assert dict(spark.read.format("delta").load(declaring.warehouse.view_path("m")).dtypes)["x"] == column
+    assert dict(spark.read.format("delta").load(declaring.warehouse.target("m").path).dtypes)["x"] == column
     # A session with the settings of another person, and with those that Spark has by itself.
     later = Script(spark, tmp_path / "warehouse")
     later.run("UPDATE t SET v = v WHERE k = 1; INSERT INTO t VALUES (3, 3.5); REFRESH; VERIFY")
     list(EpochRunner(later.session._spark, later.warehouse).run(full_refresh=["m"]))
     later.verify()
-    assert dict(spark.read.format("delta").load(later.warehouse.view_path("m")).dtypes)["x"] == column
+    assert dict(spark.read.format("delta").load(later.warehouse.target("m").path).dtypes)["x"] == column
     assert [row for row in later.rows("SELECT * FROM m") if row[0] != 3] == before

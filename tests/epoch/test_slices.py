@@ -24,7 +24,7 @@ from relstate_dagster.jobs.plan.nodes import walk
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.run.epochs import Epochs
 from relstate_dagster.jobs.run.runner import EpochRunner
-from relstate_dagster.jobs.view_epoch.chain import EpochCommit
+from relstate_dagster.jobs.targets.chain import EpochCommit
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog

@@ -45,7 +45,7 @@ def test_only_what_the_last_epoch_needs_is_left(spark: SparkSession, tmp_path: P
         if not n:
             list(runner.compact())
     view = warehouse.read().views["a"]
-    paths = [warehouse.state_path(view), warehouse.view_path("a"), warehouse.catalog.path]
+    paths = [warehouse.state_path(view), warehouse.target("a").path, warehouse.catalog.path]
     assert all(_files(path) > _of_version(path) for path in paths)
     orphan = Path(paths[0]) / "table_id=1" / "vnode=0" / "part-of-a-dead-run.parquet"
     orphan.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def test_where_the_log_of_the_oldest_epoch_is_cleaned_up(spark: SparkSession, tm
     for n in range(11):
         script.run(f"UPDATE t SET v = v + 1 WHERE k = {n}; REFRESH")
     warehouse = Warehouse(tmp_path / "warehouse")
-    path = warehouse.view_path("a")
+    path = warehouse.target("a").path
     log = Path(path) / "_delta_log"
     checkpoint = int(max(log.glob("*.checkpoint.parquet")).name.split(".")[0])
     for commit in log.glob("*.json"):
@@ -100,7 +100,7 @@ def test_retained_epochs_stay_readable(spark: SparkSession, tmp_path: Path) -> N
     state = warehouse.read()
     *_, second, last = state.views["a"].epochs
     kept = [state.epochs[e].versions["a"].view_version for e in (second, last)]
-    path = warehouse.view_path("a")
+    path = warehouse.target("a").path
     replaced_lately = _files(path)
     list(EpochRunner(spark, warehouse).vacuum(epochs=2, hours=0))
     assert all(_of_version(path, version) <= _files(path) for version in kept)

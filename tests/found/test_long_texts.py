@@ -54,7 +54,7 @@ def test_views_over_long_texts_can_be_read_and_rebuilt(spark: SparkSession, tmp_
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["texts", "longest"]))
     script.verify()
     state = script.warehouse.read()
-    tables = [script.warehouse.view_path(name) for name in state.views] + [
+    tables = [script.warehouse.target(name).path for name in state.views] + [
         script.warehouse.state_path(v) for v in state.views.values()
     ]
     assert max(_longest_line(Path(table)) for table in tables) < 100_000
@@ -93,7 +93,7 @@ def test_a_full_refresh_replaces_a_table_that_cannot_be_opened(spark: SparkSessi
         "CREATE TABLE t (k INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1); CREATE MATERIALIZED VIEW v AS SELECT k FROM t"
     )
     state = script.warehouse.read()
-    for table in (script.warehouse.view_path("v"), script.warehouse.state_path(state.views["v"])):
+    for table in (script.warehouse.target("v").path, script.warehouse.state_path(state.views["v"])):
         _damage(Path(table), damage)
     runner = EpochRunner(spark, script.warehouse)
     script.run("INSERT INTO t VALUES (2)")

@@ -235,7 +235,7 @@ class World:
         name = self._a_built_view()
         if name is not None:
             self.is_excused = True
-            self.spark.sql(f"DELETE FROM delta.`{self.script.warehouse.view_path(name)}`").collect()
+            self.spark.sql(f"DELETE FROM delta.`{self.script.warehouse.target(name).path}`").collect()
             self._change()
 
     def _cut_off_a_log(self) -> None:
@@ -243,7 +243,7 @@ class World:
         if name is not None:
             self.is_excused = True
             warehouse = self.script.warehouse
-            path = self.random.choice([warehouse.view_path(name), warehouse.state_path(warehouse.read().views[name])])
+            path = self.random.choice([warehouse.target(name).path, warehouse.state_path(warehouse.read().views[name])])
             max(Path(path, "_delta_log").glob("*.json")).write_text("")
             self._change()
 
@@ -275,7 +275,7 @@ class World:
         name = self._a_built_view()
         if name is not None:
             warehouse = self.script.warehouse
-            for path in (warehouse.view_path(name), warehouse.state_path(warehouse.read().views[name])):
+            for path in (warehouse.target(name).path, warehouse.state_path(warehouse.read().views[name])):
                 self.spark.sql(f"OPTIMIZE delta.`{path}`").collect()
 
     def _compact_and_vacuum(self) -> None:

@@ -122,8 +122,7 @@ class ViewAt:
         versions = self.epoch.versions.get(self.entry.name)
         if versions is None or versions.view_version is None:
             raise EpochError(f"view {self.entry.name} has no rows published at epoch {self.epoch.epoch}")
-        path = self.past.warehouse.view_path(self.entry.name)
-        return self.session.read.format("delta").option("versionAsOf", versions.view_version).load(path)
+        return self.past.warehouse.target(self.entry.name).rows(self.session, versions.view_version)
 
     def check_readable(self) -> int:
         """Check that everything it read, and published, still exists.
@@ -139,7 +138,8 @@ class ViewAt:
         """
         versions = self.epoch.versions.get(self.entry.name)
         if versions is not None and versions.view_version is not None:
-            self._check(f"view {self.entry.name}", self.past.warehouse.view_path(self.entry.name), versions.view_version)
+            target = self.past.warehouse.target(self.entry.name)
+            self._check(f"view {self.entry.name}", target.why_unreadable(versions.view_version))
         read_bytes = 0
         for name in self.entry.reads:
             if self.is_view(name):
@@ -148,11 +148,10 @@ class ViewAt:
             if name not in self.past.state.sources:
                 raise SourceError(f"view {self.entry.name} reads {name}, which is neither a source nor a view any more")
             path, version = self.past.state.sources[name].path, PinnedSources.pin_of(self.epoch, name).version
-            self._check(f"source {name}", path, version)
+            self._check(f"source {name}", why_unreadable(path, version))
             read_bytes += OpenedTable(path).total_bytes(version)
         return read_bytes
 
-    def _check(self, what: str, path: str, version: int) -> None:
-        problem = why_unreadable(path, version)
+    def _check(self, what: str, problem: str | None) -> None:
         if problem is not None:
             raise EpochError(f"{what} cannot be read as of epoch {self.epoch.epoch} any more: {problem}")

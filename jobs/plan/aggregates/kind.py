@@ -39,7 +39,7 @@ class Accumulator:
         deletion has a negative weight. Empty where the operator of the strategy computes the column.
     initial : its value (SQL) in a group without state; empty for NULL.
     new : its new value (SQL) out of the old one and the change, which is NULL where no row has changed it.
-    at_least_zero : its value (SQL) with negative counts set to 0, for state whose rows may expire; ``None`` if it has no counts.
+    at_least_zero : its value (SQL) with negative counts set to 0, for state that may expire; ``None`` without counts.
     """
 
     column: str

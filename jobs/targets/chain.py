@@ -23,13 +23,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
-from relstate_dagster.jobs.catalog.entries import Recorded
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE
 from relstate_dagster.state_lib.errors import EpochError, SourceError, StateError, first_line
+from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.log import Action, DeltaLog, commit_info, files_of
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable, OpenedTable
 
 Fence: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A table's commit as the catalog recorded it: version and digest.
+
+    ``None`` before the first.
+    """
+
+    version: int | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,16 @@ class Chain:
         if recorded.version is not None and self._log.is_empty(recorded.version):
             raise self._damaged(f"is damaged: version {recorded.version} in its log is empty")
 
+    def problem(self, recorded: Recorded) -> str | None:
+        """Damage, or changes by other writers, since the recorded commit, with the remedies."""
+        if not is_table(self._table.path):
+            return f"there is no Delta table at {self._table.path} any more; {self.rebuild}"
+        try:
+            since = self.since(recorded)
+        except StateError as error:
+            return str(error)
+        return None if since.foreign is None else self.changed_by_others(since, recorded)
+
     def after(self, version: int) -> CommitsSince:
         """Commits after a version of the table."""
         return self._between(version, self._newest())
@@ -286,6 +307,17 @@ class Chain:
         if not schemas or known < 0:
             return True
         return _columns(schemas[-1]) == _columns(self._table.at(known).schema().to_json())
+
+
+def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
+    """The transaction version of an epoch: an even number.
+
+    A compaction that read as of epoch e takes 2e + 1.
+
+    ``newest`` is the one that a table has: where a catalog was restored from a backup it may be of a later epoch, and Delta
+    skips what is not above it.
+    """
+    return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)
 
 
 def is_compaction(app_id: str) -> Callable[[list[Action]], bool]:

@@ -1,0 +1,1 @@
+"""Targets: the tables that views are published to."""
