@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from relstate_dagster.jobs.engine.class_archive import archive_options
 from relstate_dagster.jobs.engine.jars import delta_jars, jars_of
 from relstate_dagster.jobs.engine.java import Java, find_java, spark_java_home
+from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.engine.logs import LogSettings
 from relstate_dagster.state_lib.errors import EnvironmentProblem
@@ -180,6 +181,7 @@ def _start(settings: SparkSettings) -> SparkSession:
             _end_out_of_memory(session)
             if "s3" in settings.stores:
                 add_log_store(session)
+            add_key_function(session)
             return session
         except Exception as problem:
             raise EnvironmentProblem(

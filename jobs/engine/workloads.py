@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.engine.functions import UserFunctions
+from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.names import keep_class_names
 from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
@@ -69,6 +70,7 @@ def session_for(
     functions : that the user's queries may call.
     is_local : whether the warehouse lies on a file system of this machine.
     """
+    add_key_function(spark)
     session = spark.newSession()
     keep_class_names(session)
     for key, value in settings.items():

@@ -1,4 +1,7 @@
-"""Row encoding as Spark expressions in the JVM, without Python per row.
+"""Row encoding by Spark in the JVM, without Python per row.
+
+Where sessions have it, one compiled function encodes a row (:mod:`.jobs.engine.key_function`). Elsewhere, as with Spark
+Connect, it is written in Spark's own expressions.
 
 Spark's SQL has no cast of a number to binary under ANSI, so numbers go through hexadecimal text: each is brought to a
 form whose hex text has a fixed length by itself (padding costs twice the rest), neighbouring parts are concatenated as
@@ -14,8 +17,9 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.utils import is_remote
 
-from relstate_dagster.state_lib.row_encoding.ddl import parse_type, unique_struct
+from relstate_dagster.state_lib.row_encoding.ddl import parse_type, to_ddl, unique_struct
 from relstate_dagster.state_lib.row_encoding.layout import (
     DOUBLE,
     FLOAT,
@@ -31,6 +35,8 @@ from relstate_dagster.state_lib.row_encoding.layout import (
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
+#: Takes a struct of the key's columns, its type as JSON, and for each column ``a`` or ``d`` and NULLs ``f`` or ``l``.
+KEY_FUNCTION: Final = "relstate_encode_key"
 _MIN_LONG: Final = -(2**63)
 _MICROS_PER_SECOND: Final = 1_000_000
 _MICROS_PER_MINUTE: Final = 60 * _MICROS_PER_SECOND
@@ -41,6 +47,17 @@ _MAX_PLAIN_SCALE: Final = 6
 
 #: A part, and whether its column is hexadecimal text (else: UTF-8 text that stands for its bytes).
 _Piece = tuple[Column, bool]
+
+
+class _Known:
+    """Whether sessions of this process have the function."""
+
+    function = False
+
+
+def use_key_function(*, use: bool = True) -> None:
+    """Encode keys by the function, which all sessions of this process have from now on."""
+    _Known.function = use
 
 
 def encode_key(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column:
@@ -62,6 +79,8 @@ def encode_key(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column
     """
     for _, data_type, _, _ in parts:
         check_key_type(data_type)
+    if parts and _Known.function and not is_remote():
+        return _by_function(parts)
     pieces = [_part(column, data_type, descending, last) for column, data_type, descending, last in parts]
     runs: list[Column] = []
     for is_hex, group in itertools.groupby(pieces, key=lambda piece: piece[1]):
@@ -71,6 +90,14 @@ def encode_key(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column
     if not runs:
         return F.lit(b"")
     return runs[0] if len(runs) == 1 else F.concat(*runs)
+
+
+def _by_function(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column:
+    row = F.struct(*(column.alias(f"_{n}") for n, (column, *_) in enumerate(parts)))
+    # As values have them: without the length of a VARCHAR.
+    types = [T.StructField(f"_{n}", parse_type(to_ddl(data_type))) for n, (_, data_type, *_) in enumerate(parts)]
+    orders = "".join(("d" if descending else "a") + ("l" if last else "f") for *_, descending, last in parts)
+    return F.call_function(KEY_FUNCTION, row, F.lit(T.StructType(types).json()), F.lit(orders))
 
 
 def encode_storage_key(

@@ -1,4 +1,7 @@
-"""The row encoding in the JVM: the same bytes as the Python twin, and the order and groups of Spark itself."""
+"""The row encoding in the JVM: the same bytes as the Python twin, and the order and groups of Spark itself.
+
+Each test runs twice: by the compiled function, and by Spark's own expressions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from pyspark.sql import types as T
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.merge import key_order
 from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_key, encode_row, encode_storage_key, parse_type
+from relstate_dagster.state_lib.row_encoding.spark_codec import KEY_FUNCTION, use_key_function
 from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 ORDERS = [(False, False), (False, True), (True, False), (True, True)]
@@ -49,6 +54,14 @@ def typed_frame(spark: SparkSession, types: Sequence[str], rows: Sequence[tuple[
     return spark.createDataFrame(list(rows), T.StructType(fields)).select(*columns)
 
 
+@pytest.fixture(params=["function", "expressions"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How keys are encoded."""
+    use_key_function(use=request.param == "function")
+    yield request.param
+    use_key_function()
+
+
 @contextlib.contextmanager
 def configured(spark: SparkSession, **changed: str) -> Iterator[None]:
     names = {name: name.replace("__", ".") for name in changed}
@@ -68,15 +81,21 @@ def test_the_jvm_writes_the_bytes_of_the_python_twin(spark: SparkSession, group:
     types = [parse_type(ddl) for ddl in GROUPS[group]]
 
     @_spark_settings
-    @given(st.lists(st.tuples(*map(values_of, types)), min_size=30, max_size=60), st.booleans())
-    def check(rows: list[tuple[Any, ...]], ansi: bool) -> None:
+    @given(st.lists(st.tuples(*map(values_of, types)), min_size=30, max_size=60), st.booleans(), st.booleans())
+    def check(rows: list[tuple[Any, ...]], ansi: bool, is_compiled: bool) -> None:
         encoded = [
             encode_key([(F.col(f"c{n}"), data_type, *order)]).alias(f"k{n}_{m}")
             for n, data_type in enumerate(types)
             for m, order in enumerate(ORDERS)
         ]
         zone = "America/New_York"
-        with configured(spark, spark__sql__ansi__enabled=str(ansi).lower(), spark__sql__session__timeZone=zone):
+        settings = {
+            "spark__sql__ansi__enabled": str(ansi).lower(),
+            "spark__sql__session__timeZone": zone,
+            "spark__sql__codegen__wholeStage": str(is_compiled).lower(),
+            "spark__sql__codegen__factoryMode": "FALLBACK" if is_compiled else "NO_CODEGEN",
+        }
+        with configured(spark, **settings):
             frame = typed_frame(spark, GROUPS[group], rows)
             found = frame.select(*encoded).collect()
         for row, keys in zip(rows, found, strict=True):
@@ -145,3 +164,42 @@ def test_an_empty_key_is_empty_bytes_and_a_map_is_refused(spark: SparkSession) -
     assert spark.range(1).select(encode_key([]).alias("key")).collect()[0]["key"] == b""
     with pytest.raises(PlanError, match="map"):
         encode_key([(F.lit(1), parse_type("map<string,int>"), False, False)])
+
+
+@pytest.mark.spark
+def test_columns_of_other_types_than_declared_are_cast(spark: SparkSession, way: str) -> None:
+    """As those of a source whose INT column a view reads as BIGINT; by the function nested ones as well, by their place."""
+    declared = [parse_type("bigint"), parse_type("decimal(20,2)"), parse_type("struct<x:bigint,y:array<double>>")]
+    if way == "expressions":
+        declared = [parse_type("bigint")]
+    row = spark.sql("SELECT 7 AS a, CAST(1.5 AS DECIMAL(3,1)) AS b, struct(1 AS p, array(CAST(2 AS FLOAT), NULL) AS q) AS c")
+    key = encode_key([(F.col(name), data_type, False, False) for name, data_type in zip("abc", declared, strict=False)])
+    (found,) = row.select(key.alias("key")).collect()
+    parts = [EncodedPart(data_type) for data_type in declared]
+    assert bytes(found["key"]) == encode_row([7, Decimal("1.50"), (1, [2.0, None])][: len(parts)], parts)
+
+
+@pytest.mark.spark
+def test_one_expression_encodes_a_wide_key(spark: SparkSession, way: str) -> None:
+    """Sessions opened later have the function too, and code of wide keys stays small enough for Java to compile."""
+    if way == "expressions":
+        return
+    names = [f"{letter}{n}" for n in range(30) for letter in "dez"]
+    values = {"d": "id / {n}D", "e": "CAST(id AS DECIMAL(38,10))", "z": "string(id)"}
+    columns = [f"{values[name[0]].format(n=int(name[1:]) + 1)} AS {name}" for name in names]
+    rows = spark.newSession().range(3).selectExpr(*columns)
+    types = {"d": T.DoubleType(), "e": T.DecimalType(38, 10), "z": T.StringType()}
+    keyed = rows.select(encode_key([(F.col(name), types[name[0]], False, False) for name in names]).alias("key"))
+    text = keyed._jdf.queryExecution().optimizedPlan().toString()
+    assert (text.count("encode("), text.count("hex(")) == (1, 0)
+    code = keyed._jdf.queryExecution().executedPlan()
+    assert "*(1) Project" in code.toString()
+    expected = [
+        encode_row(
+            [{"d": i / (n + 1), "e": Decimal(i), "z": str(i)}[letter] for n in range(30) for letter in "dez"],
+            [EncodedPart(types[name[0]]) for name in names],
+        )
+        for i in range(3)
+    ]
+    assert sorted(bytes(row["key"]) for row in keyed.collect()) == sorted(expected)
+    assert KEY_FUNCTION in {row["function"] for row in spark.sql(f"SHOW FUNCTIONS LIKE '{KEY_FUNCTION}'").collect()}
