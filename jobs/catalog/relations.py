@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column
@@ -10,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.plan.nodes import Field
 from relstate_dagster.jobs.plan.relation import Relation
@@ -142,3 +144,23 @@ def with_upstream_views(state: CatalogState, name: str) -> list[str]:
             wanted.add(current)
             pending += state.views[current].reads
     return [view for view in topological(state) if view in wanted]
+
+
+def outside_upstream(state: CatalogState, view: str, selected: Sequence[str]) -> list[str]:
+    """The views below a view that are not among some."""
+    return [n for n in state.views[view].reads if n in state.views and n not in selected]
+
+
+def sources_of_new(state: CatalogState, selected: Sequence[str]) -> list[str]:
+    """Upstream views that run in the epoch which builds a new view.
+
+    They are views of the newest rows of changes. A new view over one of them and
+    over others brings all of these along: they are at one epoch.
+    """
+    found: list[str] = []
+    for name in selected:
+        views = [read for read in state.views[name].reads if read in state.views]
+        is_new = state.views[name].last_epoch is None
+        if is_new and any(is_changelog_view(state.views[read].properties) for read in views):
+            found += with_upstream_views(state, name)
+    return found

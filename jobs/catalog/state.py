@@ -69,6 +69,15 @@ class CatalogState:
         last = self.views[name].last_epoch
         return None if last is None else self.epochs[last].versions.get(name)
 
+    def versions_in(self, epoch: EpochEntry) -> dict[str, ViewVersions]:
+        """Versions of views that do not take part in an epoch, or have reached it."""
+        found = dict(epoch.versions)
+        for name in self.views:
+            known = self.versions_at(name)
+            if known is not None and name not in epoch.views:
+                found.setdefault(name, known)
+        return found
+
     def last_of(self, view: ViewEntry) -> EpochEntry | None:
         """The epoch that a view's next one builds on: its newest, or its last slice's.
 

@@ -28,15 +28,15 @@ from relstate_dagster.jobs.catalog.protocol import (
     to_rebuild,
     with_dependents,
 )
-from relstate_dagster.jobs.catalog.relations import topological, with_upstream_views
+from relstate_dagster.jobs.catalog.relations import outside_upstream, topological, with_upstream_views
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.engine.instants import read_clock
 from relstate_dagster.jobs.engine.workloads import Workload
 from relstate_dagster.jobs.registration.view_planner import ViewPlanner
 from relstate_dagster.jobs.run.failed_views import FailedViews
+from relstate_dagster.jobs.run.freshness import views_with_new_input
 from relstate_dagster.jobs.run.ingest import ingest_all
-from relstate_dagster.jobs.run.may_change import outside_upstream, versions_seen, views_with_new_input
 from relstate_dagster.jobs.run.parallel_views import run_views_in_parallel
 from relstate_dagster.jobs.run.run_context import RunContext, identities
 from relstate_dagster.jobs.run.until_version import check_reachable, reachable_epochs
@@ -73,7 +73,7 @@ class Epochs:
         epoch = dead.epoch
         assert epoch is not None
         working, left = state.working, FailedViews()
-        versions, reached = versions_seen(working, epoch), dict[str, ViewProgress]()
+        versions, reached = working.versions_in(epoch), dict[str, ViewProgress]()
         for name in [n for n in topological(working) if n in epoch.views and n not in but]:
             view = working.views[name]
             if epoch.epoch in view.epochs:

@@ -1,48 +1,68 @@
-"""Views that are behind their sources, by the logs alone and without Spark."""
+"""Views that are behind what they read, by the catalog and logs alone, without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
+from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.sources.protocol import resolve_pins
+from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
 from relstate_dagster.state_lib.errors import RelstateError
 
 
-def views_behind(
-    warehouse: Warehouse,
-    names: Iterable[str],
-    state: CatalogState | None = None,
-    until_version: Mapping[str, int] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Views that a run would change, each with a stable reason.
-
-    A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
-    source that cannot be looked at has not moved. One that is a folder has moved when there are new files in it.
+@dataclass(frozen=True, slots=True)
+class NewestSources:
+    """Sources as the next run would pin them; each is looked at once.
 
     Parameters
     ----------
-    state : of the catalog, read just now; the newest without one.
-    until_version : the versions that the run reads some sources up to at most.
+    pins, errors : of those that can be looked at, and why the others cannot.
+    new_files : new files of folders, or why they cannot be listed.
+    reads : the readers that looked.
     """
-    state, wanted = state or warehouse.read(), set(names)
-    found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
-    read = {name for view in wanted & set(state.views) for name in state.views[view].reads if name in state.sources}
-    pins, _ = resolve_pins({name: warehouse.source(state.sources[name]) for name in read}, state.last_pins, until_version)
-    newest = {name: pin.identity for name, pin in pins.items()}
-    unread = new_files(state, read - set(until_version))
-    newest |= {name: f"{newest.get(name, name)} and {files}" for name, files in unread.items()}
-    for name in topological(state.working):
-        reason = _behind(state, state.views[name], newest, found) if name in wanted else None
-        if reason is not None:
-            found[name] = reason
-    return found
+
+    pins: Mapping[str, Pin]
+    errors: Mapping[str, Exception] = field(default_factory=dict)
+    new_files: Mapping[str, str] = field(default_factory=dict)
+    reads: SourceReads = field(default_factory=SourceReads)
+
+    @classmethod
+    def of(
+        cls,
+        warehouse: Warehouse,
+        state: CatalogState,
+        names: Iterable[str],
+        until_version: Mapping[str, int] = MappingProxyType({}),
+    ) -> NewestSources:
+        """Look at sources among some names.
+
+        Parameters
+        ----------
+        until_version : the versions that the run reads some of them up to at most.
+        """
+        reads, known = SourceReads(), {name for name in names if name in state.sources}
+        sources = {name: reads.source(warehouse, state.sources[name]) for name in known}
+        pins, errors = resolve_pins(sources, state.last_pins, until_version)
+        return cls(pins, errors, new_files(state, known - set(until_version)), reads)
+
+    def identity(self, name: str) -> str | None:
+        """Names the commit that would be pinned of a source, and its new files.
+
+        ``None`` if it cannot be looked at.
+        """
+        pin, files = self.pins.get(name), self.new_files.get(name)
+        if files is None:
+            return None if pin is None else pin.identity
+        return f"{name if pin is None else pin.identity} and {files}"
 
 
 def new_files(state: CatalogState, names: Iterable[str]) -> dict[str, str]:
@@ -62,27 +82,79 @@ def new_files(state: CatalogState, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _behind(state: CatalogState, view: ViewEntry, newest: dict[str, str], behind: dict[str, str]) -> str | None:
-    if view.problem is not None and view.problem.pins:
-        pinned = dict(view.problem.pins)
-    elif view.last_epoch is None or view.name in state.rebuilds or view.plan_version != PLAN_VERSION:
-        return _why_planned(view)
+def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
+    """Views of an epoch that may change in it, and views over those.
+
+    A view may change that was never built, depends on the time, or reads what has moved.
+    """
+    newest, found = NewestSources(epoch.pins), list[str]()
+    for view in (state.views[name] for name in epoch.views):
+        is_new = view.last_epoch is None or depends_on_time(view.plan)
+        if is_new or _moved(state, view, newest) or any(up in found for up in view.reads):
+            found.append(view.name)
+    return found
+
+
+def views_behind(
+    warehouse: Warehouse,
+    names: Iterable[str],
+    state: CatalogState | None = None,
+    until_version: Mapping[str, int] = MappingProxyType({}),
+    newest: NewestSources | None = None,
+) -> dict[str, str]:
+    """Views that a run would change, each with a stable reason.
+
+    A view that was left behind is not behind again until one of its sources has moved on: the same run would fail again. A
+    source that cannot be looked at has not moved. One that is a folder has moved when there are new files in it.
+
+    Parameters
+    ----------
+    state : of the catalog, read just now; the newest without one.
+    until_version : the versions that the run reads some sources up to at most.
+    newest : the sources, looked at just now.
+    """
+    state, wanted = state or warehouse.read(), set(names)
+    found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
+    if newest is None:
+        read = {name for view in wanted & set(state.views) for name in state.views[view].reads}
+        newest = NewestSources.of(warehouse, state, read, until_version)
+    for name in topological(state.working):
+        reason = _behind(state, state.views[name], newest, found) if name in wanted else None
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def _behind(state: CatalogState, view: ViewEntry, newest: NewestSources, behind: Mapping[str, str]) -> str | None:
+    failed_at = view.problem.pins if view.problem is not None else {}
+    if failed_at:
+        moved = [name for name in view.reads if newest.identity(name) not in (None, failed_at.get(name))]
+    elif view.last_epoch is None or view.name in state.rebuilds:
+        return "is not built yet" if view.last_epoch is None else "is to be rebuilt"
+    elif view.plan_version != PLAN_VERSION:
+        return "was planned by another version of relstate"
     else:
-        pinned = {name: pin.identity for name, pin in state.epochs[view.last_epoch].pins.items()}
-    moved = [name for name in view.reads if name in newest and pinned.get(name) != newest[name]]
-    if moved:
-        return f"has not read {', '.join(f'{name} {newest[name]}' for name in moved)}"
+        moved = _moved(state, view, newest)
+    sources = [f"{name} {newest.identity(name)}" for name in moved if name in state.sources]
+    if sources:
+        return f"has not read {', '.join(sources)}"
     for name in view.reads:
         if name in behind:
             return f"reads {name}, which {behind[name]}"
-        reached = state.views[name].last_epoch if name in state.views else None
-        if view.problem is None and (reached or 0) > (view.last_epoch or 0):
-            return f"has not read epoch {reached} of {name}"
+        if name in moved and view.problem is None:
+            return f"has not read epoch {state.views[name].last_epoch} of {name}"
     return None
 
 
-def _why_planned(view: ViewEntry) -> str:
-    """Reason to plan or build a view, independent of its sources."""
-    if view.last_epoch is None:
-        return "is not built yet"
-    return "is to be rebuilt" if view.plan_version == PLAN_VERSION else "was planned by another version of relstate"
+def _moved(state: CatalogState, view: ViewEntry, newest: NewestSources) -> list[str]:
+    """What a built view reads that has moved on since its last epoch: sources, and views."""
+    assert view.last_epoch is not None
+    last, since = view.last_epoch, state.epochs[view.last_epoch].pins
+
+    def is_moved(name: str) -> bool:
+        if name in state.views:
+            return (state.views[name].last_epoch or 0) > last
+        is_pinned_anew = name in newest.pins and not (name in since and since[name].is_same(newest.pins[name]))
+        return is_pinned_anew or name in newest.new_files
+
+    return [name for name in view.reads if is_moved(name)]

@@ -15,7 +15,6 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.protocol import blocked_by
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.run.at_work import wait_any
-from relstate_dagster.jobs.run.may_change import versions_seen
 from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.jobs.run.slices import progress
 from relstate_dagster.jobs.view_epoch.cancellation import stop
@@ -46,7 +45,7 @@ def run_views_in_parallel(
     A :class:`Advanced` for each view that was computed, and a report for each that is left behind.
     """
     working, left = state.working, run.left
-    versions = versions_seen(working, epoch)
+    versions = working.versions_in(epoch)
     pending = {view.name: view for view in views}
     tries = Counter[str]()
     running: dict[Future[Advanced | None], str] = {}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.catalog.claims import Claims
 from relstate_dagster.jobs.catalog.locking import maintenance_lock
 from relstate_dagster.jobs.catalog.protocol import to_rebuild, with_dependents
-from relstate_dagster.jobs.catalog.relations import topological
+from relstate_dagster.jobs.catalog.relations import outside_upstream, sources_of_new, topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
@@ -26,7 +26,6 @@ from relstate_dagster.jobs.run.earlier_plans import planned_by_this_version
 from relstate_dagster.jobs.run.epochs import Epochs, check_there
 from relstate_dagster.jobs.run.indexes import refresh_indexes
 from relstate_dagster.jobs.run.ingest import Ingested
-from relstate_dagster.jobs.run.may_change import outside_upstream, sources_of_new
 from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.jobs.run.slice_run import SliceRun
 from relstate_dagster.jobs.run.until_version import check_reachable, named_sources
