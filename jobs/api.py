@@ -14,10 +14,7 @@ from relstate_dagster.jobs.inspect.why.changes import SourceCommit
 from relstate_dagster.jobs.inspect.why.report import Input, SourceChange, Why, why
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.registration.sync import sync_project
-from relstate_dagster.jobs.run.idle import idle_reports
-from relstate_dagster.jobs.run.little_work import is_little_work
-from relstate_dagster.jobs.run.next_epoch import next_steps
-from relstate_dagster.jobs.run.outlook import Action, Outlook, outlook
+from relstate_dagster.jobs.run.preview import Action, ViewPreview, idle_reports, is_brief_run, preview_run, preview_view
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.run.vacuum import VacuumReport
 from relstate_dagster.jobs.view_epoch.compaction import CompactReport
@@ -33,7 +30,6 @@ __all__ = [
     "EpochRunner",
     "Input",
     "KeyReport",
-    "Outlook",
     "Patience",
     "Registry",
     "RowChange",
@@ -46,6 +42,7 @@ __all__ = [
     "VerifyReport",
     "ViewDiff",
     "ViewEntry",
+    "ViewPreview",
     "ViewReport",
     "ViewSnapshot",
     "Warehouse",
@@ -53,10 +50,10 @@ __all__ = [
     "arrow_rows",
     "epoch_of_run",
     "idle_reports",
-    "is_little_work",
+    "is_brief_run",
     "newest_epoch",
-    "next_steps",
-    "outlook",
+    "preview_run",
+    "preview_view",
     "snapshot",
     "spark_rows",
     "state_rows",

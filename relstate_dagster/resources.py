@@ -100,10 +100,10 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         self, project: Project, tell: Callable[[str], None], views: Collection[str], full_refresh: Collection[str]
     ) -> EpochRunner:
         """Return a runner of this process."""
-        from relstate_dagster.jobs.api import EpochRunner, Patience, is_little_work, sync_project  # noqa: PLC0415 - imports PySpark
+        from relstate_dagster.jobs.api import EpochRunner, Patience, is_brief_run, sync_project  # noqa: PLC0415 - imports PySpark
 
         warehouse = self.opened()
-        is_brief = is_little_work(warehouse, project, views, full_refresh)
+        is_brief = is_brief_run(warehouse, project, views, full_refresh)
         started = time.perf_counter()
         session = self._session(is_brief=is_brief)
         tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")

@@ -328,17 +328,6 @@ def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
     )
 
 
-def declares(state: CatalogState, view: ViewDeclaration) -> bool:
-    """Whether a declaration equals a view, options included.
-
-    A view to be rebuilt equals none.
-    """
-    known = state.views.get(view.name)
-    if known is None or view.name in state.rebuilds or not has_query_of(known, view):
-        return False
-    return _with_options(state, view) == state
-
-
 def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration equals a view, but for options that need no rebuild."""
     same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
@@ -350,16 +339,17 @@ def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
     return [c.lower() for c in layout.cluster_by], [c.lower() for c in layout.partitioned_by]
 
 
+def with_options(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
+    """A view with the comments and properties of a declaration, which need no rebuild."""
+    names = [output.name for output in entry.plan.output]
+    comments = {as_declared(name, names): comment for name, comment in view.column_comments.items()}
+    layout = replace(entry.layout, column_comments=comments)
+    return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
+
+
 def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:
-    """The state with a view's comment and properties, which need no rebuild."""
-
-    def updated(entry: ViewEntry) -> ViewEntry:
-        names = [output.name for output in entry.plan.output]
-        comments = {as_declared(name, names): comment for name, comment in view.column_comments.items()}
-        layout = replace(entry.layout, column_comments=comments)
-        return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
-
+    """The state with a view's comments and properties."""
     of_rebuild = state.rebuilds.get(view.name)
     if of_rebuild is not None:
-        state = replace(state, rebuilds={**state.rebuilds, view.name: updated(of_rebuild)})
-    return state.with_view(updated(state.views[view.name]))
+        state = replace(state, rebuilds={**state.rebuilds, view.name: with_options(of_rebuild, view)})
+    return state.with_view(with_options(state.views[view.name], view))

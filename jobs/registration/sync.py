@@ -5,12 +5,13 @@ Sources are registered, views planned, edited views planned again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, is_same_source
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
@@ -19,13 +20,13 @@ from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.registration.own_folders import check_new_table
-from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.registration.registry import Registry, has_query_of, with_options
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.view_epoch.error_messages import reason_of
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.folders import folders_in
+from relstate_dagster.state_lib.lake.folders import folders_in, is_table
 from relstate_dagster.state_lib.lake.log import table_facts
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.row_encoding import parse_type
@@ -60,6 +61,39 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
     plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
     return registry.declare(project.views, plain_views)
+
+
+def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterator[tuple[str, str]]:
+    """Names that a project declares otherwise than the catalog has them.
+
+    Each with the reason for rebuilding the view of the name, or the views that read it; empty if none is rebuilt for it.
+    """
+    for source in project.sources:
+        entry, known = source_entry(warehouse, source), state.sources.get(source.name)
+        if known is None or not is_same_source(known, entry):
+            kept = known and replace(known, indexes=entry.indexes, watermark=entry.watermark)
+            is_other = kept is not None and not is_same_source(kept, entry)
+            yield source.name, f"source {source.name} is declared otherwise" if is_other else ""
+    for name in project.undeclared:
+        if as_declared(name, state.sources) not in state.sources:
+            yield name, ""
+    for plain in project.plain_views:
+        if state.plain_views.get(plain.name) != PlainViewEntry(plain.name, plain.sql):
+            yield plain.name, f"plain view {plain.name} was edited" if plain.name in state.plain_views else ""
+    views = state.working.views
+    for view in project.views:
+        if view.name not in views or not has_query_of(views[view.name], view):
+            yield view.name, "it was edited" if view.name in views else ""
+
+
+def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:
+    """Whether the catalog is what a project declares, with nothing to rebuild, and its sources' tables are there."""
+    return (
+        all(is_table(source_entry(warehouse, source).path) for source in project.sources)
+        and not any(True for _ in edits(warehouse, state, project))
+        and not any(view.name in state.rebuilds for view in project.views)
+        and all(with_options(state.views[view.name], view) == state.views[view.name] for view in project.views)
+    )
 
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:

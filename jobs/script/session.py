@@ -45,7 +45,7 @@ from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.registration.sync import declare_source
 from relstate_dagster.jobs.registration.view_planner import ViewPlanner
 from relstate_dagster.jobs.run.ingest import ingest
-from relstate_dagster.jobs.run.next_epoch import next_steps
+from relstate_dagster.jobs.run.preview import preview_view
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.script.named import named_in
 from relstate_dagster.jobs.script.strategy import explained_view, strategy_line
@@ -240,8 +240,8 @@ class ScriptSession:
         state = self._state()
         view = state.view(explain.name)
         most_tasks = int(self._spark.conf.get(SHUFFLE_PARTITIONS) or SPARKS_OWN_TASKS)
-        stages = next_steps(self._warehouse, state, view, most_tasks=most_tasks)
-        text = explained_view(view, stages, state.sources)
+        following = preview_view(self._warehouse, state, view, most_tasks=most_tasks)
+        text = explained_view(view, following.lines, state.sources)
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:

@@ -24,7 +24,7 @@ def explain(
 
     And why it is not incremental, if it is not.
     """
-    from relstate_dagster.jobs.api import Warehouse, next_steps  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, preview_view  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.engine import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415
     from relstate_dagster.jobs.plan.picture import plan_svg  # noqa: PLC0415
     from relstate_dagster.jobs.script.strategy import explained_view  # noqa: PLC0415
@@ -32,10 +32,10 @@ def explain(
     home = Warehouse(location(None, warehouse).warehouse)
     state = home.read()
     entry = state.view(view)
-    stages = next_steps(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+    following = preview_view(home, state, entry, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
     if svg is not None:
         svg.write_text(plan_svg(entry.plan, entry.node_tables, entry.rows), encoding="utf-8")
-    text = explained_view(entry, stages, state.sources)
+    text = explained_view(entry, following.lines, state.sources)
     # A terminal's lines are wrapped below where they began; a file gets them as they are.
     shown = wrapped_plan(text, output.width) if output.is_terminal else text
     output.print(shown, highlight=False, markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from relstate_dagster.jobs.declare import Project, load_project
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from relstate_dagster.jobs.api import Outlook, Warehouse
+    from relstate_dagster.jobs.api import ViewPreview, Warehouse
 
 
 @app.command()
@@ -36,12 +36,12 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
         output.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def planned(home: Warehouse, project: Project) -> list[Outlook]:
+def planned(home: Warehouse, project: Project) -> list[ViewPreview]:
     """Preview of a project's next run."""
-    from relstate_dagster.jobs.api import outlook  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import preview_run  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.engine import SPARKS_OWN_TASKS, SparkSettings  # noqa: PLC0415 - as above
 
-    return outlook(home, project, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
+    return preview_run(home, project, most_tasks=SparkSettings().shuffle_tasks or SPARKS_OWN_TASKS)
 
 
 def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> None:
@@ -55,7 +55,7 @@ def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> 
 
     if not (sys.stdin.isatty() and console.is_terminal):
         return
-    rebuilt = [o for o in planned(home, project) if o.does is Action.REBUILD and o.view in views]
+    rebuilt = [o for o in planned(home, project) if o.action is Action.REBUILD and o.view in views]
     if not rebuilt:
         return
     console.print(_table(rebuilt, console.width))
@@ -65,11 +65,11 @@ def ask_before_rebuilds(home: Warehouse, project: Project, views: list[str]) -> 
         raise typer.Exit(1)
 
 
-def _table(found: list[Outlook], width: int) -> Table:
+def _table(found: list[ViewPreview], width: int) -> Table:
     columns = [Shown("view"), Shown("run does"), Shown("reads", 2), Shown("about", 1, is_number=True)]
-    rows = [[o.view, o.does.value, o.reads, "" if o.seconds is None else f"{o.seconds:.1f} s"] for o in found]
+    rows = [[o.view, o.action.value, o.reads, "" if o.seconds is None else f"{o.seconds:.1f} s"] for o in found]
     return fitted(columns, rows, width)
 
 
-def _reasons(found: list[Outlook]) -> list[str]:
+def _reasons(found: list[ViewPreview]) -> list[str]:
     return [f"{o.view}: {o.why}" for o in found if o.why]

@@ -71,7 +71,7 @@ def run(
     server: ServerOption = "auto",
 ) -> None:
     """Bring views up to date: one epoch over what changed in their sources."""
-    from relstate_dagster.jobs.api import Warehouse, idle_reports, is_little_work  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Warehouse, idle_reports, is_brief_run  # noqa: PLC0415 - imports PySpark
     from relstate_dagster.jobs.declare.names import as_declared  # noqa: PLC0415
 
     where = location(project, warehouse)
@@ -96,8 +96,8 @@ def run(
     if not (yes or rebuilt):
         ask_before_rebuilds(home, declared, names)
     doing = _Doing()
-    is_little = partial(is_little_work, home, declared, names, rebuilt)
-    runner = runner_of(where, declared, home, server, doing, is_little)
+    is_brief = partial(is_brief_run, home, declared, names, rebuilt)
+    runner = runner_of(where, declared, home, server, doing, is_brief)
     if prune:
         _prune(where, runner, home, declared)
     else:

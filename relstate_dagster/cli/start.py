@@ -64,19 +64,19 @@ def runner_of(
     home: Warehouse,
     wanted: str,
     on_start: Callable[[str], None] = lambda _said: None,
-    is_little: Callable[[], bool] = lambda: False,
+    is_brief: Callable[[], bool] = lambda: False,
 ) -> EpochRunner | ServerRunner:
     """Runner of a location: a server, else this process.
 
     A project is registered before.
 
-    ``is_little`` says whether it is little, where this process does it.
+    ``is_brief`` says whether it is little, where this process does it.
     """
 
     def by_itself() -> EpochRunner:
         from relstate_dagster.jobs.api import EpochRunner  # noqa: PLC0415 - imports PySpark
 
-        spark = start_spark(where, is_brief=is_little())
+        spark = start_spark(where, is_brief=is_brief())
         if project is not None:
             _declare_project(project, home, spark)
         return EpochRunner(spark, home, on_start=on_start)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
-from relstate_dagster.jobs.run.next_epoch import next_steps
+from relstate_dagster.jobs.run.preview import preview_view
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
@@ -303,7 +303,9 @@ def test_sizes_are_rows_and_columns_and_not_compressed_bytes(spark: SparkSession
     )
     script.run("CREATE MATERIALIZED VIEW over AS SELECT * FROM all_columns")
     state = script.warehouse.read()
-    built = {name: next_steps(script.warehouse, state, state.views[name].restarted(), most_tasks=2) for name in state.views}
+    built = {
+        name: preview_view(script.warehouse, state, state.views[name].restarted(), most_tasks=2).lines for name in state.views
+    }
     code = {name: next(line for line in lines if line.startswith("compute: ")) for name, lines in built.items()}
     assert "code generated" in code["all_columns"]
     assert "code generated" in code["over"], "of views that are read as well"
@@ -352,7 +354,7 @@ def test_explain_says_what_cannot_run(spark: SparkSession, script: Script) -> No
     state = script.warehouse.read()
     source = Path(script.warehouse.source(state.sources["t"]).path)
     source.rename(source.parent / "elsewhere")
-    (line,) = next_steps(script.warehouse, state, state.views["sums"], most_tasks=2)
+    (line,) = preview_view(script.warehouse, state, state.views["sums"], most_tasks=2).lines
     assert line.startswith("cannot run: ")
     assert "t" in line
 
@@ -362,6 +364,6 @@ def test_a_new_view_is_explained_as_a_backfill(script: Script, name: str) -> Non
     script.begin(_SETUP)
     state = script.warehouse.read()
     view = state.views[name].restarted()
-    lines = next_steps(script.warehouse, state, view, most_tasks=2)
+    lines = preview_view(script.warehouse, state, view, most_tasks=2).lines
     assert lines[0].startswith("read sums: all rows of the view, " if name == "of_sums" else "read t: all rows, ")
     assert any(line.startswith("publish: ") for line in lines)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from relstate_dagster.cli import app
-from relstate_dagster.jobs.api import idle_reports, outlook, sync_project
+from relstate_dagster.jobs.api import idle_reports, preview_run, sync_project
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import load_project
@@ -401,8 +401,12 @@ def test_new_files_are_seen_without_spark(script: Script, folder: Path) -> None:
 
     def seen() -> tuple[dict[str, str], bool, str]:
         warehouse = Warehouse(script.warehouse.root)
-        (found,) = outlook(warehouse, declared, most_tasks=2)
-        return views_behind(warehouse, ["v"]), idle_reports(warehouse, declared, ["v"]) is not None, f"{found.does} {found.why}"
+        (found,) = preview_run(warehouse, declared, most_tasks=2)
+        return (
+            views_behind(warehouse, ["v"]),
+            idle_reports(warehouse, declared, ["v"]) is not None,
+            f"{found.action} {found.why}",
+        )
 
     assert seen()[:2] == ({}, True)
     (folder / "a.json").write_text('{"a": 1}')

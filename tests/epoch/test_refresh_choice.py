@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.run.outlook import Action, outlook
+from relstate_dagster.jobs.run.preview import Action, preview_run
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from tests.epoch.killed import run_in_process
@@ -58,7 +58,7 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
     script = Script(spark, shutil.copytree(before, tmp_path / "warehouse"))
     generation = script.warehouse.read().views["leaf"].generation
     project = build_project(parse_text(_DECLARED, "p.sql"))
-    looked_at = {one.view: one for one in outlook(script.warehouse, project, most_tasks=2)}
+    looked_at = {one.view: one for one in preview_run(script.warehouse, project, most_tasks=2)}
     first = epoch(script, spark)
     assert {name: report.strategy for name, report in first.items()} == {
         "leaf": "full",
@@ -68,7 +68,7 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
         "above": "incremental",  # what it reads is no source
     }
     reason = str(first["leaf"].reason)
-    assert {name: one.does for name, one in looked_at.items()} == {
+    assert {name: one.action for name, one in looked_at.items()} == {
         "leaf": Action.RECOMPUTE,
         **dict.fromkeys(("stays", "expires", "below", "above"), Action.FOLLOW),
     }

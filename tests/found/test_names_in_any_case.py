@@ -8,18 +8,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import (
+    Action,
     EpochRunner,
     Registry,
     SourceEntry,
     Warehouse,
     idle_reports,
-    outlook,
+    preview_run,
     snapshot,
     sync_project,
     why,
 )
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.run.outlook import Action
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.scripts import Script
 
@@ -47,7 +47,7 @@ def test_a_project(spark: SparkSession, tmp_path: Path) -> None:
         assert why(spark, home, "sums", key).row == {"Grp": "a", "Total": 10}
     # Read again with the keys and indexes in another case, it is the same project.
     again = build_project(parse_text(_PROJECT.replace("PRIMARY KEY (ID)", "PRIMARY KEY (id)").replace("'GRP'", "'grp'")))
-    assert [found.does for found in outlook(home, again, most_tasks=2)] == [Action.NOTHING] * 2
+    assert [found.action for found in preview_run(home, again, most_tasks=2)] == [Action.NOTHING] * 2
     assert sync_project(spark, home, again).rebuilds == {}
     with pytest.raises(DeclarationError, match="there is a source named Rows already"):
         sync_project(spark, home, build_project(parse_text("CREATE TABLE rows (id INT)")))

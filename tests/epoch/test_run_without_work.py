@@ -66,6 +66,12 @@ def _damaged(home: Home) -> None:
     (Path(home.warehouse.target("sums").path) / "_delta_log" / f"{version:020d}.json").write_text("")
 
 
+def _unreadable(home: Home) -> None:
+    """A source whose newest commit cannot be read: the run names it."""
+    log = Path(home.warehouse.source_path("other")) / "_delta_log"
+    (log / f"{len(list(log.glob('*.json'))):020d}.json").write_text("no commit")
+
+
 def _with_garbage(home: Home) -> None:
     home.warehouse.catalog.update(lambda state: replace(state, garbage={"views/x": "y"}))
 
@@ -86,9 +92,10 @@ def _with_garbage(home: Home) -> None:
         lambda home: home.warehouse.catalog.update(lambda s: s.with_rebuild(s.views["over"].restarted())),
         _claimed,
         _damaged,
+        _unreadable,
         _with_garbage,
     ],
-    ids=["insert", "update", "query", "plain", "comment", "new", "key", "time", "rebuild", "claim", "damage", "garbage"],
+    ids=["insert", "update", "query", "plain", "comment", "new", "key", "time", "rebuild", "claim", "damage", "unreadable", "garbage"],
 )
 def test_whatever_may_be_to_do_is_noticed(own: Home, happens: Callable[[Home], object]) -> None:
     assert own.is_idle()

@@ -1,4 +1,4 @@
-"""Little work is told beforehand; a process of its own then optimizes no compiled code."""
+"""A brief run is known beforehand; a process of its own then optimizes no compiled code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.api import is_little_work
+from relstate_dagster.jobs.api import is_brief_run
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.home import FILES, Home
@@ -24,8 +24,8 @@ def home(spark: SparkSession, tmp_path: Path) -> Home:
     return Home(spark, tmp_path)
 
 
-def _is_little(home: Home, *views: str, full_refresh: tuple[str, ...] = ()) -> bool:
-    return is_little_work(home.warehouse, load_project(home.project), views, full_refresh)
+def _is_brief(home: Home, *views: str, full_refresh: tuple[str, ...] = ()) -> bool:
+    return is_brief_run(home.warehouse, load_project(home.project), views, full_refresh)
 
 
 def _declare_folder(home: Home) -> None:
@@ -69,17 +69,17 @@ def _declare_damaged_table(home: Home) -> None:
         pytest.param(_declare_damaged_table, ["of_damaged"], "unknown", id="a table that cannot be read"),
     ],
 )
-def test_work_is_as_little_as_what_is_read(
+def test_a_run_is_as_brief_as_what_is_read(
     home: Home, happens: Callable[[Home], object], views: list[str], bytes_read: str
 ) -> None:
     happens(home)
-    assert _is_little(home, *views) is (bytes_read != "unknown")
-    assert not _is_little(home, *views, full_refresh=tuple(views))
-    assert not _is_little(home)
+    assert _is_brief(home, *views) is (bytes_read != "unknown")
+    assert not _is_brief(home, *views, full_refresh=tuple(views))
+    assert not _is_brief(home)
     with changed_sizes(brief_run_views=len(views) - 1):
-        assert not _is_little(home, *views)
+        assert not _is_brief(home, *views)
     with changed_sizes(brief_run_bytes=0):
-        assert _is_little(home, *views) is (bytes_read == "none")
+        assert _is_brief(home, *views) is (bytes_read == "none")
 
 
 def _run(home: Home, **environment: str) -> str:
@@ -97,7 +97,7 @@ def _run(home: Home, **environment: str) -> str:
 
 
 @pytest.mark.parametrize(("sizing", "level"), [("", 1), ("brief_run_bytes=0", 4)])
-def test_a_run_of_little_work_optimizes_nothing(home: Home, sizing: str, level: int) -> None:
+def test_a_brief_run_optimizes_nothing(home: Home, sizing: str, level: int) -> None:
     home.write("sources", FILES["sources"])
     home.sql("INSERT INTO t VALUES (4, 4)")
     found = re.search(r"intx TieredStopAtLevel\s*=\s*(\d)", _run(home, RELSTATE_SIZING=sizing))

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.api import EpochRunner, Outlook, Warehouse, outlook, sync_project
+from relstate_dagster.jobs.api import Action, EpochRunner, ViewPreview, Warehouse, preview_run, preview_view, sync_project
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.jobs.run.outlook import Action
 from tests.epoch.home import FILES, Home
 
 _WHOLE = {"others": Action.NOTHING, "sums": Action.NOTHING, "over": Action.NOTHING}
 
-_KEYED = FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")
+_WATERMARK = "TBLPROPERTIES ('source.watermark' = 'v - 100')"
 
 
 @pytest.fixture
@@ -28,13 +27,13 @@ def home(spark: SparkSession, tmp_path: Path) -> Home:
     return Home(spark, tmp_path)
 
 
-def _looked_at(home: Home) -> dict[str, Outlook]:
-    found = outlook(Warehouse(home.warehouse.root), load_project(home.project), most_tasks=2)
+def _looked_at(home: Home) -> dict[str, ViewPreview]:
+    found = preview_run(Warehouse(home.warehouse.root), load_project(home.project), most_tasks=2)
     return {one.view: one for one in found}
 
 
 def _does(home: Home) -> dict[str, Action]:
-    return {name: one.does for name, one in _looked_at(home).items()}
+    return {name: one.action for name, one in _looked_at(home).items()}
 
 
 def _edited(home: Home) -> None:
@@ -53,8 +52,9 @@ def _edited(home: Home) -> None:
             lambda home: home.write("sources", FILES["sources"].replace("(k INT)", "(k INT, PRIMARY KEY (k))")),
             {"others": Action.REBUILD},
         ),
+        (lambda home: home.write("sources", FILES["sources"].replace(";", f" {_WATERMARK};", 1)), {}),
     ],
-    ids=["nothing", "change", "edit", "plain view", "new view", "key"],
+    ids=["nothing", "change", "edit", "plain view", "new view", "key", "watermark"],
 )
 def test_the_run_does_what_was_said(home: Home, happens: Callable[[Home], object], does: dict[str, Action]) -> None:
     happens(home)
@@ -74,7 +74,7 @@ def test_a_view_that_another_version_has_planned_is_looked_at(home: Home) -> Non
     """Only Spark knows whether it is to be rebuilt; once it has looked, there is nothing to say any more."""
     home.warehouse.catalog.update(lambda state: state.with_view(replace(state.views["sums"], plan_version=0)))
     found = _looked_at(home)["sums"]
-    assert found.does is Action.FOLLOW
+    assert found.action is Action.FOLLOW
     assert "another version of relstate has planned it" in found.why
     list(EpochRunner(home.spark, home.warehouse).run())
     assert _does(home) == _WHOLE
@@ -86,9 +86,9 @@ def test_a_view_that_another_version_has_planned_is_looked_at(home: Home) -> Non
 )
 def test_only_what_is_asked_for_and_below_it_is_looked_at(home: Home, views: list[str] | None, looked_at: list[str]) -> None:
     home.sql("INSERT INTO t VALUES (3, 3); INSERT INTO other VALUES (1)")
-    found = outlook(home.warehouse, load_project(home.project), most_tasks=2, views=views)
+    found = preview_run(home.warehouse, load_project(home.project), most_tasks=2, views=views)
     assert sorted(one.view for one in found) == sorted(looked_at)
-    assert {one.does for one in found} <= {Action.FOLLOW}
+    assert {one.action for one in found} <= {Action.FOLLOW}
 
 
 def test_reasons_and_sizes(home: Home) -> None:
@@ -98,10 +98,10 @@ def test_reasons_and_sizes(home: Home) -> None:
     assert (found["sums"].why, found["over"].why) == ("it was edited", "reads sums, which is rebuilt")
     assert found["sums"].reads.startswith("t ")
     assert found["sums"].seconds is not None, "its first epoch was measured"
-    assert found["late"].does is Action.BUILD
+    assert found["late"].action is Action.BUILD
     home.write("sums", "CREATE MATERIALIZED VIEW sums AS SELECT count(*) AS s FROM other")
     assert _looked_at(home)["sums"].reads.startswith("other "), "of the new query"
-    assert (found["others"].does, found["others"].why) == (
+    assert (found["others"].action, found["others"].why) == (
         Action.LEAVE,
         "no file declares it; drop it with relstate run --prune",
     )
@@ -111,7 +111,32 @@ def test_what_cannot_be_read_is_said(home: Home) -> None:
     home.sql("INSERT INTO t VALUES (3, 3)")
     source = Path(home.warehouse.source_path("t"))
     source.rename(source.parent / "elsewhere")
-    assert _looked_at(home)["sums"].does is Action.FAIL
+    found = _looked_at(home)
+    assert found["sums"].action is found["over"].action is Action.FAIL
+    assert found["over"].why == "waits for sums, which cannot run"
+    assert found["others"].action is Action.NOTHING
+
+
+def _lines(home: Home, view: str) -> tuple[str, ...]:
+    state = home.warehouse.read()
+    return preview_view(home.warehouse, state, state.views[view], most_tasks=2).lines
+
+
+def test_explain_says_what_the_plan_of_the_run_says(home: Home) -> None:
+    nothing = ("nothing to do: nothing that it reads has changed",)
+    assert _lines(home, "over") == nothing
+    home.sql("INSERT INTO t VALUES (3, 3)")
+    assert _lines(home, "sums")[0].startswith("read t: ")
+    assert _lines(home, "over") == ("changes sums first",)
+    home.bring()
+    home.warehouse.catalog.update(lambda state: state.with_view(replace(state.views["sums"], plan_version=0)))
+    assert [line[:43] for line in _lines(home, "sums")] == ["another version of relstate has planned it:"]
+    home.warehouse.catalog.update(lambda state: state.with_rebuild(state.views["sums"].restarted()))
+    first, second, *_ = _lines(home, "sums")
+    assert first == "rebuilt: a rebuild of it is not complete"
+    assert second.startswith("read t: all rows, ")
+    assert _lines(home, "over")[0] == "rebuilt: reads sums, which is rebuilt"
+    assert _lines(home, "others") == nothing
 
 
 def test_the_command_line(home: Home) -> None:
