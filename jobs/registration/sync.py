@@ -87,7 +87,7 @@ def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterat
 
 
 def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:
-    """Whether the catalog is what a project declares, with nothing to rebuild, and its sources' tables are there."""
+    """Whether nothing of a project has to be registered or rebuilt, and its tables exist."""
     return (
         all(is_table(source_entry(warehouse, source).path) for source in project.sources)
         and not any(True for _ in edits(warehouse, state, project))

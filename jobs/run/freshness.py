@@ -96,11 +96,7 @@ def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
 
 
 def views_behind(
-    warehouse: Warehouse,
-    names: Iterable[str],
-    state: CatalogState | None = None,
-    until_version: Mapping[str, int] = MappingProxyType({}),
-    newest: NewestSources | None = None,
+    warehouse: Warehouse, names: Iterable[str], state: CatalogState | None = None, newest: NewestSources | None = None
 ) -> dict[str, str]:
     """Views that a run would change, each with a stable reason.
 
@@ -109,15 +105,12 @@ def views_behind(
 
     Parameters
     ----------
-    state : of the catalog, read just now; the newest without one.
-    until_version : the versions that the run reads some sources up to at most.
-    newest : the sources, looked at just now.
+    state, newest : of the catalog and of the sources, read just now; read here without them.
     """
     state, wanted = state or warehouse.read(), set(names)
     found = dict.fromkeys(sorted(wanted - set(state.views)), "is not built yet")
     if newest is None:
-        read = {name for view in wanted & set(state.views) for name in state.views[view].reads}
-        newest = NewestSources.of(warehouse, state, read, until_version)
+        newest = NewestSources.of(warehouse, state, [n for view in wanted & set(state.views) for n in state.views[view].reads])
     for name in topological(state.working):
         reason = _behind(state, state.views[name], newest, found) if name in wanted else None
         if reason is not None:
@@ -147,7 +140,7 @@ def _behind(state: CatalogState, view: ViewEntry, newest: NewestSources, behind:
 
 
 def _moved(state: CatalogState, view: ViewEntry, newest: NewestSources) -> list[str]:
-    """What a built view reads that has moved on since its last epoch: sources, and views."""
+    """Sources and views that have moved on since a view's last epoch."""
     assert view.last_epoch is not None
     last, since = view.last_epoch, state.epochs[view.last_epoch].pins
 

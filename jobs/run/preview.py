@@ -1,7 +1,7 @@
-"""Preview of the next run, by the catalog and logs alone: without Spark, and without writing anything.
+"""Preview of the next run, without Spark and without writing anything.
 
-Which inputs of a view have moved is known by :mod:`.jobs.run.freshness`, which the sensor and the run itself ask as well. All
-that follows from it for the next run is asked here:
+It has the catalog and logs alone. :mod:`.jobs.run.freshness` compares what views have read with their sources, for the sensor
+and the run itself as well. What follows from that for the next run is asked here:
 
 * what it does with each view, why, and how much is read: :func:`preview_run`, for ``relstate plan`` and before rebuilds;
 * by which steps it changes a view: :func:`preview_view`, for ``explain``;
@@ -158,9 +158,9 @@ def preview_view(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, 
 
 
 def is_brief_run(warehouse: Warehouse, project: Project, views: Collection[str], full_refresh: Collection[str] = ()) -> bool:
-    """Whether some views read little in their next epoch, so that a run is too short for its JVM to optimize code.
+    """Whether a run is too short for its JVM to optimize code.
 
-    Unknown sizes are not little.
+    Its views read little in their next epoch; unknown sizes are not little.
 
     How much of other tables a small change meets is not known before: then the run takes up to half as long again.
 
@@ -278,7 +278,7 @@ class _NextRun:
         self.found[name] = found
 
     def _whole(self, action: Action, view: ViewEntry, why: str, before: tuple[str, ...] = ()) -> ViewPreview:
-        """A view of which all rows are computed."""
+        """A view whose rows are all computed."""
         plan, files = self._plan(view), self._ingested(view)
         seconds = None if action is Action.BUILD else view.costs.of_all(plan.changed_bytes)
         read_bytes = None if files else plan.changed_bytes
@@ -318,7 +318,7 @@ class _NextRun:
         return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps)
 
     def _ingested(self, view: ViewEntry) -> dict[str, str]:
-        """New files of the folders that a view reads, each with the step that reads them first."""
+        """New files of a view's folders, each with the step that reads them."""
         found = {name: files for name, files in sorted(self.newest.new_files.items()) if name in view.reads}
         return {f"{files} of {name}": f"reads {files} of {name} into its table first" for name, files in found.items()}
 
@@ -334,7 +334,7 @@ class _NextRun:
         return InputSizes(pinned, SourceLookups(pinned), versions)
 
     def _plan(self, view: ViewEntry) -> ViewEpochPlan:
-        """The plan of a view's next epoch; for a view at its beginning, of a rebuild.
+        """The plan of a view's next epoch; at its beginning, of a rebuild.
 
         Raises
         ------
@@ -380,7 +380,7 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
 
 
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
-    """Whether only new commits of its inputs could change a view, and its tables are there."""
+    """Whether only new commits of its inputs could change a view; its tables exist."""
     has_indexes = any(state.sources[name].indexes for name in view.reads if name in state.sources)
     if view.problem is not None or view.functions or has_indexes or depends_on_time(view.plan):
         return False

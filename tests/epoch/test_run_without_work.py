@@ -95,7 +95,21 @@ def _with_garbage(home: Home) -> None:
         _unreadable,
         _with_garbage,
     ],
-    ids=["insert", "update", "query", "plain", "comment", "new", "key", "time", "rebuild", "claim", "damage", "unreadable", "garbage"],
+    ids=[
+        "insert",
+        "update",
+        "query",
+        "plain",
+        "comment",
+        "new",
+        "key",
+        "time",
+        "rebuild",
+        "claim",
+        "damage",
+        "unreadable",
+        "garbage",
+    ],
 )
 def test_whatever_may_be_to_do_is_noticed(own: Home, happens: Callable[[Home], object]) -> None:
     assert own.is_idle()
