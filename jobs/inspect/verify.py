@@ -78,8 +78,8 @@ def _difference(
     """Missing and unexpected rows of a view at its epoch, and the keys compared."""
     assert view.last_epoch is not None
     epoch = state.epochs[view.last_epoch]
-    inputs = EpochInputs(spark, warehouse, state, view, epoch, epoch.versions)
-    if inputs.sizes.total_values() > run_limits().interpreted_values:
+    inputs = EpochInputs(warehouse, state, view, epoch, epoch.versions, session=spark)
+    if inputs.total_values() > run_limits().interpreted_values:
         return _difference_in(Workload.FULL, inputs, warehouse, state, sample)
     try:
         return _difference_in(Workload.SMALL, inputs, warehouse, state, sample)
@@ -95,7 +95,7 @@ def _difference_in(
 ) -> tuple[Difference, int | None]:
     view = inputs.view
     session = session_for(inputs.spark, view.settings, workload, warehouse.functions, is_local=warehouse.is_local)
-    inputs.spark = session
+    inputs = inputs.within(session)
     expected = full_query(inputs, session)
     actual = published_rows(session, warehouse, state, view).toDF(*[o.name for o in view.plan.output])
     sampled = None if sample is None else sample_of(expected, actual, view.plan, sample)
@@ -113,7 +113,7 @@ def recompute_seconds(spark: SparkSession, warehouse: Warehouse, state: CatalogS
         raise EpochError(f"view {view.name} has no epoch to recompute yet; run it first")
     session = session_for(spark, view.settings, Workload.FULL, warehouse.functions, is_local=warehouse.is_local)
     epoch = state.epochs[view.last_epoch]
-    inputs = EpochInputs(session, warehouse, state, view, epoch, epoch.versions)
+    inputs = EpochInputs(warehouse, state, view, epoch, epoch.versions)
     names = [f"c{n}" for n in range(len(view.plan.output))]
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

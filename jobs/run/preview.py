@@ -31,12 +31,10 @@ from relstate_dagster.jobs.registration.sync import edits, is_registered, source
 from relstate_dagster.jobs.run.freshness import NewestSources, views_behind
 from relstate_dagster.jobs.run.slices import built_so_far
 from relstate_dagster.jobs.run.until_version import check_reachable, named_sources
-from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.jobs.view_epoch.plan import plan_view_epoch
 from relstate_dagster.jobs.view_epoch.refresh_choice import may_choose
 from relstate_dagster.jobs.view_epoch.reports import ViewReport, unchanged
-from relstate_dagster.jobs.view_epoch.sizes import InputSizes
-from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
@@ -322,16 +320,15 @@ class _NextRun:
         found = {name: files for name, files in sorted(self.newest.new_files.items()) if name in view.reads}
         return {f"{files} of {name}": f"reads {files} of {name} into its table first" for name, files in found.items()}
 
-    def _inputs(self, view: ViewEntry) -> InputSizes:
-        """Sizes of a view's inputs; raises as :meth:`_plan` does."""
+    def _inputs(self, view: ViewEntry) -> EpochInputs:
+        """A view's inputs; raises as :meth:`_plan` does."""
         for name in view.reads:
             if name in self.newest.errors:
                 raise self.newest.errors[name]
         epoch = EpochEntry(UNNUMBERED, self.newest.pins, (view.name,), "")
         below = {name: self.state.versions_at(name) for name in view.reads if name in self.state.views}
         versions = {name: found for name, found in below.items() if found is not None}
-        pinned = PinnedSources(self.warehouse, self.state, view, epoch, self.newest.reads)
-        return InputSizes(pinned, SourceLookups(pinned), versions)
+        return EpochInputs(self.warehouse, self.state, view, epoch, versions, self.newest.reads)
 
     def _plan(self, view: ViewEntry) -> ViewEpochPlan:
         """The plan of a view's next epoch; at its beginning, of a rebuild.
@@ -346,7 +343,7 @@ class _NextRun:
         before = None if last is None else last.versions.get(view.name)
         # As it has been compacted since.
         state_version = None if before is None else state_chain(files, view).since(before.state_commit).newest
-        sizes = self._inputs(view).of_view(files, state_version, seen)
+        sizes = self._inputs(view).planned_sizes(files, state_version, seen)
         if seen is not None and seen.view_version is not None:
             target, replaces = self.warehouse.target(view.name), view.last_epoch is None
             sizes = replace(sizes, published=target.found(view.declared_table, seen.view_version, replaces=replaces))

@@ -91,7 +91,7 @@ class RunContext:
             with self.runs.pool.lend(view, Workload.FULL) as session:
                 check_functions(view, session, self.warehouse.functions)
         inputs = self.inputs(state, view, epoch)
-        found = inputs.sizes.check()
+        found = inputs.check()
         keyed = [n for n in view.reads if n in state.sources and state.sources[n].primary_key]
         if keyed:
             with self.runs.pool.lend(view, Workload.FULL) as session:

@@ -11,7 +11,6 @@ from relstate_dagster.jobs.registration.view_planner import ViewPlanner
 from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.jobs.run.slices import is_large, may_go_on, next_slice
 from relstate_dagster.jobs.sources.protocol import resolve_pins
-from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
 from relstate_dagster.state_lib.errors import RelstateError, SourceError, StateError, first_line
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -69,7 +68,7 @@ class SlicePlanner:
                 return None
         with self._run.runs.pool.lend(view, Workload.FULL) as session:
             state = ViewPlanner(session, self._run.warehouse).planned_again(state, view)
-        found = next_slice(PinnedSources(self._run.warehouse, state.working, state.working.views[name], epoch, self._run.reads))
+        found = next_slice(self._run.inputs(state.working, state.working.views[name], epoch))
         return None if found is None else (state, found)
 
     def _check_readable(self, state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> None:
@@ -81,6 +80,6 @@ class SlicePlanner:
         committed = view.built_until.versions[view.name].state_commit
         try:
             state_chain(StateFiles(self._run.warehouse.state_path(view)), view).since(committed)
-            self._run.inputs(state.working, view, epoch).sizes.check()
+            self._run.inputs(state.working, view, epoch).check()
         except (SourceError, StateError) as error:
             raise SlicesLost(first_line(error)) from error

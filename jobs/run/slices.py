@@ -14,7 +14,7 @@ from itertools import accumulate
 from relstate_dagster.jobs.catalog.entries import EpochEntry, Slice, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.plan.nodes import FullQuery, Scan, Window, walk
-from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
+from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.state_lib.constants import COMMIT_VERSION
 from relstate_dagster.state_lib.tuning import tuning
 from relstate_dagster.state_lib.units import bytes_shown
@@ -25,33 +25,33 @@ def is_large(total_bytes: int) -> bool:
     return 2 * total_bytes >= 3 * tuning().slice_bytes
 
 
-def next_slice(sources: PinnedSources) -> EpochEntry | None:
+def next_slice(inputs: EpochInputs) -> EpochEntry | None:
     """The epoch of the next slice of a view that is not built yet.
 
     Parameters
     ----------
-    sources : of the view, as of the epoch that would build all of it.
+    inputs : of the view, as of the epoch that would build all of it.
 
     Returns
     -------
     That epoch with fewer files of one source. ``None`` where the epoch itself is next: what is left is not more than a slice,
     or slices would cost too much or cannot be read.
     """
-    view, epoch, built = sources.view, sources.epoch, sources.since
+    view, epoch, built = inputs.view, inputs.epoch, inputs.since
     if built is None:
-        if not _may_be_sliced(sources):
+        if not _may_be_sliced(inputs):
             return None
-        name = max(view.reads, key=lambda read: _bytes_of(sources, read))
+        name = max(view.reads, key=lambda read: _bytes_of(inputs, read))
         number, pins, first = 1, epoch.pins, 0
     else:
         assert built.slice is not None
         name, number, pins = built.slice.source, built.slice.number + 1, built.pins
         first = pins[name].first_files or 0
-    found = sources.source(name).files(pins[name].whole)
+    found = inputs.source(name).source.files(pins[name].whole)
     if not found.are_rows:
         return None
     total = found.total_bytes
-    looked_up = sum(_bytes_of(sources, node.relation) for node in walk(view.plan) if isinstance(node, Scan)) - total
+    looked_up = sum(_bytes_of(inputs, node.relation) for node in walk(view.plan) if isinstance(node, Scan)) - total
     wanted = max(tuning().slice_bytes, total // tuning().slices, round(tuning().slice_lookups * looked_up))
     read = list(accumulate((file.bytes for file in found.files), initial=0))
     until = next((n for n, so_far in enumerate(read) if n > first and so_far - read[first] >= wanted), None)
@@ -61,24 +61,24 @@ def next_slice(sources: PinnedSources) -> EpochEntry | None:
     return replace(epoch, pins={**pins, name: replace(pins[name], first_files=until)}, slice=part)
 
 
-def _bytes_of(sources: PinnedSources, name: str) -> int:
-    return sources.source(name).totals(sources.pin(name).whole)[0]
+def _bytes_of(inputs: EpochInputs, name: str) -> int:
+    source = inputs.source(name)
+    return source.source.totals(source.pin.whole)[0]
 
 
-def _may_be_sliced(sources: PinnedSources) -> bool:
+def _may_be_sliced(inputs: EpochInputs) -> bool:
     """Whether slices cost about as much as one backfill.
 
     Each source also has to know the rows of its files.
     """
-    catalog, view = sources.catalog, sources.view
+    catalog, view = inputs.catalog, inputs.view
     if view.strategy != "incremental" or not all(name in catalog.sources for name in view.reads):
         return False
     # These compute again what they have computed, whole partitions or all of it, when rows come in.
     if not view.reads or any(isinstance(node, FullQuery | Window) for node in walk(view.plan)):
         return False
-    return all(
-        COMMIT_VERSION not in sources.generated_columns(name) and not catalog.sources[name].is_changelog for name in view.reads
-    )
+    sources = [inputs.source(name) for name in view.reads]
+    return not any(COMMIT_VERSION in source.generated_columns or source.entry.is_changelog for source in sources)
 
 
 def may_go_on(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:

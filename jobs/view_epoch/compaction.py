@@ -22,8 +22,8 @@ from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.jobs.targets.chain import epoch_txn_version
 from relstate_dagster.jobs.view_epoch.findings import StateFound
+from relstate_dagster.jobs.view_epoch.inputs import state_found
 from relstate_dagster.jobs.view_epoch.plan import run_limits
-from relstate_dagster.jobs.view_epoch.sizes import state_found
 from relstate_dagster.jobs.view_epoch.steps import Maintain
 from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit
 from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables

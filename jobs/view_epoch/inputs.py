@@ -1,69 +1,105 @@
-"""Inputs of one view's epoch: change sets of its sources and upstream views."""
+"""Relations that one view reads in one epoch: change sets, rows, sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
-from relstate_dagster.jobs.catalog.relations import state_column, view_columns
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.operators.z_sets import consolidate
-from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
-from relstate_dagster.jobs.view_epoch.shared_reads import ReadKey, SourceReads, scanned_columns
-from relstate_dagster.jobs.view_epoch.sizes import InputSizes
-from relstate_dagster.jobs.view_epoch.source_lookups import SourceLookups
-from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.jobs.plan.nodes import Join, Scan, walk
+from relstate_dagster.jobs.plan.used_columns import used_columns
+from relstate_dagster.jobs.sources.pins import ChangeRange
+from relstate_dagster.jobs.view_epoch.findings import StateFound
+from relstate_dagster.jobs.view_epoch.index_advice import IndexAdvice
+from relstate_dagster.jobs.view_epoch.input import Input, ViewInput
+from relstate_dagster.jobs.view_epoch.plan import ViewSizes
+from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads, scanned_columns
+from relstate_dagster.jobs.view_epoch.source_input import SourceInput
+from relstate_dagster.jobs.view_epoch.steps import Read
+from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
+from relstate_dagster.state_lib.delta_layout import is_plain_layout
+from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_sums import columns_of_schema
+from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
-from relstate_dagster.state_lib.state_store import StateStore
+from relstate_dagster.state_lib.state_files import StateFiles
+
+_NOTHING: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 
-@dataclass(slots=True)
+@dataclass
 class EpochInputs:
     """The relations that one view reads at one epoch (:class:`.jobs.operators.relations.Relations`).
 
     Parameters
     ----------
-    spark : the session that frames belong to.
     versions : what the upstream views have come to in this epoch, and in the epochs before.
     reads : what the views of a run share of what they read of sources.
+    session : that frames belong to; none are asked for without one.
+    advice : what is noted of costly lookups.
     """
 
-    spark: SparkSession
     warehouse: Warehouse
     catalog: CatalogState
     view: ViewEntry
     epoch: EpochEntry
-    versions: Mapping[str, ViewVersions]
+    versions: Mapping[str, ViewVersions] = field(default_factory=dict)
     reads: SourceReads = field(default_factory=SourceReads)
-    sources: PinnedSources = field(init=False)
-    lookups: SourceLookups = field(init=False)
-    sizes: InputSizes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sources = PinnedSources(self.warehouse, self.catalog, self.view, self.epoch, self.reads)
-        self.lookups = SourceLookups(self.sources)
-        self.sizes = InputSizes(self.sources, self.lookups, self.versions)
+    session: SparkSession | None = None
+    advice: IndexAdvice = field(default_factory=IndexAdvice)
+    _inputs: dict[str, Input] = field(default_factory=dict)
 
     def within(self, session: SparkSession) -> EpochInputs:
         """The same inputs, as frames of another session."""
         bound = copy(self)
-        bound.spark = session
+        bound.session = session
         return bound
 
     @property
+    def spark(self) -> SparkSession:
+        """The session that frames belong to."""
+        assert self.session is not None
+        return self.session
+
+    @property
     def since(self) -> EpochEntry | None:
-        """The epoch that the view reached last."""
-        return self.sources.since
+        """The epoch that this one builds on; as :meth:`.jobs.catalog.state.CatalogState.last_of`."""
+        return self.catalog.last_of(self.view)
+
+    @property
+    def is_backfill(self) -> bool:
+        """Whether nothing of the view has been computed yet."""
+        return self.since is None
+
+    @cached_property
+    def used_columns(self) -> dict[str, set[str]]:
+        """At least the columns that the view reads of each relation."""
+        assert self.view.plan is not None
+        return used_columns(self.view.plan)
+
+    def of(self, name: str) -> Input:
+        """A relation of a name."""
+        kind = ViewInput if name in self.catalog.views else SourceInput
+        return self._inputs.setdefault(name, kind(self, name))
+
+    def source(self, name: str) -> SourceInput:
+        """The source of a name."""
+        found = self.of(name)
+        assert isinstance(found, SourceInput)
+        return found
+
+    # -- relations, for operators -----------------------------------------------------------------------------------
 
     def changes(self, name: str) -> DataFrame | None:
         """The change set of a source or an upstream view.
@@ -71,7 +107,7 @@ class EpochInputs:
         For a view that was left behind it is netted first: a row that came and went in between, which may be the very one that
         could not be computed, is not even looked at.
         """
-        changes = self._view_changes(name) if self._is_view(name) else self._source_changes(name)
+        changes = self.of(name).changes(self.spark)
         if changes is None or self.since is None or self.view.problem is None:
             return changes
         read = scanned_columns(self.view)[name]
@@ -79,94 +115,159 @@ class EpochInputs:
         # Computed here and now: Spark would push what a query computes of a row below the sum.
         return consolidate(changes, columns).localCheckpoint()
 
-    def _source_changes(self, name: str) -> DataFrame | None:
-        source, until, since = self.sources.source(name), self.sources.pin(name), self.since
-        columns = scanned_columns(self.view)[name]
-        made = self.sources.generated_columns(name)
-        if since is None:
-            return self.sources.as_read(name, source.all_rows(self.spark, until, made))
-        before = self.sources.pin_of(since, name)
-        if before.is_same(until):
-            return None
-        found = self.sources.range(name, before)
-        changes = self.reads.shared.changes(
-            self.spark,
-            ReadKey(name, before.identity, until.identity, made),
-            found.changed_bytes,
-            columns,
-            lambda: source.changes(self.spark, before, until, found, made),
-        )
-        return None if changes is None else self.sources.as_read(name, changes)
-
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """Rows of a relation as of this epoch, with weights.
 
         With keys, those within their values at least.
         """
-        return self._view_rows(name, lookup_keys) if self._is_view(name) else self.lookups.rows(self.spark, name, lookup_keys)
+        return self.of(name).rows(self.spark, lookup_keys)
 
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
         """Rows of a source with a column between two values, with weights."""
-        rows = self.sources.snapshot(name, self.spark)
+        rows = self.of(name).snapshot(self.spark)
         return rows.where(F.col(quoted(column)).between(lower, upper)).withColumn(WEIGHT, F.lit(1).cast("bigint"))
-
-    # Of views, the log tells nothing of this: their state has a row more than once.
 
     def provably_absent_before(self, name: str, lookup_keys: LookupKeys) -> bool:
         """Whether no row of the last epoch is within some values, if known."""
-        return not self._is_view(name) and self.lookups.provably_absent_before(name, lookup_keys)
+        return self.of(name).provably_absent_before(lookup_keys)
 
     def row_count(self, name: str) -> int | None:
         """Rows of a relation as of this epoch; ``None`` if unknown."""
-        return None if self._is_view(name) else self.lookups.row_count(name)
+        return self.of(name).row_count()
 
     def rows_read(self, name: str, lookup_keys: LookupKeys | None) -> float | None:
         """About how many rows a lookup of some values reads, if known."""
-        return None if self._is_view(name) else self.lookups.rows_read(name, lookup_keys)
+        return self.of(name).rows_read(lookup_keys)
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """Some rows of a relation, with weights, and their number, if known."""
-        return None if self._is_view(name) else self.lookups.sample(self.spark, name)
+        return self.of(name).sample(self.spark)
 
-    def snapshot(self, name: str, session: SparkSession) -> DataFrame:
-        """A relation as of this epoch, with the columns that a query sees."""
-        if not self._is_view(name):
-            return self.sources.snapshot(name, session)
-        upstream, versions = self.catalog.views[name], self.versions.get(name)
-        assert upstream.plan is not None
-        if versions is None or versions.view_version is None:
-            raise EpochError(f"view {name} has no rows published at epoch {self.epoch.epoch}")
-        rows = self.warehouse.target(name).rows(session, versions.view_version)
-        return rows.select(*(quoted(o.name) for o in upstream.plan.output))
+    # -- sizes and advice, from logs alone ---------------------------------------------------------------------------
 
-    def _is_view(self, name: str) -> bool:
-        return name in self.catalog.views
+    def total_bytes(self) -> int:
+        """Bytes of all that the view reads as of this epoch, as files."""
+        return sum(read.bytes for read in self._all_rows())
 
-    def _view_changes(self, name: str) -> DataFrame | None:
-        upstream = self.catalog.views[name]
-        versions = self.versions.get(name)
-        if versions is None or versions.state_version is None:
-            return None
-        if self.sizes.is_unchanged(name, versions):
-            return None
-        since = self.view.last_epoch
-        runs = self._view_runs(upstream, versions.state_version, None)
-        if since is not None:
-            runs = runs.where(F.col(EPOCH) > since)
-        return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
+    def total_values(self) -> int:
+        """Values of all that the view reads as of this epoch: rows times columns."""
+        return sum(read.row_count * read.width.columns for read in self._all_rows())
 
-    def _view_rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
-        upstream, versions = self.catalog.views[name], self.versions.get(name)
-        if versions is None or versions.state_version is None:
-            raise EpochError(f"view {name} has no rows at epoch {self.epoch.epoch}")
-        if lookup_keys is not None:
-            lookup_keys = lookup_keys.renamed(partial(state_column, upstream))
-        runs = self._view_runs(upstream, versions.state_version, lookup_keys)
-        return runs.select(*view_columns(upstream), F.col(STATE_WEIGHT).alias(WEIGHT))
+    def check(self) -> dict[str, ChangeRange]:
+        """Changes of sources; raises before anything is written if one is unreadable."""
+        if self.since is None:
+            self._all_rows()
+            return {}
+        sources = [source for source in map(self.of, self.view.reads) if isinstance(source, SourceInput)]
+        return {source.name: source.range(source.since) for source in sources if source.since is not None}
 
-    def _view_runs(self, upstream: ViewEntry, state_version: int, lookup_keys: LookupKeys | None) -> DataFrame:
-        """The unmerged rows of an upstream view up to this epoch."""
-        store = StateStore(self.spark, self.sizes.state_of(upstream), upstream.tables)
-        own = upstream.tables[-1]
-        table = store.storage_table(own.table_id, version=state_version, epoch=self.epoch.epoch)
-        return table.runs([c.name for c in own.schema.columns], lookup_keys)
+    def planned_reads(self, moved: Mapping[str, tuple[int, int]] = _NOTHING) -> tuple[Read, ...]:
+        """Read steps of this epoch.
+
+        Raises as :meth:`check` does.
+
+        Parameters
+        ----------
+        moved : rows that upstream views have inserted and deleted since the view's last epoch, where a run knows it.
+        """
+        if self.is_backfill:
+            return self._all_rows()
+        return tuple(self.of(name).read_of_change(moved.get(name)) for name in self.view.reads)
+
+    def planned_sizes(
+        self,
+        files: StateFiles,
+        state_version: int | None,
+        seen: ViewVersions | None,
+        moved: Mapping[str, tuple[int, int]] = _NOTHING,
+        *,
+        is_committed: bool = False,
+    ) -> ViewSizes:
+        """Sizes of the view's epoch before it is computed.
+
+        Parameters
+        ----------
+        files, state_version : of the view's state, up to which version; ``None``: there is none yet.
+        seen : what readers see of the view.
+        moved : as of :meth:`planned_reads`.
+        is_committed : an earlier try has committed the change set: nothing is read of what the view reads.
+
+        Raises
+        ------
+        SourceError : a source's changes cannot be read.
+        """
+        view, shown = self.view, (seen or ViewVersions()).view_version
+        is_first = view.last_epoch is None
+        replaces = is_first and shown is not None
+        only_inserts = view.plan.append_only or (is_first and not replaces)
+        known = ViewSizes(
+            self.is_backfill,
+            () if is_committed else self.planned_reads(moved),
+            only_inserts=only_inserts,
+            replaces=replaces,
+            is_committed=is_committed,
+            is_slice=is_first and not self.is_backfill and not is_committed,
+            driver_writes_state=is_plain_layout(assign_slots([desc.schema for desc in view.tables])),
+            driver_writes_view=self.warehouse.target(view.name).driver_can_write(view.declared_table),
+        )
+        if is_committed:
+            return replace(known, looked_up_rows=_rows_of(files.at(state_version)))
+        if self.is_backfill:
+            return known
+        state, in_place = files.at(state_version), self._in_place_files()
+        return replace(
+            known,
+            state_bytes=byte_count(state),
+            in_place_bytes=byte_count(in_place),
+            looked_up_rows=_rows_of(state) + _rows_of(in_place),
+            state=state_found(view, state),
+        )
+
+    def advice_lines(self) -> tuple[str, ...]:
+        """Advice of an epoch: new columns of sources, and indexes that would help."""
+        selected = [name for name in self.view.reads if name in self.catalog.sources and "*" in self.view.query]
+        added = {name: self.source(name).unread_new_columns() for name in selected}
+        new = [
+            f"source {name} has new columns ({', '.join(columns)}): where view {self.view.name} selects *, it has them once it "
+            f"is rebuilt with --full-refresh {self.view.name}"
+            for name, columns in added.items()
+            if columns
+        ]
+        return (*new, *self.advice.lines())
+
+    def _all_rows(self) -> tuple[Read, ...]:
+        return tuple(self.of(name).read_of_all() for name in self.view.reads)
+
+    def _in_place_files(self) -> tuple[DataFile, ...]:
+        """The files of the sources that joins look rows up in."""
+        assert self.view.plan is not None
+        sides = (
+            side
+            for join in walk(self.view.plan)
+            if isinstance(join, Join)
+            for side, there in ((join.left, join.left_in_place), (join.right, join.right_in_place))
+            if there
+        )
+        names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
+        return tuple(file for name in sorted(names - self.catalog.views.keys()) for file in self.source(name).files.files)
+
+
+def state_found(view: ViewEntry, files: Sequence[DataFile]) -> StateFound:
+    """Bytes and rows of a view's state tables, out of the files of its state."""
+    # In one pass: a large state has many thousand files.
+    size, rows = ({table.table_id: 0 for table in view.tables} for _ in range(2))
+    for file in files:
+        table_id = file.partition[TABLE_ID]
+        size[table_id] += file.bytes
+        rows[table_id] += file.rows
+    return StateFound(
+        bytes=size,
+        rows=rows,
+        merged_rows={int(table_id): rows for table_id, rows in view.merged_rows.items()},
+    )
+
+
+def _rows_of(files: Sequence[DataFile]) -> int:
+    """Row count of files; estimated as one a byte if the log has none."""
+    rows = row_count(files)
+    return byte_count(files) if rows is None else rows

@@ -71,8 +71,8 @@ def check_primary_keys(
             continue
         changed = found.get(name) if pinned is None or pinned.first_files is None else None
         if changed is None and before is not None and before.version < until.version:
-            changed = inputs.sources.changed_since(name, before)
-        source = inputs.sources.source(name)
+            changed = inputs.source(name).changed_since(before)
+        source = inputs.source(name).source
         if before is not None and changed is not None:
             problem = _problem_in_changes(session, inputs, source, before, until, changed, limits)
         else:
@@ -106,7 +106,7 @@ def _problem_in_changes(
             return new
         if not new.num_rows:  # updates: the files of before are not even listed
             return None
-        held = inputs.lookups.files(source.name).before(changed) or source.files(before)
+        held = inputs.source(source.name).files.before(changed) or source.files(before)
         if held.are_rows:
             return _problem_with_new(session, new, source.key, schema, held, limits.searched_rows)
     changes = source.changes(session, before, until, changed)

@@ -32,8 +32,8 @@ def choose_refresh(
         if not view.costs.changes or not may_choose(state, view):
             continue
         inputs = inputs_of(view)
-        changed_bytes = sum(read.bytes for read in inputs.sizes.planned_reads())
-        reason = view.costs.cheaper_in_full(changed_bytes, inputs.sizes.total_bytes())
+        changed_bytes = sum(read.bytes for read in inputs.planned_reads())
+        reason = view.costs.cheaper_in_full(changed_bytes, inputs.total_bytes())
         if reason is not None:
             known = replace(view, costs=view.costs.used(changed_bytes))
             state = state.with_rebuild(known.restarted())

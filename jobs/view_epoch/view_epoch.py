@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
@@ -124,7 +124,7 @@ def compute_and_commit(
     try:
         return compute()
     except (PySparkException, Py4JJavaError) as error:
-        if inputs.sizes.is_backfill or not is_of_a_value(error):
+        if inputs.is_backfill or not is_of_a_value(error):
             raise explained(view.name, epoch, error) from error
         try:
             with errors_caught(inputs.spark):
@@ -142,7 +142,7 @@ def _computed_and_committed(
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
-    chain, previous = state_chain(files, view), None if inputs.sizes.is_backfill or known is None else known.known
+    chain, previous = state_chain(files, view), None if inputs.is_backfill or known is None else known.known
     base = 0 if known is None else known.known
     tables: dict[PlanNode, list[StateTable]] = {
         node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node]
@@ -150,7 +150,7 @@ def _computed_and_committed(
     }
     context = EpochContext(
         epoch=epoch,
-        is_backfill=inputs.sizes.is_backfill,
+        is_backfill=inputs.is_backfill,
         relations=inputs,
         tables=tables,
         frames=Frames(
@@ -174,7 +174,7 @@ def _computed_and_committed(
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
     # The first commit of a view is always made, and so is the one that publishes its slices.
-    is_needed = inputs.sizes.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
+    is_needed = inputs.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
     if result.changes is None and not mem_tables and not is_needed:
         return None, steps
     stored: pa.Table | None = None
@@ -249,8 +249,7 @@ def _digest(inputs: EpochInputs, base: str) -> str:
 
 def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions | None) -> DataFrame | None:
     view = inputs.view
-    since = inputs.since
-    if since is not None and not node.always and not any(_has_moved(inputs, since, name) for name in node.reads):
+    if not inputs.is_backfill and not node.always and not any(inputs.of(name).has_moved() for name in node.reads):
         return None
     result = full_query(inputs, inputs.spark).toDF(*node.column_names).withColumn(WEIGHT, F.lit(1).cast("bigint"))
     if before is None or before.view_version is None:
@@ -261,18 +260,10 @@ def _full_difference(inputs: EpochInputs, node: FullQuery, before: ViewVersions 
     return result.union(held)
 
 
-def _has_moved(inputs: EpochInputs, since: EpochEntry, name: str) -> bool:
-    """Whether a relation may have other rows than at the view's last epoch."""
-    if name not in inputs.catalog.views:
-        return not since.pins[name].is_same(inputs.epoch.pins[name])
-    versions = inputs.versions.get(name)
-    return versions is None or not inputs.sizes.is_unchanged(name, versions)
-
-
 def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     """The view's query run in full, on the epoch's inputs and at its instant."""
     for name in inputs.view.reads:
-        inputs.snapshot(name, session).createOrReplaceTempView(name)
+        inputs.of(name).snapshot(session).createOrReplaceTempView(name)
     for name, query in inputs.view.inlined.items():
         session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
     instant = inputs.epoch.instant

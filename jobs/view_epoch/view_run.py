@@ -87,7 +87,7 @@ class ViewRuns:
         versions: Mapping[str, ViewVersions] | None = None,
     ) -> EpochInputs:
         """Inputs of a view in an epoch."""
-        return EpochInputs(self._spark, self._warehouse, state, view, epoch, versions or {}, reads=reads)
+        return EpochInputs(self._warehouse, state, view, epoch, versions or {}, reads, self._spark)
 
     def advance_view(
         self,
@@ -125,7 +125,7 @@ class ViewRuns:
         moved = {n: rows for n, rows in upstream.items() if is_level and state.views[n].last_epoch == view.last_epoch}
         # What is committed is published, whether or not its sources can still be read.
         state_version = None if base.known is None else base.known.newest
-        sizes = inputs.sizes.of_view(files, state_version, seen, moved, is_committed=base.made is not None)
+        sizes = inputs.planned_sizes(files, state_version, seen, moved, is_committed=base.made is not None)
         plan = plan_view_epoch(view, sizes, most_tasks=self.pool.configured_tasks)
         with tagged_jobs(self._spark) as tag:
             seconds["plan"] = time.perf_counter() - started
@@ -180,7 +180,7 @@ class ViewRuns:
             picture=plan_svg(view.plan, view.node_tables, rows) if commit else "",
             stages=plan.lines(),
             skipped=commit is None,
-            advice=(*inputs.lookups.advice_lines(), *(done.advice if done else ())),
+            advice=(*inputs.advice_lines(), *(done.advice if done else ())),
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )

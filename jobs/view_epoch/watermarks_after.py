@@ -22,9 +22,9 @@ def watermarks_after(inputs: EpochInputs) -> Watermarks:
     for name in found:
         watermark = declared[name]
         assert watermark is not None
-        fields = struct_of(inputs.sources.pin(name).schema_json).fields
+        fields = struct_of(inputs.source(name).pin.schema_json).fields
         (column,) = (f for f in fields if f.name.lower() == watermark.column.lower())
-        known = [file.upper[column.name] for file in inputs.lookups.files(name).files if column.name in file.upper]
+        known = [file.upper[column.name] for file in inputs.source(name).files.files if column.name in file.upper]
         value = watermark.after(max(known)) if known else None
         if value is not None:
             moved[name] = {column.name: Reached(value, column.dataType.simpleString())}

@@ -69,7 +69,7 @@ def changes_between(before: ViewAt, now: ViewAt, source: str) -> DataFrame | Non
     since, until = before.pin(source), now.pin(source)
     if since.is_same(until):
         return None
-    reader = now.inputs.sources.source(source)
+    reader = now.inputs.source(source).source
     found = reader.check_range(since, until, append_only=False)
     return reader.changes_by_commit(now.session, since, until, found)
 

@@ -171,7 +171,7 @@ class PlanRows:
         by = source_identity(self.view, node.relation, rows)
         names = identity_names(len(by))
         identity = (F.expr(sql).alias(name) for name, sql in zip(names, by, strict=True))
-        planned = self.view.inputs.sources.as_planned(node.relation, rows.select("*", *identity))
+        planned = self.view.inputs.source(node.relation).as_planned(rows.select("*", *identity))
         return self._identified(node, planned, names)
 
     def _constants(self, node: Values) -> Rows:

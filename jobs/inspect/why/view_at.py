@@ -18,8 +18,8 @@ from relstate_dagster.jobs.inspect.health import check_functions
 from relstate_dagster.jobs.inspect.snapshot import epoch_of
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
-from relstate_dagster.jobs.view_epoch.pinned_sources import PinnedSources
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
+from relstate_dagster.jobs.view_epoch.source_input import pin_of
 from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError, SourceError
 from relstate_dagster.state_lib.lake.readable import why_unreadable
@@ -92,9 +92,7 @@ class ViewAt:
     def inputs(self) -> EpochInputs:
         """Inputs of the view at that epoch."""
         past = self.past
-        return EpochInputs(
-            self.session, past.warehouse, past.state, self.entry, self.epoch, self.epoch.versions, reads=past.reads
-        )
+        return EpochInputs(past.warehouse, past.state, self.entry, self.epoch, self.epoch.versions, past.reads, self.session)
 
     def is_view(self, relation: str) -> bool:
         """Whether a relation that it reads is a view."""
@@ -106,12 +104,12 @@ class ViewAt:
 
     def pin(self, source: str) -> Pin:
         """The commit of a source that it read."""
-        return self.inputs.sources.pin(source)
+        return self.inputs.source(source).pin
 
     def source_rows(self, source: str) -> DataFrame:
         """All rows of a source that it read, with the columns that the source makes."""
-        sources = self.inputs.sources
-        return sources.source(source).all_rows(self.session, self.pin(source), sources.generated_columns(source)).drop(WEIGHT)
+        read = self.inputs.source(source)
+        return read.source.all_rows(self.session, read.pin, read.generated_columns).drop(WEIGHT)
 
     def table_columns(self, source: str) -> list[str]:
         """The columns of a source's table, as of what it read."""
@@ -147,7 +145,7 @@ class ViewAt:
                 continue
             if name not in self.past.state.sources:
                 raise SourceError(f"view {self.entry.name} reads {name}, which is neither a source nor a view any more")
-            path, version = self.past.state.sources[name].path, PinnedSources.pin_of(self.epoch, name).version
+            path, version = self.past.state.sources[name].path, pin_of(self.epoch, name).version
             self._check(f"source {name}", why_unreadable(path, version))
             read_bytes += OpenedTable(path).total_bytes(version)
         return read_bytes
