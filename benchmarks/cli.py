@@ -21,6 +21,7 @@ from benchmarks.scenarios import flights as flights_scenario
 from benchmarks.scenarios import idle as idle_scenario
 from benchmarks.scenarios import many_views as many_views_scenario
 from benchmarks.scenarios import peers as peers_scenario
+from benchmarks.scenarios import pipeline as pipeline_scenario
 from benchmarks.scenarios import shared as shared_scenario
 from benchmarks.scenarios import tpch
 from benchmarks.scenarios.common import Run
@@ -266,6 +267,28 @@ def many_views(
     """The driver's heap with many wide views in one process."""
     run_ = _run(data, results, again, epochs, 0, memory, 1)
     many_views_scenario.run(run_, views, epochs, trades)
+    _end(run_)
+
+
+@app.command()
+def pipeline(
+    sf: OneSf = 0.1,
+    batches: Annotated[int, typer.Option(help="The historical load, and the batches after it.", min=1)] = 3,
+    parallel: Annotated[int, typer.Option(help="Views at a time, of both.", min=1)] = 3,
+    views: Annotated[str, typer.Option(help="Names of views, separated by commas, with what they read; or all.")] = "all",
+    optimize: Annotated[
+        bool | None, typer.Option(help="Whether our JVM optimizes code. [by the size of the work, as relstate run does]")
+    ] = None,
+    data: Data = None,
+    results: ResultsFile = RESULTS,
+    again: Again = False,
+    heap: Annotated[str, typer.Option("--heap", help="Heap of each JVM.")] = "2g",
+    keep: Keep = False,
+) -> None:
+    """A brokerage's warehouse of chained views, against plain Spark."""
+    run_ = _run(data, results, again, batches, 0, heap, keep=keep)
+    chosen = () if views == "all" else tuple(views.split(","))
+    pipeline_scenario.run(run_, sf, batches, parallel, chosen, None if optimize is None else not optimize)
     _end(run_)
 
 

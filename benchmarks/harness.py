@@ -29,16 +29,17 @@ class Mismatch(Exception):
     """A view does not equal its query."""
 
 
-def start_spark(memory: str, *, counts_stages: bool = True) -> SparkSession:
+def start_spark(memory: str, *, counts_stages: bool = True, is_brief: bool = False) -> SparkSession:
     """One Spark for everything that is measured, on all cores of this machine.
 
     Parameters
     ----------
     counts_stages : whether stages and tasks are counted. What one piece of work ran must then still be known when it ends.
+    is_brief : whether the JVM optimizes no compiled code.
     """
     conf = {"spark.ui.retainedJobs": "5000", "spark.ui.retainedStages": "5000", "spark.ui.retainedTasks": "1000"}
     conf = conf if counts_stages else {}
-    return create_session(SparkSettings(driver_memory=memory, app_name="relstate-benchmarks", conf=conf))
+    return create_session(SparkSettings(driver_memory=memory, app_name="relstate-benchmarks", conf=conf, is_brief=is_brief))
 
 
 def environment(spark: SparkSession, memory: str) -> dict[str, Any]:

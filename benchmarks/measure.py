@@ -53,9 +53,15 @@ class Sample:
 
 
 class Probe:
-    """Measures work on one Spark in this process."""
+    """Measures work on one Spark in this process.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Parameters
+    ----------
+    counts_stages : whether Spark still knows all stages when work ends; without it, they count as none.
+    """
+
+    def __init__(self, spark: SparkSession, *, counts_stages: bool = True) -> None:
+        self._counts_stages = counts_stages
         self._context = spark.sparkContext._jsc.sc()
         self._store = self._context.statusStore()
         self._jvm = jvm_pid(spark)
@@ -74,7 +80,7 @@ class Probe:
         self._settle()
         spent = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
         jobs = range(first_job, self._context.dagScheduler().numTotalJobs())
-        stages, tasks, read = self._stages(jobs)
+        stages, tasks, read = self._stages(jobs) if self._counts_stages else (0, 0, 0)
         both = None if spent[2] is None or spent[3] is None else int(spent[2] + spent[3])
         return result, Sample(wall, spent[0], spent[1], len(jobs), stages, tasks, read, both, peak)
 
@@ -102,6 +108,40 @@ class Probe:
         return len(seen), tasks, read
 
 
+class JvmProbe:
+    """Collections, compilations and heap of a JVM, from one moment on.
+
+    Seconds of collecting garbage and of compiling are of all threads.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._beans = jvm.java.lang.management.ManagementFactory
+        self._heap = [p for p in self._beans.getMemoryPoolMXBeans() if str(p.getType().name()) == "HEAP"]
+        for pool in self._heap:
+            pool.resetPeakUsage()
+        self._before = self._seconds()
+
+    def since(self) -> dict[str, float]:
+        """Seconds by kind of work, and the greatest use of the heap in bytes.
+
+        The heap's parts have their greatest use at different times, so the heap has had no more than their sum.
+        """
+        after = self._seconds()
+        spent = {kind: round(after[kind] - self._before[kind], 2) for kind in after}
+        return {**spent, "peak_heap": float(sum(int(p.getPeakUsage().getUsed()) for p in self._heap))}
+
+    def _seconds(self) -> dict[str, float]:
+        """Seconds so far: collections, the JVM's compilers, and Spark's compiler of generated code."""
+        generator = self._jvm.org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator
+        return {
+            "gc_seconds": sum(int(c.getCollectionTime()) for c in self._beans.getGarbageCollectorMXBeans()) / 1e3,
+            "jit_seconds": int(self._beans.getCompilationMXBean().getTotalCompilationTime()) / 1e3,
+            "janino_seconds": int(generator.compileTime()) / 1e9,
+        }
+
+
 def jvm_pid(spark: SparkSession) -> int:
     """The process id of Spark's JVM, which PySpark started."""
     return int(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
@@ -113,6 +153,16 @@ def _cpu_seconds(pid: int) -> float | None:
     except OSError:
         return None
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_cpu_seconds() -> float | None:
+    """Processor seconds of all processes of this machine since it started."""
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return None
+    idle_and_waiting = fields[3] + fields[4]
+    return (sum(fields[:8]) - idle_and_waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def _read_bytes(pid: int) -> int | None:

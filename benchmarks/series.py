@@ -111,7 +111,7 @@ def build_series(
     epochs = epochs if possible is None else min(epochs, possible)
     folder = sf_folder(data, sf) / "series" / series_name(stream, size, epochs, seed)
     if (folder / _MANIFEST).exists():
-        return _read(folder)
+        return read_series(folder)
     shutil.rmtree(folder, ignore_errors=True)
     for table in TABLES:
         link_table(base / table, folder / table)
@@ -131,7 +131,7 @@ def build_series(
         versions.append(_versions(folder))
     manifest = {"versions": versions, "rows": rows}
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    return _read(folder)
+    return read_series(folder)
 
 
 def apply_change(path: Path, change: Change) -> int:
@@ -191,6 +191,7 @@ def _link(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _read(folder: Path) -> Series:
+def read_series(folder: Path) -> Series:
+    """The series that a folder holds."""
     manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     return Series(folder, tuple(manifest["versions"]), tuple(manifest["rows"]))

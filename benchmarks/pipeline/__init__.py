@@ -1,0 +1,1 @@
+"""A brokerage's warehouse: raw files, and a chain of views over them."""
