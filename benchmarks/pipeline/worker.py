@@ -1,4 +1,4 @@
-"""A process that brings the pipeline's views up to date, batch by batch: ours, or plain Spark.
+"""A process that brings the views up to date by batches: ours, or plain Spark.
 
 It reads a line for each batch, and answers with a line of figures.
 """
