@@ -239,7 +239,8 @@ def _java_options(java: Java, settings: SparkSettings) -> str:
     logs = settings.logs or LogSettings()
     options = [f"-Dlog4j2.configurationFile={Path(log4j).absolute().as_uri()}", *logs.java_options()]
     if settings.is_brief:
-        options.append("-XX:TieredStopAtLevel=1")
+        # With one compiler, Java has 48 MB for compiled code. Seventy views fill them, and all others are interpreted.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     # Spark splits them at blanks, but for quoted ones.
     quoted = [f'"{option}"' if " " in option else option for option in options]
     return f"{' '.join(quoted)} {archive_options(java)}".rstrip()
