@@ -87,7 +87,7 @@ class Batch:
 
     @property
     def days(self) -> int:
-        """How many days it has."""
+        """Number of its days."""
         return _DAYS if self.number == 1 else _DAYS_OF_A_BATCH
 
     def numbers(self, historical: int, added: int) -> tuple[int, int]:

@@ -76,7 +76,7 @@ def build_stages(
 
 
 def stages_folder(data: Path, sf: float, batches: int) -> Path:
-    """Where the tables of some batches are kept."""
+    """Folder of the tables of some batches."""
     return sf_folder(data, sf) / f"pipeline-{VERSION}-{batches}"
 
 

@@ -30,7 +30,7 @@ ANSWER: Final = "answer "
 
 @dataclass(frozen=True)
 class Task:
-    """What a process does.
+    """Work of one process.
 
     Parameters
     ----------
