@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import start_spark, verify
 from benchmarks.measure import JvmProbe, Probe, jvm_pid, machine_cpu_seconds
 from benchmarks.pipeline.stages import pipeline
-from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse, is_little_work, sync_project
+from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse, is_brief_run, sync_project
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 
 #: What asks for a comparison of all views with their queries, in place of a batch.
@@ -55,7 +55,7 @@ class Ours:
         self._project = pipeline(task.views)
         self._warehouse = Warehouse(task.folder)
         names = [view.name for view in self._project.views]
-        brief = is_little_work(self._warehouse, self._project, names) if task.is_brief is None else task.is_brief
+        brief = is_brief_run(self._warehouse, self._project, names) if task.is_brief is None else task.is_brief
         self.is_brief = brief
         self.spark = start_spark(task.heap, counts_stages=False, is_brief=brief)
         self._runner = EpochRunner(self.spark, self._warehouse, parallel_views=task.parallel)
