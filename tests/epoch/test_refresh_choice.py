@@ -73,6 +73,8 @@ def test_a_view_is_recomputed_where_that_is_cheaper(spark: SparkSession, before:
         **dict.fromkeys(("stays", "expires", "below", "above"), Action.FOLLOW),
     }
     assert looked_at["leaf"].why == reason, "said before the run as after it"
+    assert looked_at["leaf"].lines[0] == reason
+    assert looked_at["leaf"].lines[1].startswith("read t: all rows, "), "explain has the steps of the recomputation"
     assert reason.startswith("recomputed because past epochs say that")
     assert "of changes take 90.0 s" in reason
     view = script.warehouse.read().views["leaf"]
