@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_classes(spark: SparkSession, source: Path) -> Path:
-    """Let Spark's driver find the classes of a Java file; return the jar that holds them."""
+    """Let Spark's driver find the classes of a Java file; return their jar."""
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     text = source.read_text()
