@@ -9,11 +9,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.engine import SparkSettings, jars, java
+from relstate_dagster.jobs.engine import SparkSettings, jars, java, key_function
+from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.commit import create_plain_table
+from relstate_dagster.state_lib.row_encoding import encode_key
+from relstate_dagster.state_lib.row_encoding.spark_codec import use_key_function
 
 
 def test_session_writes_and_merges_delta(spark, tmp_path):
@@ -167,3 +172,17 @@ def test_shim_drops_only_what_java_lacks(empty_home, tmp_path):
         shim = java.spark_java_home(java.Java(home, release, "test")) / "bin" / "java"
         printed = subprocess.run([str(shim), *arguments], capture_output=True, text=True, check=True).stdout
         assert printed.splitlines() == expected
+
+
+@pytest.mark.spark
+def test_every_session_encodes_keys_by_the_compiled_function(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    """A session of the user, which was opened by nobody here, as well; and none says that it cannot."""
+    use_key_function(use=False)
+    theirs = spark.newSession()
+    key_function._WITH_FUNCTION.clear()
+    lent = session_for(theirs, {}, Workload.SMALL)
+    assert caplog.messages == []
+    for session in (theirs, lent, theirs.newSession()):
+        key = encode_key([(F.col("id"), T.LongType(), False, False)])
+        plan = session.range(1).select(key.alias("key"))._jdf.queryExecution().analyzed().toString()
+        assert "encode(" in plan

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from py4j.protocol import Py4JError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SOURCE: Final = Path(__file__).with_name("RowKeys.java")
 _LOG: Final = logging.getLogger(__name__)
+_WITH_FUNCTION: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def add_key_function(session: SparkSession) -> None:
@@ -30,7 +32,7 @@ def add_key_function(session: SparkSession) -> None:
     Keys are written in Spark's expressions where that fails.
     """
     jvm: Any = getattr(session, "_jvm", None)
-    if jvm is None:  # Spark Connect
+    if jvm is None or session in _WITH_FUNCTION:  # of Spark Connect, there is none
         return
     try:
         every = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
@@ -41,10 +43,10 @@ def add_key_function(session: SparkSession) -> None:
             if context.master.partition("[")[0] != "local":
                 context._jsc.sc().addJar(jar.as_uri())
             jvm.relstate.RowKeys.register(KEY_FUNCTION, every)
-        own = session._jsparkSession.sessionState().functionRegistry()
-        if not own.functionExists(name):
-            jvm.relstate.RowKeys.register(KEY_FUNCTION, own)
+        # Opened before, it has a registry without the function.
+        jvm.relstate.RowKeys.register(KEY_FUNCTION, session._jsparkSession.sessionState().functionRegistry())
     except (Py4JError, TypeError, OSError) as error:
         _LOG.warning("keys of state are computed by Spark's expressions, which takes longer: %s", first_line(error))
         return
+    _WITH_FUNCTION.add(session)
     use_key_function()
