@@ -67,4 +67,6 @@ def test_a_worker_that_dies_costs_no_row(cluster: Cluster, tmp_path: Path) -> No
     assert run.returncode == 0, "".join(out) + log.read_text()[-5000:]
     assert [line for line in out if line.startswith("killed")] == [f"killed ['{place}']\n" for place in _SCRIPTS]
     assert "computing every once more, an executor was lost" in log.read_text()
+    # Executors were sent the function that encodes keys.
+    assert "by Spark's expressions" not in log.read_text()
     assert "False" not in "".join(out)
