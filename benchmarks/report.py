@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plots
+from benchmarks.pipeline.section import pipeline_section
 from benchmarks.queries import QUERIES
 from benchmarks.scenarios.peers import PEERS
+from benchmarks.tables import bytes_text as _bytes
+from benchmarks.tables import seconds_text as _s
+from benchmarks.tables import table
 
 Record = dict[str, Any]
 
@@ -23,6 +27,7 @@ def write_report(records: Sequence[Record], out: Path) -> Path:
     parts = [_HEAD, _environment(records)]
     parts += _main(records, folder)
     parts += _flat(records, folder)
+    parts += pipeline_section(records)
     parts += _others(records)
     parts += peers_section(records)
     path = out / "benchmarks.md"
@@ -370,25 +375,5 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(v) for v in values) / len(values)) if values else math.nan
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, numbers to the right."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "|".join(["---", *["---:"] * (len(head) - 1)]) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
 def _median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
-
-
-def _s(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
-
-
-def _bytes(value: float | None) -> str:
-    if value is None:
-        return ""
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}"
-        value /= 1000
-    return f"{value:.1f} GB"

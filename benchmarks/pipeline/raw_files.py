@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Raw files of a retail brokerage: a historical load, and batches of changes after it.
 
 The business is the one that the public TPC-DI specification describes: customers with accounts trade securities of companies
@@ -222,7 +221,7 @@ def _person(customer: str) -> dict[str, str]:
     """Columns that stay."""
     return {
         **_names(customer),
-        "c_tax_id": f"format_string('%03d-%02d-%04d', {_hash(customer, 31, 999)}, {_hash(customer, 32, 99)}, {customer} % 10000)",
+        "c_tax_id": f"concat_ws('-', {_hash(customer, 31, 999)}, {_hash(customer, 32, 99)}, {customer} % 10000)",
         "c_gndr": _one_of(customer, 33, "F M f m u"),
         "c_tier": f"CAST(1 + {_hash(customer, 34, 3)} AS STRING)",
         "c_dob": f"CAST(date_add(DATE'1935-01-01', {_hash(customer, 35, 24_000)}) AS STRING)",
@@ -303,7 +302,8 @@ def _broker(of: str, salt: int, scale: Scale) -> str:
 
 def _account(number: str, scale: Scale) -> str:
     """Columns of an account: tax status, broker, name."""
-    return f"CAST({_hash(number, 51, 3)} AS STRING), {_broker(number, 52, scale)}, concat('Account ', {number} % 100, ' of ', {number} DIV 10)"
+    name = f"concat('Account ', {number} % 100, ' of ', {number} DIV 10)"
+    return f"CAST({_hash(number, 51, 3)} AS STRING), {_broker(number, 52, scale)}, {name}"
 
 
 def _customer_actions(scale: Scale) -> str:
@@ -490,7 +490,10 @@ def _report(rows: str, batch: int) -> str:
 
 # --- trades -----------------------------------------------------------------------------------------------------------------
 
-_TRADE_COLUMNS: Final = "t_id, t_dts, t_st_id, t_tt_id, t_is_cash, t_s_symb, t_qty, t_bid_price, t_ca_id, t_exec_name, t_trade_price, t_chrg, t_comm, t_tax"
+_TRADE_COLUMNS: Final = (
+    "t_id, t_dts, t_st_id, t_tt_id, t_is_cash, t_s_symb, t_qty, t_bid_price, t_ca_id, t_exec_name, t_trade_price, t_chrg, "
+    "t_comm, t_tax"
+)
 _HOLDING_COLUMNS: Final = (
     f"IF(is_sell, greatest(0, t_id - {_hash('t_id', 171, 2_000)}), t_id), t_id, "
     f"CAST(IF(is_sell, CAST(t_qty AS INT) + {_hash('t_id', 172, 300)}, 0) AS STRING), "
@@ -505,41 +508,52 @@ def _trades(scale: Scale, batch: Batch) -> tuple[str, str]:
     second = f"{starts} + CAST((id - {first}) * {seconds} DIV {end - first} AS BIGINT)"
     newest = int(scale.trades * 0.98)
     is_left_open = f"id >= {newest} AND {_hash('id', 151, 4)} = 0" if batch.number == 1 else f"{_hash('id', 151, 5)} = 0"
-    new = _trade(
-        f"SELECT id, {second} AS s, {second} + 60 + {_hash('id', 152, 7_200)} AS e, {is_left_open} AS is_open FROM range({first}, {end})",
-        scale,
-    )
+    closed = f"{second} + 60 + {_hash('id', 152, 7_200)}"
+    new = _trade(f"SELECT id, {second} AS s, {closed} AS e, {is_left_open} AS is_open FROM range({first}, {end})", scale)
     if batch.number == 1:
         return new, ""
     history = f"CAST(id * {_DAYS * _SECONDS} DIV {scale.trades} AS BIGINT)"
     closes = f"{_hash('id', 151, 4)} = 0 AND {_hash('id', 153, 3)} = {batch.number - 2}"
     later = f"{starts} + {_hash('id', 154, _SECONDS)}"
-    closed = _trade(
-        f"SELECT id, {history} AS s, {later} AS e, false AS is_open FROM range({newest}, {scale.trades}) WHERE {closes}", scale
-    )
-    return new, closed
+    older = f"range({newest}, {scale.trades}) WHERE {closes}"
+    return new, _trade(f"SELECT id, {history} AS s, {later} AS e, false AS is_open FROM {older}", scale)
 
 
 def _trade(rows: str, scale: Scale) -> str:
     """Columns of trades that begin at second ``s`` and are closed at ``e``."""
-    customer = _hash("id", 161, scale.customers)
-    facts = (
-        f"SELECT *, {customer} AS c, {_one_of('id', 162, 'TMB TMS TLB TLS TSL')} AS t_tt_id, {_hash('id', 163, scale.symbols)} AS symbol, "
-        f"1 + {_hash('id', 164, 800)} AS qty, {_hash('id', 165, 10)} = 0 AS is_canceled FROM ({rows})"
-    )
-    priced = f"SELECT *, {_price('symbol', f's DIV {_SECONDS}')} AS bid, NOT is_open AND NOT is_canceled AS is_completed FROM ({facts})"
-    paid = f"SELECT *, CASE WHEN is_completed THEN CAST(bid * (0.98D + {_hash('id', 166, 400)} / 1e4D) AS DECIMAL(8,2)) END AS paid FROM ({priced})"
+    facts = {
+        "c": _hash("id", 161, scale.customers),
+        "t_tt_id": _one_of("id", 162, "TMB TMS TLB TLS TSL"),
+        "symbol": _hash("id", 163, scale.symbols),
+        "qty": f"1 + {_hash('id', 164, 800)}",
+        "is_canceled": f"{_hash('id', 165, 10)} = 0",
+    }
+    priced = {"bid": _price("symbol", f"s DIV {_SECONDS}"), "is_completed": "NOT is_open AND NOT is_canceled"}
+    paid = {"paid": f"IF(is_completed, CAST(bid * (0.98D + {_hash('id', 166, 400)} / 1e4D) AS DECIMAL(8,2)), NULL)"}
     first = "IF(t_tt_id IN ('TMB', 'TMS'), 'SBMT', 'PNDG')"
-    status = f"CASE WHEN is_open THEN {first} WHEN is_canceled THEN 'CNCL' ELSE 'CMPT' END"
-    account = f"c * 10 + IF(c % 3 < 2 AND {_hash('id', 167, 2)} = 0, 1, 0)"
-    return (
-        f"SELECT id AS t_id, {_time('s')} AS t_dts, {status} AS t_st_id, t_tt_id, IF({_hash('id', 168, 5)} = 0, '0', '1') AS t_is_cash, "
-        f"{_symbol('symbol')} AS t_s_symb, CAST(qty AS STRING) AS t_qty, CAST(bid AS STRING) AS t_bid_price, "
-        f"CAST({account} AS STRING) AS t_ca_id, concat({_one_of('id', 169, _FIRST_NAMES)}, ' ', {_one_of('id', 170, _LAST_NAMES)}) AS t_exec_name, "
-        f"CAST(paid AS STRING) AS t_trade_price, {_money('id', 171, 25)} AS t_chrg, {_money('id', 172, 100)} AS t_comm, "
-        f"CAST(CAST(paid * qty * {_hash('id', 173, 30)} / 100 AS DECIMAL(10,2)) AS STRING) AS t_tax, "
-        f"t_tt_id IN ('TMS', 'TLS', 'TSL') AS is_sell, is_completed, {first} AS first_status, s, e, is_open FROM ({paid})"
-    )
+    columns = {
+        "t_id": "id",
+        "t_dts": _time("s"),
+        "t_st_id": f"CASE WHEN is_open THEN {first} WHEN is_canceled THEN 'CNCL' ELSE 'CMPT' END",
+        "t_is_cash": f"IF({_hash('id', 168, 5)} = 0, '0', '1')",
+        "t_s_symb": _symbol("symbol"),
+        "t_qty": "CAST(qty AS STRING)",
+        "t_bid_price": "CAST(bid AS STRING)",
+        "t_ca_id": f"CAST(c * 10 + IF(c % 3 < 2 AND {_hash('id', 167, 2)} = 0, 1, 0) AS STRING)",
+        "t_exec_name": f"concat({_one_of('id', 169, _FIRST_NAMES)}, ' ', {_one_of('id', 170, _LAST_NAMES)})",
+        "t_trade_price": "CAST(paid AS STRING)",
+        "t_chrg": _money("id", 171, 25),
+        "t_comm": _money("id", 172, 100),
+        "t_tax": f"CAST(CAST(paid * qty * {_hash('id', 173, 30)} / 100 AS DECIMAL(10,2)) AS STRING)",
+        "is_sell": "t_tt_id IN ('TMS', 'TLS', 'TSL')",
+        "first_status": first,
+    }
+    return _with(_with(_with(_with(rows, facts), priced), paid), columns)
+
+
+def _with(rows: str, columns: dict[str, str]) -> str:
+    """Rows with further columns."""
+    return f"SELECT *, {', '.join(f'{text} AS {name}' for name, text in columns.items())} FROM ({rows})"
 
 
 def _trade_history(new: str, closed: str) -> str:
@@ -561,8 +575,10 @@ def _price(symbol: str, day: str) -> str:
 
 def _daily_market(scale: Scale, batch: Batch) -> str:
     first, end = batch.first_day * scale.symbols, (batch.first_day + batch.days) * scale.symbols
-    rows = f"SELECT id, id % {scale.symbols} AS symbol, id DIV {scale.symbols} AS day FROM range({first}, {end}) WHERE {_hash('id', 191, 100)} > 0"
-    priced = f"SELECT *, {_price('symbol', 'day')} AS close FROM ({rows})"
+    # Of some days, some securities have no price.
+    rows = f"SELECT id FROM range({first}, {end}) WHERE {_hash('id', 191, 100)} > 0"
+    numbered = _with(rows, {"symbol": f"id % {scale.symbols}", "day": f"id DIV {scale.symbols}"})
+    priced = _with(numbered, {"close": _price("symbol", "day")})
     return (
         f"SELECT {_day('day')}, {_symbol('symbol')}, CAST(close AS STRING), "
         f"CAST(CAST(close * (1 + {_hash('id', 192, 400)} / 1e4D) AS DECIMAL(8,2)) AS STRING), "
@@ -577,7 +593,8 @@ def _cash_transactions(scale: Scale, batch: Batch) -> str:
     second = f"{batch.first_day * _SECONDS} + (id - {first}) * {batch.days * _SECONDS} DIV {end - first}"
     customer = _hash("id", 201, scale.customers)
     amount = f"CAST(CAST(({_hash('id', 202, 2_000_000)} - 900000) / 100 AS DECIMAL(10,2)) AS STRING)"
-    return f"SELECT CAST({customer} * 10 AS STRING), {_time(second)}, {amount}, {_one_of('id', 203, 'Deposit Withdrawal Dividend Fee Transfer')} FROM range({first}, {end})"
+    kind = _one_of("id", 203, "Deposit Withdrawal Dividend Fee Transfer")
+    return f"SELECT CAST({customer} * 10 AS STRING), {_time(second)}, {amount}, {kind} FROM range({first}, {end})"
 
 
 def _watches(scale: Scale, batch: Batch) -> str:
@@ -588,8 +605,8 @@ def _watches(scale: Scale, batch: Batch) -> str:
     of = f"IF(id % 3 = 2, id - 2 - 3 * {_hash('id', 211, 200)}, id)"
     rows = f"SELECT id, greatest(0, {of}) AS of, {starts} + (id - {first}) * {each} AS s FROM range({first}, {end})"
     return (
-        f"SELECT CAST({_hash('of', 212, scale.customers)} AS STRING), {_symbol(_hash('of', 213, scale.symbols))}, {_time('s')}, "
-        f"IF(id = of, 'ACTV', 'CNCL') FROM ({rows})"
+        f"SELECT CAST({_hash('of', 212, scale.customers)} AS STRING), {_symbol(_hash('of', 213, scale.symbols))}, "
+        f"{_time('s')}, IF(id = of, 'ACTV', 'CNCL') FROM ({rows})"
     )
 
 
@@ -604,6 +621,7 @@ def _prospects(scale: Scale, batch: Batch) -> str:
         f"{address['c_adline1']}, {address['c_zipcode']}, {address['c_city']}, {address['c_state_prov']}, {address['c_ctry']}, "
         f"concat('555-', {_hash('id', 223, 9_000)} + 1000), {_money(of, 224, 400_000)}, CAST({_hash(of, 225, 5)} AS STRING), "
         f"CAST({_hash(of, 226, 5)} AS STRING), {_one_of('id', 227, 'S M D W U')}, CAST(18 + {_hash('id', 228, 80)} AS STRING), "
-        f"CAST(300 + {_hash(of, 229, 550)} AS STRING), {_one_of(of, 230, 'O R U')}, concat('Employer ', {_hash('id', 231, 200)}), "
+        f"CAST(300 + {_hash(of, 229, 550)} AS STRING), {_one_of(of, 230, 'O R U')}, "
+        f"concat('Employer ', {_hash('id', 231, 200)}), "
         f"CAST({_hash(of, 232, 8)} AS STRING), CAST({_hash(of, 233, 3_000_000)} - 500000 AS STRING) FROM range({count})"
     )

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -58,21 +58,33 @@ def build_stages(
     spark : what writes them; asked for if it is needed.
     """
     folder = stages_folder(data, sf, batches)
-    if (folder / _MANIFEST).exists():
-        return read_series(folder)
+    if not (folder / _MANIFEST).exists():
+        write_stages(folder, pipeline().sources, sf, batches, spark(), tell)
+    return read_series(folder)
+
+
+def write_stages(
+    folder: Path,
+    sources: Sequence[SourceDeclaration],
+    sf: float,
+    batches: int,
+    spark: SparkSession,
+    tell: Callable[[str], None] = lambda _said: None,
+) -> None:
+    """Write some tables into a folder, emptied first, with their versions after each batch."""
     shutil.rmtree(folder, ignore_errors=True)
-    session = spark().newSession()
+    session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    sources = {source.name: source for source in pipeline().sources}
-    for source in sources.values():
+    named = {source.name: source for source in sources}
+    for source in sources:
         create_source_table(session, str(folder / source.name), source)
     versions, rows = [], []
     for number in range(1, batches + 1):
         tell(f"writing batch {number} of {batches}")
-        rows.append({load.table: _write(session, folder, sources[load.table], load) for load in loads(sf, number)})
-        versions.append({name: int(deltalake.DeltaTable(str(folder / name)).version()) for name in sources})
+        wanted = [load for load in loads(sf, number) if load.table in named]
+        rows.append({load.table: _write(session, folder, named[load.table], load) for load in wanted})
+        versions.append({name: int(deltalake.DeltaTable(str(folder / name)).version()) for name in named})
     (folder / _MANIFEST).write_text(json.dumps({"versions": versions, "rows": rows[1:]}), encoding="utf-8")
-    return read_series(folder)
 
 
 def stages_folder(data: Path, sf: float, batches: int) -> Path:
