@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 #: Raised when other rows are generated, so that kept ones are not taken for them.
-VERSION: Final = 1
+VERSION: Final = 2
 #: The first day of the historical load, and how many days it has.
 _FIRST_SECOND: Final = 1_388_534_400  # 2014-01-01
 _DAYS: Final = 771
