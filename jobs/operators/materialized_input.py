@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +17,10 @@ from relstate_dagster.jobs.plan.nodes import PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.state_table import StateTable
+
+#: Copies of a row, before and after the change.
+OLD_COPIES: Final = "_old"
+NEW_COPIES: Final = "_new"
 
 
 def received(
@@ -70,34 +75,50 @@ def old_and_new(
 ) -> DataFrame:
     """Rows of affected partitions, as of the last epoch and with the change.
 
+    Parameters are those of :func:`with_copies` and :func:`both_versions`.
+    """
+    return both_versions(with_copies(ctx, table, partition, changed, affected), version)
+
+
+def with_copies(
+    ctx: EpochContext, table: StateTable, partition: Sequence[str], changed: DataFrame, affected: Affected
+) -> DataFrame:
+    """Rows of affected partitions with the number of their copies, before and after the change.
+
     Parameters
     ----------
     table : materialized input, keyed by the partition columns first.
     partition : the partition columns; none means that all rows are one partition.
     changed : the consolidated change set of the input.
     affected : the distinct partition keys to read.
-    version : name of the column that says ``old`` or ``new``.
-
-    Returns
-    -------
-    The table's columns and ``version``; equal rows as often as they occur.
     """
     names = [c.name for c in table.desc.schema.columns]
     columns = columns_of(names)
     zero = F.lit(0).cast("bigint")
-    rows = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
+    rows = changed.select(*columns, zero.alias(OLD_COPIES), F.col(WEIGHT).alias("_delta"))
     if not ctx.is_backfill:
         runs = affected.stored(table, partition, names)
-        stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
-        sums = {name: F.sum(name) for name in ("_old", "_delta")}
+        stored = runs.select(*columns, F.col(STATE_WEIGHT).alias(OLD_COPIES), zero.alias("_delta"))
+        sums = {name: F.sum(name) for name in (OLD_COPIES, "_delta")}
         rows = sum_equal(stored.union(rows), table.desc.schema, names, sums)
     problem = F.lit(contradiction(ctx, table))
-    now = F.col("_old") + F.col("_delta")
+    now = F.col(OLD_COPIES) + F.col("_delta")
     now = F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now)
+    return rows.select(*columns, OLD_COPIES, now.alias(NEW_COPIES))
+
+
+def both_versions(rows: DataFrame, version: str) -> DataFrame:
+    """Rows of :func:`with_copies`, one for each copy in each version.
+
+    Parameters
+    ----------
+    version : name of the column that says ``old`` or ``new``.
+    """
+    others = columns_of([name for name in rows.columns if name not in {OLD_COPIES, NEW_COPIES}])
     both = F.array(
-        F.struct(F.lit("old").alias("version"), F.col("_old").alias("copies")),
-        F.struct(F.lit("new").alias("version"), now.alias("copies")),
+        F.struct(F.lit("old").alias("version"), F.col(OLD_COPIES).alias("copies")),
+        F.struct(F.lit("new").alias("version"), F.col(NEW_COPIES).alias("copies")),
     )
-    exploded = rows.select(*columns, F.explode(both).alias("_both"))
-    flat = exploded.select(*columns, F.col("_both.version").alias(version), F.col("_both.copies").alias("_copies"))
+    exploded = rows.select(*others, F.explode(both).alias("_both"))
+    flat = exploded.select(*others, F.col("_both.version").alias(version), F.col("_both.copies").alias("_copies"))
     return repeat_by_weight(flat, "_copies")

@@ -22,8 +22,13 @@ def by_order_then_all(order: Sequence[SortKey], schema: Sequence[Field], *, back
 
     Or the opposite order.
     """
+    return by_order(_total(order, schema), backwards=backwards)
+
+
+def by_order(order: Sequence[SortKey], *, backwards: bool = False) -> list[Column]:
+    """Sort columns of some keys, or the opposite order."""
     columns = []
-    for key in _total(order, schema):
+    for key in order:
         column = F.col(quoted(key.column))
         nulls_last = key.nulls_last is not backwards
         if key.descending is not backwards:

@@ -1,8 +1,8 @@
-"""Window functions: the affected partitions recomputed by Spark, old rows against new rows.
+"""Window functions: results within reach of a change recomputed by Spark, old rows against new rows.
 
 State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, in both versions alike:
 a function that depends on the order of equal rows then gives the same rows back when its old result is recomputed to
-be retracted. Cost: the rows of the affected partitions.
+be retracted. Cost: the rows of the affected partitions are read; results are computed where a change reaches.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Affected
+from relstate_dagster.jobs.operators.changed_windows import AFFECTED, near_changes
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
+from relstate_dagster.jobs.operators.materialized_input import both_versions, new_minus_old, received, with_copies
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.nodes import Window
@@ -21,7 +22,7 @@ _VERSION = "_version"
 
 
 def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> OperatorResult:
-    """The rows of the affected partitions whose columns or window results changed."""
+    """Rows whose columns or window results changed."""
     if child is None:
         return OperatorResult(None)
     (table,) = ctx.tables[node]
@@ -31,12 +32,17 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> Operator
     lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in node.partition], null_safe=True)
     partition = columns_of(node.partition)
     affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
-    versions = ctx.frames.share(old_and_new(ctx, table, node.partition, changed, affected, _VERSION))
+    rows = with_copies(ctx, table, node.partition, changed, affected)
+    reach = None if ctx.is_backfill or node.reach is None or node.reach.is_everywhere else node.reach
+    if reach is not None:
+        rows = near_changes(rows, node, reach)
+    versions = ctx.frames.share(both_versions(rows, _VERSION))
     results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
 
     def with_results(rows: DataFrame) -> DataFrame:
         spread = rows.repartition(*partition) if partition else rows.coalesce(1)
         ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
-        return ordered.select("*", *results)
+        computed = ordered.select("*", *results)
+        return computed if reach is None else computed.where(AFFECTED).drop(AFFECTED)
 
     return OperatorResult(consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.schema))

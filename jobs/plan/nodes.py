@@ -509,13 +509,43 @@ class Aggregate(PlanNode):
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """Rows around a changed row whose window results may change, in the order of the window.
+
+    Parameters
+    ----------
+    before, after : how many rows; ``None`` for all.
+    peers : also rows that are equal to it in the order.
+    """
+
+    before: int | None
+    after: int | None
+    peers: bool = False
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether all rows of a partition may change."""
+        return self.before is None and self.after is None
+
+    def and_of(self, other: Reach) -> Reach:
+        """The reach of two functions together."""
+        before = None if self.before is None or other.before is None else max(self.before, other.before)
+        after = None if self.after is None or other.after is None else max(self.after, other.after)
+        return Reach(before, after, self.peers or other.peers)
+
+
+@dataclass(frozen=True, slots=True)
 class Window(PlanNode):
-    """Window functions over one partitioning and order; affected partitions are recomputed from materialized input."""
+    """Window functions over one partitioning and order; affected partitions are recomputed from materialized input.
+
+    ``reach`` is of all functions together. Views planned before it was known are without.
+    """
 
     child: PlanNode
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     expressions: tuple[NamedExpr, ...]
+    reach: Reach | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self._derive((*self.child.schema, *(e.output for e in self.expressions)), self.child.stream_key, False)

@@ -56,6 +56,7 @@ from relstate_dagster.jobs.planner.temporal import TimeComparison, split_tempora
 from relstate_dagster.jobs.planner.times import Times
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.jobs.planner.union_keys import branch_keys
+from relstate_dagster.jobs.planner.window_reach import reach_of
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
@@ -405,7 +406,9 @@ class Lowering:
             outputs.append(
                 NamedExpr(self._write.sql(self._as_node_has_it(expression, plan), child.names), _field(expression, name))
             )
-        return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs)), names)
+        windows = [e.child() for e in items(plan.windowExpressions()) if class_name(e) != "AttributeReference"]
+        reach = reach_of(self._catalyst, windows) if windows else None
+        return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs), reach), names)
 
     def _as_node_has_it(self, expression: Any, plan: Any) -> Any:
         """A window expression with its node's partition and order.

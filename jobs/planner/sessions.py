@@ -21,6 +21,7 @@ from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expressi
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, with_columns
 from relstate_dagster.jobs.planner.trees import class_name
+from relstate_dagster.jobs.planner.window_reach import ROWS_AFTER
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: What Spark marks the column of a session window with.
@@ -72,6 +73,6 @@ def merged_sessions(write: ExpressionWriter, child: Lowered, grouping: list[Any]
     first = f"{quoted(before.name)} IS NULL OR {quoted(own_start)} > {quoted(before.name)}"
     starts = NamedExpr(f"CASE WHEN {first} THEN {quoted(own_start)} END", begins)
     current = NamedExpr(f"max({quoted(begins.name)}) OVER ({rows} CURRENT ROW)", start)
-    with_starts = with_columns(Window(node, keys, order, (latest,)), [starts])
-    merged = Window(with_starts, keys, order, (current,))
+    with_starts = with_columns(Window(node, keys, order, (latest,), ROWS_AFTER), [starts])
+    merged = Window(with_starts, keys, order, (current,), ROWS_AFTER)
     return MergedSessions(Lowered(merged, child.names), start.name, own_end, data_type)
