@@ -34,6 +34,7 @@ from relstate_dagster.state_lib.row_sums import columns_of_schema
 from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
+from relstate_dagster.state_lib.table_schema import StateKind
 
 _NOTHING: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
@@ -215,12 +216,15 @@ class EpochInputs:
         if self.is_backfill:
             return known
         state, in_place = files.at(state_version), self._in_place_files()
+        found = state_found(view, state)
+        recomputed = [t.table_id for t in view.tables if t.schema.kind is StateKind.MATERIALIZED_INPUT]
         return replace(
             known,
+            recomputed_rows=sum(found.rows[table_id] for table_id in recomputed),
             state_bytes=byte_count(state),
             in_place_bytes=byte_count(in_place),
             looked_up_rows=_rows_of(state) + _rows_of(in_place),
-            state=state_found(view, state),
+            state=found,
         )
 
     def advice_lines(self) -> tuple[str, ...]:

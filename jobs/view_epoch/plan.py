@@ -41,6 +41,7 @@ class ViewSizes:
     reads : what is read of each relation, views included.
     state_bytes, in_place_bytes : what changes are looked up in: the view's own state, and sources where they are.
     looked_up_rows : rows of these.
+    recomputed_rows : rows of state that windows, limits and groups are computed from again.
     only_inserts : nothing leaves the published table in this epoch.
     replaces : the rows of an earlier generation are replaced.
     is_committed : an earlier try has committed the change set, which is only to be published.
@@ -55,6 +56,7 @@ class ViewSizes:
     state_bytes: int = 0
     in_place_bytes: int = 0
     looked_up_rows: int = 0
+    recomputed_rows: int = 0
     only_inserts: bool = False
     replaces: bool = False
     is_committed: bool = False
@@ -93,7 +95,7 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
     maintain = _maintenance(limits).for_state(sizes.state)
     if sizes.is_committed:
         done = Commit(None, limits.driver_commit_rows, most_tasks, spreads=False, is_done=True)
-        by_code = not _is_interpreted(0, sizes.looked_up_rows, limits)
+        by_code = not _is_interpreted(0, sizes.looked_up_rows, 0, limits)
         engine, tasks = (Workload.LARGE, most_tasks) if by_code else (Workload.SMALL, 1)
         return ViewEpochPlan((done, _publish(sizes, is_small, engine, tasks, most_tasks, limits), maintain))
     compute = _compute(view, sizes, most_tasks, limits)
@@ -103,15 +105,19 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
 
 def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing) -> Compute:
     changed, values = sizes.changed_memory_bytes, sizes.changed_values
-    looked_up_rows = 0 if sizes.is_backfill else sizes.looked_up_rows
+    looked_up_rows, recomputed_rows = (0, 0) if sizes.is_backfill else (sizes.looked_up_rows, sizes.recomputed_rows)
     if view.strategy == "full":
         engine, reason = Workload.FULL, "the query runs in full"
-    elif _is_interpreted(values, looked_up_rows, limits):
+    elif _is_interpreted(values, looked_up_rows, recomputed_rows, limits):
         engine, reason = Workload.SMALL, f"{values:,} values, {looked_up_rows:,} rows to look them up in"
     else:
         engine = Workload.FULL if sizes.is_backfill or sizes.is_slice else Workload.LARGE
-        large = values > limits.interpreted_values
-        reason = f"{values:,} values" if large else f"{looked_up_rows:,} rows to look them up in"
+        if values > limits.interpreted_values:
+            reason = f"{values:,} values"
+        elif looked_up_rows > limits.interpreted_lookup_rows:
+            reason = f"{looked_up_rows:,} rows to look them up in"
+        else:
+            reason = f"{recomputed_rows:,} rows to compute partitions and groups from"
     is_small = changed <= limits.driver_change_bytes
     return Compute(
         engine=engine,
@@ -212,15 +218,17 @@ def _maintenance(limits: Sizing) -> Maintain:
     return Maintain(limits.compaction_growth, limits.compaction_spare_rows, limits.driver_compaction_bytes)
 
 
-def _is_interpreted(values: int, looked_up_rows: int, limits: Sizing) -> bool:
+def _is_interpreted(values: int, looked_up_rows: int, recomputed_rows: int, limits: Sizing) -> bool:
     """Whether to interpret expressions is faster than to generate and compile code for them.
 
     Parameters
     ----------
     values : that are computed with, rows times columns.
     looked_up_rows : rows that these are looked up in.
+    recomputed_rows : rows of state that partitions and groups are computed from again.
     """
-    return values <= limits.interpreted_values and looked_up_rows <= limits.interpreted_lookup_rows
+    is_looked_up = looked_up_rows <= limits.interpreted_lookup_rows and recomputed_rows <= limits.interpreted_recomputed_rows
+    return values <= limits.interpreted_values and is_looked_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def _plan(*, full: bool = False, published: TargetFound | None = None, **sizes: 
 
 _SMALL, _LARGE = _LIMITS.driver_change_bytes, _LIMITS.driver_change_bytes + 1
 _VALUES, _ROWS = _LIMITS.interpreted_values, _LIMITS.interpreted_lookup_rows
+_AGAIN = _LIMITS.interpreted_recomputed_rows
 _HELD = _LIMITS.driver_backfill_bytes
 _TABLE = _LIMITS.driver_publish_bytes
 _D, _S = Writer.DRIVER, Writer.SPARK
@@ -73,6 +74,8 @@ _DECIDED: list[tuple[dict[str, Any], tuple[object, ...]]] = [
     ({"changed": _VALUES + 1}, (Workload.LARGE, True, "broadcast", 1, _D, _D, WriteMode.MERGE)),
     ({"looked_up_rows": _ROWS}, (Workload.SMALL, True, "shuffle_hash", 1, _D, _D, WriteMode.MERGE)),
     ({"looked_up_rows": _ROWS + 1}, (Workload.LARGE, True, "broadcast", 1, _D, _D, WriteMode.MERGE)),
+    ({"recomputed_rows": _AGAIN}, (Workload.SMALL, True, "shuffle_hash", 1, _D, _D, WriteMode.MERGE)),
+    ({"recomputed_rows": _AGAIN + 1}, (Workload.LARGE, True, "broadcast", 1, _D, _D, WriteMode.MERGE)),
     ({"changed": _SMALL}, (Workload.LARGE, True, "broadcast", 8, _D, _D, WriteMode.MERGE)),
     ({"changed": _LARGE}, (Workload.LARGE, False, None, 8, _S, None, WriteMode.MERGE)),
     ({"changed": _LARGE, "only_inserts": True}, (Workload.LARGE, False, None, 8, _S, None, WriteMode.APPEND)),
