@@ -527,6 +527,19 @@ class Reach:
         """Whether all rows of a partition may change."""
         return self.before is None and self.after is None
 
+    @property
+    def text(self) -> str:
+        """For people: ``up to 5 rows after a change``; empty where all rows may change."""
+        if self.is_everywhere:
+            return ""
+        sides = {"before": self.before, "after": self.after}
+        texts = [
+            f"all rows {name}" if rows is None else f"{rows} row{'s' * (rows > 1)} {name}"
+            for name, rows in sides.items()
+            if rows != 0
+        ]
+        return f"{' and '.join(texts)} a change" if texts else "a change alone"
+
     def and_of(self, other: Reach) -> Reach:
         """The reach of two functions together."""
         before = None if self.before is None or other.before is None else max(self.before, other.before)

@@ -106,6 +106,18 @@ class StatefulPlan:
         grown = (dataclasses.replace(n, tables=tuple(tables.get(t.table_id, t) for t in n.tables)) for n in self.nodes)
         return StatefulPlan(tuple(grown), self.has_exchanges)
 
+    def planned_again(self, root: Materialize) -> StatefulPlan:
+        """The state of this plan with the nodes of an equal one, which may say more.
+
+        Raises
+        ------
+        PlanError : the plans are not equal.
+        """
+        if root != self.root:
+            raise PlanError("a plan has other nodes than the one whose state it is to take over")
+        found = (PlannedNode(n.id, node, n.tables) for n, node in zip(self.nodes, walk(root), strict=True))
+        return StatefulPlan(tuple(found), self.has_exchanges)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         ids = {planned.node: planned.id for planned in self.nodes}

@@ -32,34 +32,36 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
     earlier = [view for view in built if view.plan_version != PLAN_VERSION]
     if not earlier:
         return state, []
-    same: dict[str, ViewEntry] = {}
+    same: dict[str, tuple[ViewEntry, Planned]] = {}
     others: list[str] = []
     for view in earlier:
         try:
-            is_same = _is_planned_the_same(run, state, view)
+            planned = _planned_the_same(run, state, view)
         except RelstateError as error:
             run.unplannable[view.name] = error
         else:
-            if is_same:
-                same[view.name] = view
+            if planned is not None:
+                same[view.name] = view, planned
             else:
                 others.append(view.name)
 
     def noted(newest: CatalogState) -> CatalogState:
-        for name, view in same.items():
+        for name, (view, planned) in same.items():
             now = newest.views.get(name)
             # What another run has in hand it writes as it knows it: the next run looks again.
             if now is not None and now.planned == view.planned and not conflicting_claims(newest, run.claims.id, [name]):
-                planned = Planned.of(view.planned.stateful)
                 newest = newest.with_view(replace(now, plan_version=PLAN_VERSION, planned=planned))
         return newest
 
     return run.warehouse.catalog.update(noted), others
 
 
-def _is_planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> bool:
+def _planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> Planned | None:
+    """The view's state with the plan of this version; ``None`` if that is another plan."""
     run.interrupted()
     run.tell(f"{view.name}: looking whether this version plans it as before")
     with run.runs.pool.lend(view, Workload.FULL) as session:
         now = ViewPlanner(session, run.warehouse).plan(state.working, declaration_of(view))
-    return (now.plan, [t.schema for t in now.tables]) == (view.plan, [t.schema for t in view.tables])
+    if (now.plan, [t.schema for t in now.tables]) != (view.plan, [t.schema for t in view.tables]):
+        return None
+    return Planned.of(view.planned.stateful.planned_again(now.plan))
