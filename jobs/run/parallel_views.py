@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.protocol import blocked_by
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.run.at_work import wait_any
+from relstate_dagster.jobs.run.critical_path import critical_paths
 from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.jobs.run.slices import progress
 from relstate_dagster.jobs.view_epoch.cancellation import stop
@@ -51,24 +52,23 @@ def run_views_in_parallel(
     running: dict[Future[Advanced | None], str] = {}
     fence = run.claims.check
     moved: dict[str, tuple[int, int]] = {}
+    paths = critical_paths(views)
     with ThreadPoolExecutor(max_workers=run.parallel_views) as pool, _stopped(run, running):
         while running or pending:
             for name, upstream_behind in blocked_by(working, list(pending), left.problems).items():
                 yield left.waits(pending.pop(name), upstream_behind)
-            unfinished = {*pending, *running.values()}
-            for name, view in list(pending.items()):
-                if not unfinished & (set(view.reads) - {name}):
-                    upstream = {n: moved[n] for n in view.reads if n in moved}
-                    # Its jobs are of the job group, and in the pool, that the caller has set.
-                    advance = inheritable_thread_target(run.spark)(run.runs.advance_view)
-                    # What is shared may have been on an executor that died.
-                    reads = SourceReads() if tries[name] else run.reads
-                    inputs = run.runs.inputs(working, view, epoch, reads, dict(versions))
-                    seen = state.versions_at(name)
-                    run.tell(f"{name}: {_doing(view, epoch)}")
-                    future = pool.submit(advance, working, view, epoch, inputs, seen, upstream, fence, strict=run.strict)
-                    running[future] = name
-                    del pending[name]
+            for name in _next_views(pending, running.values(), paths, run.parallel_views):
+                view = pending.pop(name)
+                upstream = {n: moved[n] for n in view.reads if n in moved}
+                # Its jobs are of the job group, and in the pool, that the caller has set.
+                advance = inheritable_thread_target(run.spark)(run.runs.advance_view)
+                # What is shared may have been on an executor that died.
+                reads = SourceReads() if tries[name] else run.reads
+                inputs = run.runs.inputs(working, view, epoch, reads, dict(versions))
+                seen = state.versions_at(name)
+                run.tell(f"{name}: {_doing(view, epoch)}")
+                future = pool.submit(advance, working, view, epoch, inputs, seen, upstream, fence, strict=run.strict)
+                running[future] = name
             for future in wait_any(running, run.runs.progress, run.tell):
                 name = running.pop(future)
                 error = future.exception()
@@ -87,6 +87,15 @@ def run_views_in_parallel(
                 versions[name] = done.reached.versions
                 moved[name] = (done.report.rows_inserted, done.report.rows_deleted)
                 yield done
+
+
+def _next_views(pending: Mapping[str, ViewEntry], running: Collection[str], paths: Mapping[str, float], most: int) -> list[str]:
+    """Views to start now: those on the longest path first, as long as there is room."""
+    unfinished = {*pending, *running}
+    ready = [name for name, view in pending.items() if not unfinished & (set(view.reads) - {name})]
+    # One at a time, the order makes no difference to how long all take.
+    first = sorted(ready, key=paths.__getitem__, reverse=True) if most > 1 else ready
+    return first[: most - len(running)]
 
 
 @contextmanager
