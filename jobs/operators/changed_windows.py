@@ -1,4 +1,4 @@
-"""Rows of affected partitions whose window results may have changed, and the rows that these results are computed from.
+"""Rows whose window results may have changed, and the rows of their frames.
 
 All rows of a partition, old and new ones, stand in one total order. A row that both versions have keeps its result if no
 changed row is within reach. Distances are counted in each version: a deleted row lies between others in the old one only.
@@ -69,7 +69,10 @@ def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
 
 
 def _unbounded(node: Window, reach: Reach, is_changed: Column, partition: list[str]) -> Iterator[Column]:
-    """Whether any row before, or after, has changed; with ``peers`` also one that is equal in the order."""
+    """Whether any row before, or after, has changed.
+
+    With ``peers`` also one that is equal in the order.
+    """
     for backwards, bound in ((False, reach.after), (True, reach.before)):
         if bound is None:
             total = by_order_then_all(node.order, node.child.schema, backwards=backwards)

@@ -1,4 +1,4 @@
-"""Window functions: results within reach of a change recomputed by Spark, old rows against new rows.
+"""Window functions: results within reach of a change, old rows against new rows.
 
 State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, in both versions alike:
 a function that depends on the order of equal rows then gives the same rows back when its old result is recomputed to

@@ -510,7 +510,9 @@ class Aggregate(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Rows around a changed row whose window results may change, in the order of the window.
+    """Rows around a changed row whose window results may change.
+
+    They are counted in the order of the window.
 
     Parameters
     ----------

@@ -107,7 +107,9 @@ class StatefulPlan:
         return StatefulPlan(tuple(grown), self.has_exchanges)
 
     def planned_again(self, root: Materialize) -> StatefulPlan:
-        """The state of this plan with the nodes of an equal one, which may say more.
+        """The state of this plan with the nodes of an equal one.
+
+        These may say more.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""How far a changed row reaches in a window: which other rows may get another result."""
+"""Reach of a changed row in a window: other rows with new results."""
 
 from __future__ import annotations
 

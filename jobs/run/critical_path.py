@@ -1,4 +1,4 @@
-"""Seconds from the start of each view to the end of the last view over it, by past epochs."""
+"""Seconds from each view to the last one over it, by past epochs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def critical_paths(views: Sequence[ViewEntry]) -> Mapping[str, float]:
 
 
 def _seconds(view: ViewEntry) -> float:
-    """Seconds of an epoch of a view: of its last ones by size, else of all of it, else one."""
+    """Seconds of an epoch of a view.
+
+    Those of its last ones, else of its backfill, else one.
+    """
     last = [costs[-1].seconds for costs in view.costs.changes.values()]
     if view.last_epoch is not None and last:
         return max(last)

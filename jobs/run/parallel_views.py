@@ -90,7 +90,7 @@ def run_views_in_parallel(
 
 
 def _next_views(pending: Mapping[str, ViewEntry], running: Collection[str], paths: Mapping[str, float], most: int) -> list[str]:
-    """Views to start now: those on the longest path first, as long as there is room."""
+    """Views to start now, those on the longest path first."""
     unfinished = {*pending, *running}
     ready = [name for name, view in pending.items() if not unfinished & (set(view.reads) - {name})]
     # One at a time, the order makes no difference to how long all take.

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.run.runner import EpochRunner
-from relstate_dagster.jobs.view_epoch.view_epoch import app_id, epoch_txn_version
+from relstate_dagster.jobs.targets.chain import epoch_txn_version
 from relstate_dagster.state_lib.compaction import merge_small_runs, rewrite_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.errors import StateError
@@ -84,7 +84,7 @@ def test_an_epoch_that_commits_during_a_rewrite_is_not_lost(spark: SparkSession,
     _epochs(script, range(2, 3))
     for by_driver in (True, False):
         tables = [t.table_id for t in view.tables]
-        fence = {"app_id": app_id(view), "txn_version": epoch_txn_version(view.last_epoch) + 1}
+        fence = {"app_id": view.application, "txn_version": epoch_txn_version(view.last_epoch) + 1}
         assert rewrite_tables(store, tables, version=read_at, **fence, by_driver=by_driver) is None
         script.verify()
     # What only puts files together conflicts with nothing.
