@@ -19,7 +19,7 @@ from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.targets.chain import Recorded
-from relstate_dagster.jobs.targets.protocol import DeclaredTable, TableLayout
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable, TableLayout
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
 

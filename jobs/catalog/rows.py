@@ -26,7 +26,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.sources.pins import Pin
-from relstate_dagster.jobs.targets.protocol import TableLayout
+from relstate_dagster.jobs.targets.declared_table import TableLayout
 
 #: What names a row: its kind, and the name of the entry in it.
 RowKey: TypeAlias = tuple[str, str]

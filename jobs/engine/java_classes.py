@@ -25,7 +25,7 @@ def add_classes(spark: SparkSession, source: Path) -> Path:
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     text = source.read_text()
     digest = hashlib.sha256(f"{spark.version}\n{text}".encode()).hexdigest()[:16]
-    jar = cache_folder() / "classes" / f"{source.stem}-{digest}.jar"
+    jar = cache_folder() / "compiled" / f"{source.stem}-{digest}.jar"
     if not jar.exists():
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)

@@ -16,7 +16,6 @@ from py4j.protocol import Py4JError
 
 from relstate_dagster.jobs.engine.java_classes import add_classes
 from relstate_dagster.state_lib.errors import first_line
-from relstate_dagster.state_lib.row_encoding.spark_codec import KEY_FUNCTION, use_key_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +30,9 @@ def add_key_function(session: SparkSession) -> None:
 
     Keys are written in Spark's expressions where that fails.
     """
+    # Definitions import this module, and must not import PySpark.
+    from relstate_dagster.state_lib.row_encoding.spark_codec import KEY_FUNCTION, use_key_function  # noqa: PLC0415
+
     jvm: Any = getattr(session, "_jvm", None)
     if jvm is None or session in _WITH_FUNCTION:  # of Spark Connect, there is none
         return

@@ -32,7 +32,7 @@ from relstate_dagster.jobs.registration.view_planner import (
     mentions,
     with_table_ids,
 )
-from relstate_dagster.jobs.targets.protocol import TableLayout
+from relstate_dagster.jobs.targets.declared_table import TableLayout
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
 

@@ -31,7 +31,7 @@ from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
-from relstate_dagster.jobs.targets.protocol import TableLayout
+from relstate_dagster.jobs.targets.declared_table import TableLayout
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.table_schema import StateTableDesc

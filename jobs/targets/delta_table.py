@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
-from relstate_dagster.jobs.targets.protocol import DeclaredTable
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.state_lib.compaction import has_many_runs, merge_small_runs
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.delta_layout import LOG_PROPERTIES

@@ -13,9 +13,10 @@ from relstate_dagster.jobs.engine.delta_vacuum import vacuum_table
 from relstate_dagster.jobs.engine.jvm import is_working
 from relstate_dagster.jobs.engine.workloads import forget_table
 from relstate_dagster.jobs.targets.chain import Chain, EpochCommit, Fence, Recorded
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.jobs.targets.delta_table import create_view_table, driver_writes, has_layout, written_by_driver
 from relstate_dagster.jobs.targets.delta_writer import DeltaWriter
-from relstate_dagster.jobs.targets.protocol import DeclaredTable, Target, TargetFound
+from relstate_dagster.jobs.targets.protocol import Target, TargetFound
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.address import table_reference
 from relstate_dagster.state_lib.lake.folders import StoredFiles, delete_folder, is_table

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.declare.table_properties import DELETION_VECTORS
 from relstate_dagster.jobs.engine.workloads import transaction
 from relstate_dagster.jobs.targets.chain import Chain, EpochCommit, epoch_txn_version
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.jobs.targets.delta_table import commented, driver_writes, merge_small_files, set_properties
-from relstate_dagster.jobs.targets.protocol import IS_THERE, OP, Changes, DeclaredTable, Published, TargetFound, TargetWriter
+from relstate_dagster.jobs.targets.protocol import IS_THERE, OP, Changes, Published, TargetFound, TargetWriter
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError, StateError
 from relstate_dagster.state_lib.lake.address import table_reference

@@ -8,14 +8,15 @@ protocol; ``registry.py`` says which class opens targets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.targets.chain import EpochCommit, Fence, Recorded
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.state_lib.lake.folders import NO_FILES, StoredFiles
 
 #: +1: the row is inserted or replaces the one of its key; -1: the row of its key is deleted.
@@ -24,37 +25,6 @@ OP: Final = "_relstate_op"
 IS_THERE: Final = "_relstate_is_there"
 #: Rows that the driver holds, or that Spark computes: the view's columns, ``_key``, ``OP`` and ``IS_THERE``, one row a key.
 Changes: TypeAlias = pa.Table | DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class TableLayout:
-    """Layout of a published table: ``CLUSTER BY``, ``PARTITIONED BY``, and comments of columns."""
-
-    cluster_by: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
-    column_comments: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredTable:
-    """A published table as its view declares it.
-
-    Parameters
-    ----------
-    view : name of the view.
-    application : of the transactions by which epochs of this generation write.
-    columns : names and types (DDL), without the hidden key.
-    properties : of the table.
-    is_restored : a run undoes changes of its rows by other writers.
-    """
-
-    view: str
-    application: str
-    columns: tuple[tuple[str, str], ...]
-    layout: TableLayout
-    properties: Mapping[str, str]
-    comment: str | None = None
-    is_restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

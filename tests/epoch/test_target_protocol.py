@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.jobs.targets import registry
 from relstate_dagster.jobs.targets.chain import EpochCommit, Fence, Recorded
+from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.jobs.targets.protocol import (
     IS_THERE,
     OP,
     Changes,
-    DeclaredTable,
     Published,
     Target,
     TargetFound,
