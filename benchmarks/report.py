@@ -41,14 +41,15 @@ _HEAD = """
 Written by `python -m benchmarks report` from the results of `python -m benchmarks run` and its sister commands
 (`--help` tells what each measures). Do not edit.
 
-Each TPC-H query is a view over Delta tables with their change data feed on. In one warm process, the view is kept up to
-date over a stream of changes; after each epoch, or some of them, the same query is run in full on the same Spark and tables,
-with adaptive execution and code generation on, and written as a Delta table. **Ratio** is full seconds by incremental
-seconds: above 1, the view is kept up faster than it is recomputed. Every view is compared with its query at the end. Changes
-are written to the sources outside of what is measured: *appended* are new orders with their lines; *scattered* are rows
-updated at random in every table by delta-rs, which rewrites the files that have one of them, their rows in another order;
-*marked* are the same updates by Spark in tables with deletion vectors, whose files keep their order. Seconds depend on the
-machine; ratios, jobs and commits less so.
+Each TPC-H query is a view over Delta tables with their change data feed on. One warm process maintains the view over a
+stream of changes. After each epoch, or some of them, it runs the same query in full on the same Spark and tables and writes
+the result as a Delta table. Adaptive execution and code generation are on. **Ratio** is full seconds by incremental seconds:
+above 1, maintaining the view is faster than recomputing it. Every view is compared with its query at the end.
+
+The measured time does not include writing the changes to the sources. *Appended* changes are new orders with their lines.
+*Scattered* changes are rows that delta-rs updates at random in every table. It rewrites their files in another order of rows.
+*Marked* changes are the same updates, written by Spark to tables with deletion vectors, whose files keep their order. Seconds
+depend on the machine; ratios, jobs and commits less so.
 """
 
 
@@ -358,11 +359,11 @@ def peers_section(records: Sequence[Record]) -> list[str]:
 
 
 _PEERS_INTRO = """
-The same {size} appended an epoch. DuckDB runs the query in full over the same Parquet files. PostgreSQL keeps a view without
-its ORDER BY and LIMIT by pg_ivm; it runs as PGlite, compiled to WebAssembly, on one core, its tables in memory, and its seconds
-include copying the rows into them. Pathway holds everything in the memory of a process that stays up, money as floating-point
-numbers, and is written by hand for four queries, q3 without its LIMIT; its figure is the difference of two runs, uncertain by
-some tenths. *no*: it refuses the query, or nobody wrote it.
+The same {size} appended an epoch. DuckDB runs the query in full over the same Parquet files. PostgreSQL maintains a view
+without its ORDER BY and LIMIT by pg_ivm. It runs as PGlite, compiled to WebAssembly, on one core, with its tables in memory.
+Its seconds include copying the rows into them. Pathway holds everything in the memory of a process that stays up, and money
+as floating-point numbers. Its programs are written by hand for four queries, q3 without its LIMIT. Its figure is the
+difference of two runs, uncertain by some tenths. *no*: it refuses the query, or has no program for it.
 """
 
 

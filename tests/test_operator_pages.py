@@ -17,7 +17,7 @@ _OVERVIEW = _DOCS / "operators.md"
 _PAGES = sorted((_DOCS / "operators").glob("*.md"))
 _LINKING = [_ROOT / "README.md", *sorted(_DOCS.rglob("*.md"))]
 _GOLDEN = [path.read_text(encoding="utf-8") for path in (_ROOT / "tests" / "golden").glob("*.txt")]
-_HEADINGS = ["Change", "State", "Cost", "Example", "Limits", "Where"]
+_HEADINGS = ["Change", "State", "Cost", "Example", "Limits", "Code"]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FORM_OF_JOIN_STATE = "one of the [three forms](inner-join.md#state)"
 
@@ -77,17 +77,17 @@ def test_examples_are_golden(page: Path) -> None:
 
 @_by_name
 def test_what_is_named_is_there(page: Path) -> None:
-    where = _parts(page)["Where"]
-    assert re.search(r"`jobs/operators/\w+\.py`", where)
-    assert re.search(r"`tests/[\w/]+\.py`", where)
+    code = _parts(page)["Code"]
+    assert re.search(r"`jobs/operators/\w+\.py`", code)
+    assert re.search(r"`tests/[\w/]+\.py`", code)
     named = re.findall(r"`((?:jobs|state_lib|tests|docs)/[^`]*)`", page.read_text(encoding="utf-8"))
     assert [path for path in named if not (_ROOT / path).exists()] == []
 
 
 def test_every_node_is_on_a_page() -> None:
-    where = "".join(_parts(page)["Where"] for page in _PAGES)
+    code = "".join(_parts(page)["Code"] for page in _PAGES)
     nodes = [node.__name__ for node in routing._OPERATORS]
-    assert [name for name in (*nodes, "Join", *JOIN_TYPES) if f"`{name}`" not in where] == []
+    assert [name for name in (*nodes, "Join", *JOIN_TYPES) if f"`{name}`" not in code] == []
 
 
 def test_the_overview_has_every_page() -> None:
