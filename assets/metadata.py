@@ -70,7 +70,7 @@ EPOCH_METADATA: Final[Mapping[str, str]] = {
     "view version": "Delta version of the view's table.",
     "dagster/uri": "Where the view's table is.",
     "dagster/column_schema": "The columns of the view.",
-    "dagster/column_lineage": "Of which columns of its inputs each is computed.",
+    "dagster/column_lineage": "The input columns that each column is computed from.",
     "advice": "What would make such epochs cheaper.",
     "remarks": "What else there is to know.",
     "stages": "The steps that the epoch was planned as, with sizes and reasons ([sizing](sizing.md)).",

@@ -199,7 +199,7 @@ def _accepted(at: str) -> Iterator[None]:
 def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
     """Refuse duplicate keys, and keys that give no valid Dagster input names."""
     views = {view.name for view in project.views}
-    taken: dict[str, str] = {}
+    used: dict[str, str] = {}
     for name, key in keys.items():
         at = f"view {where(project.view(name))}" if name in views else f"source {name}"
         wrong = [part for part in key.path if not _KEY_PART.fullmatch(part)]
@@ -213,22 +213,22 @@ def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
             raise DeclarationError(
                 f"{at}: Dagster reserves the name {identifier!r}: give the project a key prefix, or this asset another key."
             )
-        for made in {identifier, "_".join(key.path).replace("-", "_").replace(".", "_")}:
-            other = taken.setdefault(made, name)
+        for asset_name in {identifier, "_".join(key.path).replace("-", "_").replace(".", "_")}:
+            other = used.setdefault(asset_name, name)
             if other != name:
                 raise DeclarationError(
-                    f"{at}: its asset key {key.to_user_string()!r} is not told apart by Dagster from that of {other}, "
+                    f"{at}: Dagster cannot distinguish its asset key {key.to_user_string()!r} from that of {other}, "
                     f"{keys[other].to_user_string()!r}: choose another key."
                 )
 
 
 def _check_check_names(assets: ProjectAssets) -> None:
     """Refuse checks whose outputs have the names of other outputs."""
-    taken = {key.to_python_identifier(): f"view {name}" for name, key in assets.keys.items() if name in assets.views}
+    used = {key.to_python_identifier(): f"view {name}" for name, key in assets.keys.items() if name in assets.views}
     names = {spec.key: name for name, spec in assets.views.items()}
     for spec in check_specs(assets):
         view = assets.project.view(names[spec.asset_key])
-        other = taken.setdefault(spec.get_python_identifier(), f"check {spec.name} of {view.name}")
+        other = used.setdefault(spec.get_python_identifier(), f"check {spec.name} of {view.name}")
         if other != f"check {spec.name} of {view.name}":
             raise DeclarationError(
                 f"{where(view)}: Dagster does not tell its check {spec.name} from {other}: give one of them another name."

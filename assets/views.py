@@ -177,13 +177,13 @@ def _standing(context: AssetExecutionContext, assets: ProjectAssets, keys: Colle
     None of those that look at a clock or at other tables is.
     """
 
-    def stands(key: AssetCheckKey, made: AssetCheckEvaluation) -> bool:
-        declared, text = assets.declared_checks.get(key), made.metadata.get("check")
+    def stands(key: AssetCheckKey, evaluation: AssetCheckEvaluation) -> bool:
+        declared, text = assets.declared_checks.get(key), evaluation.metadata.get("check")
         if declared is None:
             return key.name == STREAM_KEY_UNIQUE
         return declared.kind in _OF_ROWS_ALONE and text is not None and text.value == declared.described
 
-    return {key for key, made in _passed_since_changed(context, keys).items() if stands(key, made)}
+    return {key for key, evaluation in _passed_since_changed(context, keys).items() if stands(key, evaluation)}
 
 
 def _passed_since_changed(
@@ -202,9 +202,9 @@ def _passed_since_changed(
         last = summary.last_completed_check_execution_record
         if last is None or last.event is None or last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
             continue
-        made = last.event.asset_check_evaluation
-        if made is not None and last.event.timestamp >= changed.get(key.asset_key, 0.0):
-            found[key] = made
+        evaluation = last.event.asset_check_evaluation
+        if evaluation is not None and last.event.timestamp >= changed.get(key.asset_key, 0.0):
+            found[key] = evaluation
     return found
 
 
@@ -223,8 +223,8 @@ def _checks_of(context: AssetExecutionContext, names: Collection[str], *, is_ask
     kept = [key for key in selected if key.name != MATCHES_FULL_RECOMPUTE]
     if len(kept) < len(selected):
         context.log.info(
-            f"{MATCHES_FULL_RECOMPUTE} runs every query in full, and is left out of a run that materializes: run the check by "
-            f"itself, the job for it, or give the run the tag {VERIFY_TAG} = true (or sample:1000, for some keys)"
+            f"{MATCHES_FULL_RECOMPUTE} runs every query in full, so a run that materializes leaves it out. Run the check by "
+            f"itself or its job, or give the run the tag {VERIFY_TAG} = true (or sample:1000, for some keys)"
         )
     return kept
 

@@ -34,13 +34,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     help="Views kept up to date by relstate, against the same queries run in full by the same Spark.\n\n"
-    "What has been measured is in --results and is not measured again; break off and start again as you like.",
+    "Results are in --results and are not measured again, so a run may be interrupted and started again.",
 )
 
 Data = Annotated[
     Path | None, typer.Option(help="Folder of the generated data. [$RELSTATE_BENCH_DATA or ~/.cache/relstate/tpch]")
 ]
-ResultsFile = Annotated[Path, typer.Option("--results", help="Where results are appended, one JSON line each.")]
+ResultsFile = Annotated[Path, typer.Option("--results", help="File to which results are appended, one JSON line each.")]
 Again = Annotated[bool, typer.Option("--again", help="Measure what has been measured, too; the newest counts.")]
 Epochs = Annotated[int, typer.Option(help="Measured epochs.", min=1)]
 WarmUp = Annotated[int, typer.Option(help="Epochs before those, not measured.", min=0)]
@@ -190,7 +190,7 @@ def flights(
 @app.command()
 def idle(
     sf: OneSf = 0.01,
-    views: Annotated[int, typer.Option(help="How many views.")] = 50,
+    views: Annotated[int, typer.Option(help="Number of views.")] = 50,
     epochs: Epochs = 20,
     warm_up: WarmUp = 3,
     data: Data = None,
@@ -207,7 +207,7 @@ def idle(
 @app.command()
 def shared(
     sf: OneSf = 0.1,
-    views: Annotated[int, typer.Option(help="How many views.")] = 20,
+    views: Annotated[int, typer.Option(help="Number of views.")] = 20,
     epochs: Epochs = 10,
     warm_up: WarmUp = 2,
     data: Data = None,

@@ -109,7 +109,7 @@ class Runs:
         query = "query($run: ID!) {runOrError(runId: $run) {... on Run {endTime}}}"
         return float(self.asked(query, run=run_id)["runOrError"]["endTime"])
 
-    def said(self, run_id: str) -> list[str]:
+    def log_lines(self, run_id: str) -> list[str]:
         """The messages of a run."""
         query = "... on EventConnection {events {... on MessageEvent {message}}}"
         events = self.asked(f'{{logsForRun(runId: "{run_id}") {{{query}}}}}')["logsForRun"]["events"]
@@ -123,13 +123,13 @@ class Runs:
         """Wait until a run that goes on has said something."""
 
         def has_said() -> bool:
-            assert self.all()[run_id] not in ("FAILURE", "SUCCESS", "CANCELED"), self.said(run_id)
-            return any(words in line for line in self.said(run_id))
+            assert self.all()[run_id] not in ("FAILURE", "SUCCESS", "CANCELED"), self.log_lines(run_id)
+            return any(words in line for line in self.log_lines(run_id))
 
         try:
             self.until(has_said, 150)
         except AssertionError:
-            raise AssertionError(f"{words!r} is not among {self.said(run_id)}") from None
+            raise AssertionError(f"{words!r} is not among {self.log_lines(run_id)}") from None
 
     @staticmethod
     def until(condition: Callable[[], _Found], seconds: float = 180) -> _Found:

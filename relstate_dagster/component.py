@@ -129,9 +129,7 @@ class MaterializedViewsComponent(Component, Resolvable):
             examples=["shop.functions:register"],
         ),
     ] = None
-    resource_key: Annotated[str, Resolver.default(description="What the warehouse is called among the resources.")] = (
-        WAREHOUSE_KEY
-    )
+    resource_key: Annotated[str, Resolver.default(description="The warehouse's key among the resources.")] = WAREHOUSE_KEY
     name: Annotated[
         str | None,
         Resolver.default(

@@ -22,7 +22,6 @@ def check_is_home_of(project: Project, warehouse: Warehouse) -> None:
     known = {*state.views, *state.sources}
     if known and not known & {*(view.name for view in project.views), *project.source_names}:
         raise DeclarationError(
-            f"no project is named, and {warehouse.root} has other views than the demo, which would be added to it: name a "
-            "folder of .sql files (--project, or RELSTATE_PROJECT); views that relstate sql has made are brought up to date by "
-            "relstate sql -e REFRESH"
+            f"no project is named, and {warehouse.root} has other views than the demo: name a folder of .sql files (--project, "
+            "or RELSTATE_PROJECT). Refresh views that relstate sql has made by relstate sql -e REFRESH"
         )

@@ -35,9 +35,11 @@ class MaintenanceConfig(Config):
 
     views: list[str] = Field(default=[], description="names of views; without any, every view of the warehouse")
     compact: bool = Field(default=True, description="rewrite the state of the views")
-    vacuum: bool = Field(default=True, description="delete the files of the views that nobody needs any more")
+    vacuum: bool = Field(default=True, description="delete the files of the views that no retained epoch needs")
     epochs: int | None = Field(default=None, ge=1, description="epochs of each view that stay readable; by default the last 32")
-    hours: int = Field(default=RETAINED_HOURS, ge=0, description="what was replaced no longer ago than this stays as well")
+    hours: int = Field(
+        default=RETAINED_HOURS, ge=0, description="also keep files that were replaced less than this many hours ago"
+    )
 
 
 MAINTENANCE_JOB: Final = "maintain_state"

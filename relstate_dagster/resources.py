@@ -67,7 +67,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
     )
     wait_seconds: float = Field(
         default=-1,
-        description="how long a run waits for others that have the same views; below 0: RELSTATE_LOCK_WAIT_SECONDS, else 600 s",
+        description="seconds that a run waits for runs with the same views; below 0: RELSTATE_LOCK_WAIT_SECONDS, else 600 s",
     )
     server: str = Field(
         default="auto",

@@ -26,7 +26,7 @@ class ViewIOManager(ConfigurableIOManager):
     first asks. An argument without a type gets a Spark DataFrame.
     """
 
-    warehouse: WarehouseResource = Field(description="where the views are")
+    warehouse: WarehouseResource = Field(description="the warehouse of the views")
     _newest: dict[str, int | None] = PrivateAttr(default_factory=dict)
 
     def load_input(self, context: InputContext) -> Any:

@@ -17,8 +17,8 @@ _CHAR: Final = re.compile(r"\bchar\(", re.IGNORECASE)
 
 def char_type(field: T.StructField) -> str | None:
     """Declared type of a column that is or contains CHAR; else ``None``."""
-    noted = (field.metadata or {}).get(_NOTE)
-    return str(noted) if noted is not None and _CHAR.search(str(noted)) else None
+    note = (field.metadata or {}).get(_NOTE)
+    return str(note) if note is not None and _CHAR.search(str(note)) else None
 
 
 def char_length(field: T.StructField) -> int:

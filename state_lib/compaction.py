@@ -34,8 +34,8 @@ from relstate_dagster.state_lib.tuning import tuning
 
 def has_many_runs(files: Sequence[DataFile]) -> bool:
     """Whether some partition has more small files than a lookup, or a reader, should open."""
-    small = Counter(frozenset(f.partition.items()) for f in files if f.bytes < tuning().small_run_bytes)
-    return bool(small) and max(small.values()) > tuning().runs_per_partition
+    small_files = Counter(frozenset(f.partition.items()) for f in files if f.bytes < tuning().small_run_bytes)
+    return bool(small_files) and max(small_files.values()) > tuning().runs_per_partition
 
 
 def merge_small_runs(opened: OpenedTable) -> int | None:

@@ -45,8 +45,8 @@ class Sizing:
     )
     driver_held_bytes: int = _int(
         32 * _MIB,
-        "Rows up to this size, in memory, the driver holds and sends to the tasks that read them; Spark holds more. With a "
-        "driver of 2 GiB, 252 MiB (1.5 M lines, 59 MB of files) ended an epoch of Q21, and 64 MiB a broadcast in it.",
+        "The driver holds rows up to this size, in memory, and sends them to the tasks that read them; Spark holds more. With "
+        "a driver of 2 GiB, 252 MiB (1.5 M lines, 59 MB of files) ended an epoch of Q21, and 64 MiB a broadcast in it.",
     )
     driver_collected_bytes: int = _int(
         128 * _MIB,
@@ -69,9 +69,8 @@ class Sizing:
     )
     replaced_key_bytes: int = _int(
         _MIB,
-        "Rows of a larger published table whose keys take no more than this are named to Delta by their keys: it deletes them "
-        "and appends others in one commit, and its log has the keys, twice as long. More are merged, which joins the whole "
-        "table with them.",
+        "Keys of up to this size are named to Delta, in a larger published table: it deletes their rows and appends others in "
+        "one commit. Its log has the keys, twice as long. More are merged, which joins the whole table with them.",
     )
     driver_summed_rows: int = _int(
         200_000, "The driver sums up to this many rows to find those that cancel out; beyond, it takes longer than they save."
@@ -81,8 +80,8 @@ class Sizing:
     )
     driver_checked_bytes: int = _int(
         32 * _MIB,
-        "The keys of a published table up to this size are checked for duplicates by the driver: 0.01 s for 50,000 rows, 1 s "
-        "for the 5 million that fit at most. A Spark job takes 0.5 s at least.",
+        "The driver checks the keys of a published table up to this size for duplicates. It takes 0.01 s for 50,000 rows, and "
+        "1 s for the 5 million that fit at most. A Spark job takes 0.5 s at least.",
     )
     driver_compaction_bytes: int = _int(
         32 * _MIB, "State tables up to this size are rewritten by the driver, right after an epoch; larger ones by Spark."
@@ -130,8 +129,8 @@ class Tuning:
     )
     slice_bytes: int = _int(
         4096 * _MIB,
-        "A view of which the largest source has more than this and half as much again is built in slices of at least this "
-        "many bytes: a run that dies loses one slice.",
+        "A view whose largest source has more than 1.5 times this is built in slices of at least this many bytes: a run that "
+        "dies loses one slice.",
         least=1,
     )
     slices: int = _int(8, "It is built in about this many slices at most.", 1)
@@ -142,16 +141,17 @@ class Tuning:
     )
     summed_by_each_rows: int = _int(
         20_000,
-        "The counts of values in a change of up to this many rows are summed by each reader, which spares a job a call: an "
-        "epoch of `max` over few groups runs two or three jobs in place of three or four.",
+        "Each reader sums the counts of values in a change of up to this many rows, which spares a job a call. An epoch of "
+        "`max` over few groups runs two or three jobs instead of three or four.",
     )
     kept_limit_rows: int = _int(10_000, "LIMIT and OFFSET up to this many rows keep the first rows apart from their input.")
 
     # -- how Spark runs an epoch
     brief_run_bytes: int = _int(
         128 * _MIB,
-        "A run that reads up to this many bytes, in a process of its own, optimizes no compiled code: ten views of 40 changed "
-        "flights 10.6 s and not 15.5; Q18 built from 166 MB 17.6 s and not 22.0, from 698 MB as long, Q1 22 s and not 17.",
+        "A run that reads up to this many bytes, in a process of its own, optimizes no compiled code. Ten views of 40 changed "
+        "flights took 10.6 s and not 15.5, Q18 built from 166 MB 17.6 s and not 22.0. From 698 MB it took as long, and Q1 22 s "
+        "and not 17.",
     )
     brief_run_views: int = _int(
         100,

@@ -230,10 +230,10 @@ class StateStore:
         check: Check | None = None,
     ) -> int:
         """Commit what :meth:`compute` gave, without Spark; else as :meth:`append`. ``check``: see :func:`commit_once`."""
-        made = append_rows(
+        appended = append_rows(
             self.files.table, rows, app_id=txn_app_id, txn_version=txn_version, metadata=user_metadata, check=check
         )
-        return self._own_commit(epoch, txn_app_id, txn_version, user_metadata) if made is None else made
+        return self._own_commit(epoch, txn_app_id, txn_version, user_metadata) if appended is None else appended
 
     @property
     def is_plain(self) -> bool:

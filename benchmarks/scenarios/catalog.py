@@ -55,12 +55,12 @@ def measure(run_: Run, views: int) -> dict[str, Any]:
             "run": _timed(lambda: list(EpochRunner(run_.spark, Warehouse(root)).run(["refreshed"]))),
             "run without work": _timed(lambda: list(EpochRunner(run_.spark, Warehouse(root)).run(["refreshed"]))),
         }
-        for name, taken in timed.items():
-            seconds[name].append(taken)
+        for name, measured in timed.items():
+            seconds[name].append(measured)
     if not all(report.equal for report in EpochRunner(run_.spark, Warehouse(root)).verify(["refreshed"])):
         raise RuntimeError("the view differs from its query run in full")
     files = len(list(Path(root, "_relstate", "catalog").rglob("*.parquet")))
-    found = {name: quantile(taken[run_.warm_up :], 0.5) for name, taken in seconds.items()}
+    found = {name: quantile(measured[run_.warm_up :], 0.5) for name, measured in seconds.items()}
     return {"views": views, "taken": found, "catalog_files": files}
 
 

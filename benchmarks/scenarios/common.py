@@ -89,11 +89,11 @@ class Run:
         record: dict[str, Any] = {**named, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         try:
             record |= {"status": "ok", **measure()}
-            said = line(record) if record["status"] == "ok" else record["status"]
+            outcome = line(record) if record["status"] == "ok" else record["status"]
         except Exception as problem:
             # A JVM's error has its reason in the second line.
             error = f"{type(problem).__name__}: {' '.join(str(problem).splitlines()[:2])}"
-            said = f"FAILED: {error}"
+            outcome = f"FAILED: {error}"
             record |= {"status": "failed", "error": error}
             if self.fail_fast:
                 raise
@@ -107,7 +107,7 @@ class Run:
         self.results.add(record)
         style = "bold red" if record["status"] == "failed" else None
         self.console.print(
-            f"{name_of(record):40} {said}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True
+            f"{name_of(record):40} {outcome}  ({seconds:.0f} s)", style=style, highlight=False, markup=False, soft_wrap=True
         )
 
     def drop_series(self, series: Series) -> None:

@@ -39,7 +39,7 @@ def line(record: dict[str, Any]) -> str:
     """One line: how many times as long as sum each view takes."""
     told = []
     for change, seconds in record["taken"].items():
-        ratios = ", ".join(f"{view} {taken / seconds['sum']:.2f}" for view, taken in seconds.items() if view != "sum")
+        ratios = ", ".join(f"{view} {measured / seconds['sum']:.2f}" for view, measured in seconds.items() if view != "sum")
         told.append(f"{change}: sum {seconds['sum']:.2f} s, times {ratios}")
     return "; ".join(told)
 
@@ -68,10 +68,12 @@ def measure(run_: Run, values: int) -> dict[str, Any]:
     if not all(report.equal for report in runner.verify([f"v_{name}" for name in names])):
         raise RuntimeError("a view differs from its query run in full")
     found = {
-        change: {name: quantile(taken[run_.warm_up :], 0.5) for name, taken in views.items()}
+        change: {name: quantile(measured[run_.warm_up :], 0.5) for name, measured in views.items()}
         for change, views in seconds.items()
     }
-    slowest = {change: {name: max(taken[run_.warm_up :]) for name, taken in views.items()} for change, views in seconds.items()}
+    slowest = {
+        change: {name: max(measured[run_.warm_up :]) for name, measured in views.items()} for change, views in seconds.items()
+    }
     return {"values": values, "taken": found, "slowest": slowest}
 
 

@@ -128,21 +128,21 @@ def measure(run_: Run, views: int, epochs: int, trades: int) -> dict[str, Any]:
         if number == min(10, views):
             heap["tenth"] = live_heap(run_.spark)
     heap["built"] = live_heap(run_.spark)
-    runner, taken = EpochRunner(run_.spark, warehouse), list[dict[str, float]]()
+    runner, measured = EpochRunner(run_.spark, warehouse), list[dict[str, float]]()
     for number in range(epochs):
         _statements(session, changes(trades + 20 * number, 20))
         started = time.perf_counter()
         done = list(runner.run())
         slowest = max(sum(report.seconds.values()) for report in done)
-        taken.append({"seconds": time.perf_counter() - started, "slowest": slowest, "heap_mb": live_heap(run_.spark)})
-        run_.console.print(f"epoch {number + 1}: {taken[-1]}", style="dim", highlight=False)
+        measured.append({"seconds": time.perf_counter() - started, "slowest": slowest, "heap_mb": live_heap(run_.spark)})
+        run_.console.print(f"epoch {number + 1}: {measured[-1]}", style="dim", highlight=False)
     heap["last"] = live_heap(run_.spark)
     verify(runner)
     session.close()
     few = max(1, min(20, views // 4))
     first, last = sorted(built[few // 2 : few // 2 + few]), sorted(built[-few:])
     seconds_a_view = {"first": first[len(first) // 2], "last": last[len(last) // 2]}
-    return {"views": views, "heap_mb": heap, "built_seconds": built, "seconds_a_view": seconds_a_view, "epochs": taken}
+    return {"views": views, "heap_mb": heap, "built_seconds": built, "seconds_a_view": seconds_a_view, "epochs": measured}
 
 
 def _statements(session: ScriptSession, text: str) -> None:

@@ -129,9 +129,9 @@ class Claims:
 
         def step(state: CatalogState) -> CatalogState:
             # What a dead run has left unfinished stays for the run that settles it.
-            living = self.alive_claims(state, views)
-            if living:
-                raise Claimed(f"{living[0]} the same; nothing was written")
+            alive = self.alive_claims(state, views)
+            if alive:
+                raise Claimed(f"{alive[0]} the same; nothing was written")
             return self._without_dead(state, views).with_claim(own)
 
         try:
@@ -164,14 +164,14 @@ class Claims:
         ------
         EpochError : they are held for longer than there is time to wait; it names the holder.
         """
-        waiting = Waiting(self._patience)
+        pauses = Waiting(self._patience)
         while True:
             state = state or self._catalog.read()
-            living = self.alive_claims(state, views)
-            if not living:
+            alive = self.alive_claims(state, views)
+            if not alive:
                 return state
             state = None
-            waiting.pause([f"{holder} {', '.join(sorted(set(views) & set(holder.views)))}" for holder in living])
+            pauses.pause([f"{holder} {', '.join(sorted(set(views) & set(holder.views)))}" for holder in alive])
             self._line_up(views)
 
     def _line_up(self, views: Collection[str]) -> None:

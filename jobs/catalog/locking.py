@@ -101,9 +101,9 @@ def maintenance_lock(path: Path | None, doing: str, *, shared: bool, patience: P
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
-        waiting = Waiting(patience)
+        pauses = Waiting(patience)
         while not _locked(lock, shared=shared):
-            waiting.pause([_holder(path)])
+            pauses.pause([_holder(path)])
         lock.seek(0)
         lock.truncate()
         json.dump({"pid": os.getpid(), "doing": doing}, lock)

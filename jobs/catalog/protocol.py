@@ -84,8 +84,8 @@ class Claimed(ConcurrentCatalogChange):
 
 #: The error of a run that was taken for dead.
 LOST: Final = (
-    "another run has taken this one for dead and settled its epoch (the machine was asleep, or the lease too short: "
-    "RELSTATE_LEASE_SECONDS); what this one has computed is not used, run again"
+    "another run took this one for dead and repaired its epoch, so the results of this run are not used. Run again. If the "
+    "machine was not asleep, the lease is too short: set RELSTATE_LEASE_SECONDS"
 )
 
 

@@ -102,13 +102,13 @@ def _names_in_relation(entry: ViewEntry) -> dict[str, str]:
     names: dict[str, str] = {}
     for output in entry.plan.output:
         names.setdefault(output.column, output.name)
-    taken = {o.name.lower() for o in entry.plan.output}
+    used = {o.name.lower() for o in entry.plan.output}
     for column in entry.plan.column_names:
         if column not in names:
             name = column
-            while name.lower() in taken:
+            while name.lower() in used:
                 name = f"_{name}"
-            taken.add(name.lower())
+            used.add(name.lower())
             names[column] = name
     return names
 

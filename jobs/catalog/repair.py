@@ -50,8 +50,8 @@ def repair(root: str, now: datetime) -> Repaired | None:
     found = next((state for state in (_read(root, version) for version in versions) if state is not None), None)
     if found is None:
         raise WarehouseError(
-            f"no version of the catalog at {store.path} can be read: restore the folder from a backup; or delete it and "
-            "declare sources and views again, as relstate run does with a project: they are built from their sources"
+            f"no version of the catalog at {store.path} can be read: restore the folder from a backup, or delete it and "
+            "declare sources and views again. relstate run declares those of a project. Views are then built from their sources"
         )
     kept_at = f"{store.path}-damaged-{now:%Y%m%dT%H%M%S}"
     move_folder(store.path, kept_at)

@@ -13,7 +13,7 @@ from relstate_dagster.state_lib.literals import literal
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class WatermarkValue:
     """A value below which no row was expected, and its type.
 
     A timestamp, a date or a whole number.
@@ -22,7 +22,7 @@ class Reached:
     value: datetime | date | int
     data_type: str
 
-    def later(self, other: Reached | None) -> Reached:
+    def later(self, other: WatermarkValue | None) -> WatermarkValue:
         """The later one; this one where the two cannot be compared."""
         if other is None or other.data_type != self.data_type:
             return self
@@ -41,7 +41,7 @@ class Reached:
         return {"value": text, "type": self.data_type}
 
     @classmethod
-    def from_dict(cls, payload: Mapping[str, Any]) -> Reached:
+    def from_dict(cls, payload: Mapping[str, Any]) -> WatermarkValue:
         """Watermark from the values of :meth:`to_dict`."""
         value, data_type = payload["value"], payload["type"]
         if data_type.startswith("timestamp"):
@@ -50,7 +50,7 @@ class Reached:
 
 
 #: Of each source, by the column that its watermark is about: one that was declared before may have closed groups, too.
-Watermarks = Mapping[str, Mapping[str, Reached]]
+Watermarks = Mapping[str, Mapping[str, WatermarkValue]]
 
 
 def merged(old: Watermarks, new: Watermarks) -> Watermarks:
@@ -70,4 +70,6 @@ def to_dict(watermarks: Watermarks) -> dict[str, Any]:
 
 def from_dict(payload: Mapping[str, Any]) -> Watermarks:
     """Watermarks from the values of :func:`to_dict`."""
-    return {source: {column: Reached.from_dict(r) for column, r in columns.items()} for source, columns in payload.items()}
+    return {
+        source: {column: WatermarkValue.from_dict(r) for column, r in columns.items()} for source, columns in payload.items()
+    }

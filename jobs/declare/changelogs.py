@@ -83,9 +83,9 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     checks_of(found, where)
     if not source.primary_key:
         raise DeclarationError(f"{where}: '{KIND}' = '{kind}' needs a PRIMARY KEY, whose earlier rows later ones replace.")
-    taken = {c.name.lower() for c in source.columns} & {_PLACE, _ROW, _OP, COMMIT_VERSION}
-    if taken:
-        raise DeclarationError(f"{where}: a table of '{KIND}' = '{kind}' cannot have a column {', '.join(sorted(taken))}.")
+    reserved = {c.name.lower() for c in source.columns} & {_PLACE, _ROW, _OP, COMMIT_VERSION}
+    if reserved:
+        raise DeclarationError(f"{where}: a table of '{KIND}' = '{kind}' cannot have a column {', '.join(sorted(reserved))}.")
     if kind == "debezium" and not source.columns:
         raise DeclarationError(f"{where}: '{KIND}' = 'debezium' needs the columns that rows have before and after a change.")
 
@@ -138,8 +138,8 @@ def _upserted(source: SourceDeclaration) -> str:
     place = f"row_number() OVER (PARTITION BY {key} ORDER BY {_order(source)} DESC) AS {_PLACE}"
     shown = ", ".join(quoted(c.name) for c in source.columns) or f"* EXCEPT ({_PLACE}, {COMMIT_VERSION})"
     deleted = source.properties.get(DELETED)
-    lives = f" AND NOT coalesce(({deleted}), false)" if deleted else ""
-    return f"SELECT {shown} FROM (SELECT *, {place} FROM {quoted(changelog_of(source.name))}) WHERE {_PLACE} = 1{lives}"
+    alive = f" AND NOT coalesce(({deleted}), false)" if deleted else ""
+    return f"SELECT {shown} FROM (SELECT *, {place} FROM {quoted(changelog_of(source.name))}) WHERE {_PLACE} = 1{alive}"
 
 
 # -- Debezium ---------------------------------------------------------------------------------------------------------

@@ -48,14 +48,14 @@ def check_file_folder(source: SourceDeclaration, where: str) -> None:
             )
         return
     if source.location is None:
-        raise DeclarationError(f"{where}: USING {source.file_format} needs a LOCATION, the folder that the files come to.")
+        raise DeclarationError(f"{where}: USING {source.file_format} needs a LOCATION, the folder of the files.")
     for key in source.options:
         if key.lower() in _REFUSED:
             raise DeclarationError(f"{where}: the option {key!r} is not taken: {_REFUSED[key.lower()]}.")
     if source.properties.get("source.kind") in ("upsert", "debezium") and "source.order" not in source.properties:
         raise DeclarationError(
-            f"{where}: which of two rows of a key is the newer one does not follow from the files: name it by 'source.order', "
-            "for example a column with a time, or the log's position in Debezium's event.source."
+            f"{where}: files have no order, so the newer of two rows of a key is not known. Name a column that orders them in "
+            "'source.order': for example a time, or the log's position in Debezium's event.source."
         )
 
 

@@ -116,9 +116,9 @@ def _create_materialized_view(cursor: Cursor) -> ViewDeclaration:
 
 def _refuse_or_replace(cursor: Cursor) -> Declaration:
     raise DeclarationError(
-        f"{cursor.statement.where}: OR REPLACE and OR REFRESH are not taken on a materialized view, Spark's parser "
-        "refuses them: write CREATE MATERIALIZED VIEW [IF NOT EXISTS] (a changed query is noticed and rebuilt by "
-        "itself); options go in TBLPROPERTIES ('refresh.policy' = 'auto')."
+        f"{cursor.statement.where}: Spark's parser refuses OR REPLACE and OR REFRESH of a materialized view: write CREATE "
+        "MATERIALIZED VIEW [IF NOT EXISTS]. A view whose query has changed is rebuilt automatically. Options go in "
+        "TBLPROPERTIES ('refresh.policy' = 'auto')."
     )
 
 
@@ -250,8 +250,8 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     clauses = _clauses(cursor, context, {}, until="", takes_files=True)
     if not columns and clauses.location is None:
         raise DeclarationError(
-            f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns (there is no CREATE "
-            "TABLE AS SELECT or LIKE here; create it, then INSERT), or name the folder of an existing Delta table."
+            f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns, or name the folder of an "
+            "existing Delta table. CREATE TABLE AS SELECT and LIKE are not supported: create the table, then INSERT."
         )
     known = {column.name.lower() for column in columns}
     missing = [column for column in primary_key if known and column.lower() not in known]

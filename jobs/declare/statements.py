@@ -82,7 +82,7 @@ def normalized_sql(text: str) -> str:
 
     Two texts of one normal form are the same query. Case stays: it shows in the names of columns.
     """
-    made, end, before = "", 0, ""
+    joined, end, before = "", 0, ""
     for token in _Tokenizer(dialect=Spark()).tokenize(text):
         if token.start < end:
             continue  # of a number with a suffix, 1.5BD, the suffix is a token that lies in it
@@ -90,9 +90,9 @@ def normalized_sql(text: str) -> str:
         if token.token_type not in _LITERALS | {TokenType.IDENTIFIER}:
             word = " ".join(word.split())  # GROUP BY is one token
         has_gap = token.start > end and not {word, before} & {"(", ")", ","}
-        made += f" {word}" if has_gap and made else word
+        joined += f" {word}" if has_gap and joined else word
         end, before = token.end + 1, word
-    return made
+    return joined
 
 
 def _statement(script: str, tokens: tuple[Token, ...], path: str | None) -> Statement:

@@ -72,13 +72,13 @@ def check_view(
     if not checks:
         return []
     try:
-        made = _Checks(spark, warehouse, state, view, clock)
+        runner = _Checks(spark, warehouse, state, view, clock)
     except RelstateError as error:
         return [CheckReport(view.name, check, False, view.last_epoch, problem=str(error)) for check in checks]
-    reports = made.in_one_pass([check for check in checks if check.kind in _IN_ONE_PASS])
+    reports = runner.in_one_pass([check for check in checks if check.kind in _IN_ONE_PASS])
     for check in checks:
         if check.kind not in _IN_ONE_PASS:
-            reports[check.name] = made.alone(check)
+            reports[check.name] = runner.alone(check)
     return [reports[check.name] for check in checks]
 
 
@@ -130,15 +130,15 @@ class _Checks:
         for n, check in enumerate(checks):
             if check.condition:
                 failing = int(found[f"_{n}"])
-                said = f"{failing:,} of {found[_ROWS]:,} rows fail" if failing else f"{found[_ROWS]:,} rows"
+                message = f"{failing:,} of {found[_ROWS]:,} rows fail" if failing else f"{found[_ROWS]:,} rows"
                 rows = ShownRows(tuple(self._columns), tuple(shown.get(n, ())))
-                reports[check.name] = self._report(check, failing, said, rows, seconds)
+                reports[check.name] = self._report(check, failing, message, rows, seconds)
             elif check.kind == "rows":
                 passed = _is_within(int(found[_ROWS]), check)
                 reports[check.name] = self._report(check, int(not passed), f"{found[_ROWS]:,} rows", NO_ROWS, seconds)
             else:
-                passed, said = self._is_fresh(found[f"_{n}"], check)
-                reports[check.name] = self._report(check, int(not passed), said, NO_ROWS, seconds)
+                passed, message = self._is_fresh(found[f"_{n}"], check)
+                reports[check.name] = self._report(check, int(not passed), message, NO_ROWS, seconds)
         return reports
 
     def _failing_rows(self, failed: dict[int, Check]) -> dict[int, list[Cells]]:
@@ -165,8 +165,8 @@ class _Checks:
         now = read_clock(self._clock)
         age = timedelta(microseconds=unix_microseconds(now) - newest)
         at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=newest)
-        said = f"the newest {check.columns[0]} is {at:%Y-%m-%d %H:%M:%S} UTC"
-        return age <= check.age, said if age < timedelta() else f"{said}, {_rounded(age)} old"
+        message = f"the newest {check.columns[0]} is {at:%Y-%m-%d %H:%M:%S} UTC"
+        return age <= check.age, message if age < timedelta() else f"{message}, {_rounded(age)} old"
 
     # -- what takes a pass of its own -----------------------------------------------------------------------------
 
@@ -176,12 +176,12 @@ class _Checks:
         started = time.perf_counter()
         try:
             self._check_columns([check])
-            failing, said, shown = make(check)
+            failing, message, shown = make(check)
         except Exception as error:
             if ends_the_run(error) is not None:
                 raise
             return self._problem(check, error)
-        return self._report(check, failing, said, shown, time.perf_counter() - started)
+        return self._report(check, failing, message, shown, time.perf_counter() - started)
 
     def _unique(self, check: Check) -> tuple[int, str, ShownRows]:
         """Keys that occur more than once; as in SQL, NULL equals nothing."""
@@ -244,8 +244,8 @@ class _Checks:
             if missing:
                 raise EpochError(f"{self._view.name} has no column {', '.join(missing)} yet: the next run rebuilds it")
 
-    def _report(self, check: Check, failing: int, said: str, shown: ShownRows, seconds: float) -> CheckReport:
-        return CheckReport(self._view.name, check, not failing, self._view.last_epoch, failing, said, shown, seconds)
+    def _report(self, check: Check, failing: int, message: str, shown: ShownRows, seconds: float) -> CheckReport:
+        return CheckReport(self._view.name, check, not failing, self._view.last_epoch, failing, message, shown, seconds)
 
     def _problem(self, check: Check, error: Exception) -> CheckReport:
         known = isinstance(error, RelstateError | PySparkException | Py4JJavaError | OSError)

@@ -19,7 +19,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.inspect.comparable import comparable
 from relstate_dagster.jobs.inspect.health import check_tables
-from relstate_dagster.jobs.inspect.reached import Reached, reached_epochs, two_epochs
+from relstate_dagster.jobs.inspect.readable_epochs import ReadableEpoch, readable_epochs, two_epochs
 from relstate_dagster.jobs.view_epoch.shown_values import shown_row
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
@@ -66,8 +66,8 @@ class ViewDiff:
     """
 
     view: str
-    since: Reached
-    until: Reached
+    since: ReadableEpoch
+    until: ReadableEpoch
     columns: tuple[str, ...]
     key: tuple[str, ...] | None
     added: int
@@ -114,7 +114,7 @@ def view_diff(
     """
     state = warehouse.read()
     entry = state.view(view)
-    first, last = two_epochs(warehouse, entry, reached_epochs(warehouse, state, entry), since, until)
+    first, last = two_epochs(warehouse, entry, readable_epochs(warehouse, state, entry), since, until)
     check_tables(warehouse, state, entry)
     return _Comparison.of(spark, warehouse, entry, first, last).result(limit)
 
@@ -129,7 +129,7 @@ class _Comparison:
     """
 
     entry: ViewEntry
-    ends: tuple[Reached, Reached]
+    ends: tuple[ReadableEpoch, ReadableEpoch]
     frames: tuple[DataFrame, DataFrame]
     columns: tuple[str, ...]
     key: tuple[str, ...] | None
@@ -137,7 +137,9 @@ class _Comparison:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, spark: SparkSession, warehouse: Warehouse, entry: ViewEntry, first: Reached, last: Reached) -> _Comparison:
+    def of(
+        cls, spark: SparkSession, warehouse: Warehouse, entry: ViewEntry, first: ReadableEpoch, last: ReadableEpoch
+    ) -> _Comparison:
         target = warehouse.target(entry.name)
         tables = [target.rows(spark, at.version) for at in (first, last)]
         columns, notes = _common_columns(tables, first, last)
@@ -239,7 +241,7 @@ class _Comparison:
         )
 
 
-def _common_columns(tables: Sequence[DataFrame], first: Reached, last: Reached) -> tuple[list[str], list[str]]:
+def _common_columns(tables: Sequence[DataFrame], first: ReadableEpoch, last: ReadableEpoch) -> tuple[list[str], list[str]]:
     """Columns that two tables have in common, and a sentence for each other one."""
     old, new = ({f.name: f.dataType for f in t.schema.fields if f.name != VIEW_KEY} for t in tables)
     columns = [name for name in new if name in old and old[name].simpleString() == new[name].simpleString()]

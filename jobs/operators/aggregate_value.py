@@ -179,14 +179,14 @@ def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tupl
     """
     group = columns_of(node.group)
     rows_new, rows_old = f"_new{GROUP_ROWS}", f"_old{GROUP_ROWS}"
-    lives = f"{rows_new} > 0" if node.group else "true"
+    group_exists = f"{rows_new} > 0" if node.group else "true"
     problem = text_literal(
         f"more rows of a group are retracted than it has (aggregate by "
         f"{', '.join(node.group) or 'nothing'}); input and state contradict each other, rebuild with --full-refresh"
     )
     weight = (
         f"CASE WHEN {rows_new} < 0 THEN CAST(raise_error({problem}) AS bigint) "
-        f"WHEN {lives} THEN 1L WHEN {rows_old} > 0 THEN -1L ELSE 0L END AS {WEIGHT}"
+        f"WHEN {group_exists} THEN 1L WHEN {rows_old} > 0 THEN -1L ELSE 0L END AS {WEIGHT}"
     )
     rows = []
     for position, table in tables.value_tables.items():

@@ -87,8 +87,8 @@ def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, e
         if wrong is not None:
             raise StateError(
                 f"view {view}, epoch {epoch}: strict mode: {_named(node)} gives {wrong.plus} insertion(s) and {wrong.minus} "
-                f"deletion(s) of key {wrong.key}, among them row {wrong.row}: a key of its sources is not unique, or an "
-                "append-only source deletes; else this is a fault of relstate"
+                f"deletion(s) of key {wrong.key}, among them row {wrong.row}. Check that the keys of its sources are unique "
+                "and that its append-only sources delete nothing; otherwise this is a fault of relstate"
             )
         flows[node] = (found.inserted, found.deleted)
     return flows

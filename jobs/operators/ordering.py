@@ -59,5 +59,5 @@ def not_after(order: Sequence[SortKey], schema: Sequence[Field], others: Sequenc
 
 
 def _total(order: Sequence[SortKey], schema: Sequence[Field]) -> list[SortKey]:
-    taken = {key.column for key in order}
-    return [*order, *(SortKey(f.name) for f in schema if f.name not in taken and not contains_map(f.data_type))]
+    sorted_columns = {key.column for key in order}
+    return [*order, *(SortKey(f.name) for f in schema if f.name not in sorted_columns and not contains_map(f.data_type))]

@@ -116,20 +116,20 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     names = [*side.columns, NUM_ASSOCIATIONS]
     wanted = side.side.wanted
     if wanted:
-        met_by, on = other.delta, [(w.ours, w.theirs) for w in wanted]
+        matched, on = other.delta, [(w.ours, w.theirs) for w in wanted]
         if own is not None:
             keys = [own.select(*columns_of([w.ours for w in wanted]))]
-            keys += [] if met_by is None else [met_by.select(*columns_of([w.theirs for w in wanted]))]
-            met_by, on = ctx.frames.share(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
-        assert met_by is not None
+            keys += [] if matched is None else [matched.select(*columns_of([w.theirs for w in wanted]))]
+            matched, on = ctx.frames.share(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
+        assert matched is not None
         null_safe = [w.null_safe for w in wanted]
         runs = side.side.state.storage.lookup(
-            met_by.select(*columns_of([theirs for _, theirs in on])).distinct(),
+            matched.select(*columns_of([theirs for _, theirs in on])).distinct(),
             on,
             null_safe=null_safe,
             columns=names,
-            hint=ctx.frames.hint(met_by),
-            lookup_keys=ctx.frames.lookup_keys(met_by, [pair for pair, safe in zip(on, null_safe, strict=True) if not safe]),
+            hint=ctx.frames.hint(matched),
+            lookup_keys=ctx.frames.lookup_keys(matched, [pair for pair, safe in zip(on, null_safe, strict=True) if not safe]),
         )
     else:
         runs = side.side.state.storage.runs(names)

@@ -161,4 +161,4 @@ def check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:
         if call.isDistinct() or call.filter().isDefined():
             raise NotIncremental("python-aggregate", name, "DISTINCT and FILTER have no incremental form with it")
         if not grouping:
-            raise NotIncremental("python-aggregate", name, "what it gives over no rows, only Spark's run of it can tell")
+            raise NotIncremental("python-aggregate", name, "only Spark can compute its result over no rows")

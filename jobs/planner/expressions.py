@@ -430,8 +430,8 @@ def check_deterministic(expression: Any, kind: str) -> None:
         raise NotIncremental(
             "time-dependent",
             str(expression),
-            "its value changes with the time of the run, not with the inputs; it is followed only where it is alone on one "
-            "side of a comparison, as in ts > now() - INTERVAL 1 DAY",
+            "its value changes with the time of the run; it has an incremental form only alone on one side of a comparison, as "
+            "in ts > now() - INTERVAL 1 DAY",
         )
     is_random = expression.children().size() == 0 and not expression.deterministic()
     if is_random or kind in _RANDOM:
@@ -460,9 +460,9 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
     """
     read = {expression_id(a): str(a.name()) for a in _attributes(replacement)}
     kept = {expression_id(a): str(a.name()) for p in items(expression.parameters()) for a in _attributes(p)}
-    stale = {number: name for number, name in kept.items() if number not in read}
+    outdated = {number: name for number, name in kept.items() if number not in read}
     current = {number: names[number] for number in kept if number in read and number in names}
-    for number, name in stale.items():
+    for number, name in outdated.items():
         same = [n for n, other in read.items() if other == name and n not in kept and n in names]
         if len(same) != 1:
             return None

@@ -81,9 +81,9 @@ class InputColumns:
     def attribute(self, column: str, like: Any, catalyst: Catalyst) -> Any:
         """The attribute for a column in calls, of its expression's type."""
         if column not in self._attributes:
-            made = catalyst.trees.alias(like, column).toAttribute()
-            self._attributes[column] = made
-            self.attribute_names[expression_id(made)] = column
+            created = catalyst.trees.alias(like, column).toAttribute()
+            self._attributes[column] = created
+            self.attribute_names[expression_id(created)] = column
         return self._attributes[column]
 
     def type_of(self, column: str) -> str:

@@ -112,8 +112,8 @@ class Joins:
         left_with_key, right_with_key, keys, _ = self._split_condition(left, right, [equality])
         if not keys:
             return None
-        taken = NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
-        kept = not_in(left_with_key.node, right_with_key.node, keys[0], taken.unique("_any_null"))
+        space = NameSpace((*left_with_key.node.column_names, *right_with_key.node.column_names))
+        kept = not_in(left_with_key.node, right_with_key.node, keys[0], space.unique("_any_null"))
         return Lowered(kept, dict(left.names))
 
     def _split_condition(
@@ -121,7 +121,7 @@ class Joins:
     ) -> tuple[Lowered, Lowered, list[JoinKey], list[Any]]:
         keys: list[JoinKey] = []
         rest: list[Any] = []
-        taken = NameSpace((*left.node.column_names, *right.node.column_names))
+        space = NameSpace((*left.node.column_names, *right.node.column_names))
         for part in parts:
             kind = class_name(part)
             sides = None
@@ -134,14 +134,14 @@ class Joins:
             if sides is None:
                 rest.append(part)
                 continue
-            left, left_column = self._as_column(left, sides[0], taken)
-            right, right_column = self._as_column(right, sides[1], taken)
+            left, left_column = self._as_column(left, sides[0], space)
+            right, right_column = self._as_column(right, sides[1], space)
             key = JoinKey(left_column, right_column, kind == "EqualNullSafe")
             if key not in keys:
                 keys.append(key)
         return left, right, keys, rest
 
-    def _as_column(self, side: Lowered, expression: Any, taken: NameSpace) -> tuple[Lowered, str]:
+    def _as_column(self, side: Lowered, expression: Any, space: NameSpace) -> tuple[Lowered, str]:
         """The side's column of a key expression, computed below the join if need be."""
         if class_name(expression) == "AttributeReference":
             return side, side.names[expression_id(expression)]
@@ -150,6 +150,6 @@ class Joins:
             for existing in side.node.expressions:
                 if existing.sql == sql and existing.output.name.startswith("_join_key"):
                     return side, existing.output.name
-        name = taken.unique("_join_key")
+        name = space.unique("_join_key")
         extra = NamedExpr(sql, Field(name, type_ddl(expression.dataType()), bool(expression.nullable())))
         return Lowered(with_columns(side.node, [extra]), side.names), name

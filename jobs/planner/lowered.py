@@ -22,8 +22,8 @@ class Lowered:
 class NameSpace:
     """Hands out column names that are unique within one node."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.lower() for name in taken}
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._taken = {name.lower() for name in used}
 
     def named(self, expression: Any) -> str:
         """Column name for a user's name.
@@ -82,11 +82,11 @@ def with_columns(node: PlanNode, extra: list[NamedExpr]) -> PlanNode:
     return Project(node, (*(NamedExpr(quoted(f.name), f) for f in node.schema), *extra))
 
 
-def renamed_apart(side: Lowered, taken: tuple[str, ...]) -> Lowered:
+def renamed_apart(side: Lowered, used: tuple[str, ...]) -> Lowered:
     """Rename the columns of a join side that clash with the other side's."""
-    if not {n.lower() for n in side.node.column_names} & {n.lower() for n in taken}:
+    if not {n.lower() for n in side.node.column_names} & {n.lower() for n in used}:
         return side
-    space = NameSpace(taken)
+    space = NameSpace(used)
     renamed = {f.name: space.unique(f.name) for f in side.node.schema}
     expressions = tuple(NamedExpr(quoted(f.name), Field(renamed[f.name], f.data_type, f.nullable)) for f in side.node.schema)
     return Lowered(Project(side.node, expressions), {number: renamed[name] for number, name in side.names.items()})

@@ -255,11 +255,11 @@ class Lowering:
                 node = with_sides_in_place(Join(node, row, "inner" if has_one_row(row) else "left outer", ()))
         return child if node is child.node else Lowered(node, names)
 
-    def _row_of(self, subquery: Any, taken: PlanNode) -> tuple[PlanNode, str]:
+    def _row_of(self, subquery: Any, outer: PlanNode) -> tuple[PlanNode, str]:
         """A scalar subquery as a relation of at most one row, with its column."""
         inner = self._lower(self._catalyst.simplify(subquery.plan()), need_key=True)
         value = inner.names[expression_id(subquery.plan().output().apply(0))]
-        name = NameSpace(taken.column_names).unique(SUBQUERY)
+        name = NameSpace(outer.column_names).unique(SUBQUERY)
         return at_most_one_row(inner.node, value, name), name
 
     def _equal_to_subqueries(self, child: Lowered, parts: list[Any]) -> tuple[Lowered, list[Any]]:
@@ -488,8 +488,8 @@ def _check_order(window: Any) -> None:
         raise NotIncremental(
             "unordered",
             "LIMIT in a correlated subquery",
-            "Spark numbers the rows in no order where it has no ORDER BY, or sorts by a column that it does not select, and "
-            "takes whichever are first; select that column too",
+            "it has no ORDER BY, or sorts by a column that it does not select, so Spark takes any of the rows; select that "
+            "column too",
         )
 
 

@@ -213,10 +213,10 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _described(kind: str, plan: Any) -> str:
-    said = {
+    labels = {
         "ScriptTransformation": "TRANSFORM … USING, which runs a program",
         "RelationTimeTravel": "a table at a fixed version",
         "NamedStreamingRelation": "a stream",
         "CompoundBody": "a script",
     }
-    return said.get(kind, str(plan.nodeName()))
+    return labels.get(kind, str(plan.nodeName()))

@@ -33,8 +33,8 @@ def rows_of_recursion(catalyst: Catalyst, plan: Any) -> Any:
         rows = frame_of_plan(catalyst.session, plan).limit(_MOST_ROWS + 1)._jdf.collectAsList()
     except (PySparkException, Py4JJavaError) as error:
         # Where a LIMIT ends it, the query in full knows that.
-        said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else first_line(error)
-        raise NotIncremental("recursion", _RECURSION, f"Spark does not compute it alone: {said}") from error
+        reason = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else first_line(error)
+        raise NotIncremental("recursion", _RECURSION, f"Spark does not compute it alone: {reason}") from error
     if rows.size() > _MOST_ROWS:
         raise NotIncremental("recursion", _RECURSION, f"more than {_MOST_ROWS:,} rows are not kept in a plan")
     relations = catalyst.companion("org.apache.spark.sql.catalyst.plans.logical.LocalRelation")

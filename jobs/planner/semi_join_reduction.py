@@ -133,10 +133,10 @@ def _joined(node: PlanNode, column: str, keys: PlanNode) -> PlanNode:
     return select(join, list(node.column_names))
 
 
-def _named_apart(keys: PlanNode, taken: tuple[str, ...]) -> PlanNode:
+def _named_apart(keys: PlanNode, used: tuple[str, ...]) -> PlanNode:
     """The key of a filtered relation alone, by a name that is not taken."""
     (key,) = keys.stream_key or ()
-    name = NameSpace(taken).unique(key)
+    name = NameSpace(used).unique(key)
     if keys.column_names == (name,):
         return keys
     return Project(keys, (NamedExpr(quoted(key), Field(name, keys.field_named(key).data_type, nullable=False)),))

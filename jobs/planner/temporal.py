@@ -102,11 +102,11 @@ def _of_difference(catalyst: Catalyst, difference: Any, days: Any, written: tupl
         return None
     end, start = items(difference.children())
     expressions = catalyst.jvm.org.apache.spark.sql.catalyst.expressions
-    made = catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
+    literal_class = catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
     if _is_time(catalyst, end) and not reads_time(start):
-        return TimeComparison(expressions.DateAdd(start, made.apply(int(number.value()))), written[1], end)
+        return TimeComparison(expressions.DateAdd(start, literal_class.apply(int(number.value()))), written[1], end)
     if _is_time(catalyst, start) and not reads_time(end):
-        return TimeComparison(expressions.DateAdd(end, made.apply(-int(number.value()))), written[0], start)
+        return TimeComparison(expressions.DateAdd(end, literal_class.apply(-int(number.value()))), written[0], start)
     return None
 
 

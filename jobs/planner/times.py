@@ -101,7 +101,7 @@ class Times:
         replaced = [with_flags(self._catalyst, expression, flag) for expression in expressions]
         if not flags:
             return child, replaced
-        fields = tuple(Field(str(made.name()), "boolean", True) for made in flags.values())
+        fields = tuple(Field(str(flag_name.name()), "boolean", True) for flag_name in flags.values())
         return Lowered(TemporalProject(inputs.node(), tuple(flags), fields), names), replaced
 
     def _filtered(self, child: Lowered, kept: Lowered, comparisons: Iterable[TimeComparison]) -> Lowered:

@@ -38,6 +38,6 @@ def check_new_table(root: str, path: str) -> None:
 def refused(root: str, path: str) -> DeclarationError:
     """The error of a statement that would write where only runs write."""
     return DeclarationError(
-        f"{path} is the warehouse's own, and no statement may write to it: the rows of a view follow from its query, and "
-        f"runs keep what is in {root}; change the sources, by their names"
+        f"{path} belongs to the warehouse {root}, and only runs may write to it: the rows of a view follow from its query. "
+        "Change the sources, by their names"
     )

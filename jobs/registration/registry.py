@@ -258,12 +258,12 @@ class Registry:
         view, source = (name if kind == "view" else None), (name if kind == "source" else None)
         if of_changelog:
             view, source = name, changelog_of(name)
-        made: list[str] = []
+        created: list[str] = []
         if view is not None:
-            made += [self._warehouse.target(view).path, self._warehouse.states_path(view)]
+            created += [self._warehouse.target(view).path, self._warehouse.states_path(view)]
         if source is not None and state.sources[source].managed:
-            made.append(state.sources[source].path)
-        garbage = {self._warehouse.inside(path): table_id(path) for path in made}
+            created.append(state.sources[source].path)
+        garbage = {self._warehouse.inside(path): table_id(path) for path in created}
         rest = state
         for dropped in {name, view, source} - {None}:
             rest = rest.without(str(dropped))
@@ -310,8 +310,8 @@ class Registry:
         ------
         DeclarationError : something is.
         """
-        for kind, taken in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):
-            clash = next((other for other in taken if other.lower() == name.lower()), None)
+        for kind, existing in (("source", state.sources), ("plain view", state.plain_views), ("view", state.views)):
+            clash = next((other for other in existing if other.lower() == name.lower()), None)
             if clash is not None and (kind != besides or clash != name):
                 raise DeclarationError(f"there is a {kind} named {clash} already; drop it first or take another name")
 

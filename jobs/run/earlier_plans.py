@@ -45,7 +45,7 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
             else:
                 others.append(view.name)
 
-    def noted(newest: CatalogState) -> CatalogState:
+    def updated(newest: CatalogState) -> CatalogState:
         for name, (view, planned) in same.items():
             now = newest.views.get(name)
             # What another run has in hand it writes as it knows it: the next run looks again.
@@ -53,7 +53,7 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
                 newest = newest.with_view(replace(now, plan_version=PLAN_VERSION, planned=planned))
         return newest
 
-    return run.warehouse.catalog.update(noted), others
+    return run.warehouse.catalog.update(updated), others
 
 
 def _planned_the_same(run: RunContext, state: CatalogState, view: ViewEntry) -> Planned | None:

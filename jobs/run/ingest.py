@@ -209,8 +209,8 @@ class _Ingestion:
         number = self._committed()
         if number < entered:
             raise SourceError(
-                f"source {self._entry.name}: {self._entry.path} is older than its list of files that were read: it was put "
-                "back from a copy; put back all of its folder, or drop the table and create it again"
+                f"source {self._entry.name}: {self._entry.path} is older than its list of files that were read. It was "
+                "restored from a copy: restore all of its folder, or drop the table and create it again"
             )
         if number > entered:
             self._enter(number, *self._named(number))
@@ -263,8 +263,8 @@ def _reason(error: BaseException) -> str:
     """Spark's reason why a file cannot be read, with its cause."""
     stack = f"{error}\n{getattr(error, '_stackTrace', '')}"
     _, _, cause = stack.rpartition("Caused by: ")
-    said = takewhile(lambda line: not line.startswith("at "), (line.strip() for line in cause.splitlines()))
-    return f"{reason_of(error)} ({' '.join(said)})" if cause != stack else reason_of(error)
+    reasons = takewhile(lambda line: not line.startswith("at "), (line.strip() for line in cause.splitlines()))
+    return f"{reason_of(error)} ({' '.join(reasons)})" if cause != stack else reason_of(error)
 
 
 def _is_batch(action: Mapping[str, Any], number: int) -> bool:

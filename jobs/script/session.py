@@ -350,8 +350,8 @@ class ScriptSession:
 
     @staticmethod
     def _exists(state: CatalogState, name: str) -> bool:
-        taken = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
-        return name.lower() in taken
+        used = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
+        return name.lower() in used
 
 
 def _target(other: OtherStatement) -> str:

@@ -181,8 +181,8 @@ class _Walk:
             (row,) = self._session.sql(f"SELECT CAST({expression.sql()} AS STRING)").collect()
         except PySparkException as error:
             raise DeclarationError(
-                "what this statement writes to is computed from what is not known before it runs: write the name, or the "
-                "statement, itself"
+                "the target of this statement is computed, and Spark cannot compute it before the statement runs: write the "
+                "name, or the statement, itself"
             ) from error
         return str(row[0])
 

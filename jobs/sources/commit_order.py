@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.log import Action, DeltaLog, commit_info, files_of, logged_rows
 
-_ORDER: Final = "'source.order' names a column or an expression that orders the rows of a key, and nothing of this is needed"
-_REMEDY: Final = f"{_ORDER}; or keep the log and the files (delta.logRetentionDuration, delta.deletedFileRetentionDuration)"
+_ORDER: Final = "name a column or an expression that orders the rows of a key in 'source.order'"
+_REMEDY: Final = f"{_ORDER}, or keep the log and the files (delta.logRetentionDuration, delta.deletedFileRetentionDuration)"
 #: What Delta calls a write whose rows replace others: they are all new, and come with this commit.
 _OVERWRITE: Final = "WRITE"
 
@@ -80,9 +80,7 @@ class CommitOrder:
         where = f"source {self._name} ({self._log.path})"
         for number in range(len(self._commits), version + 1):
             if number == 0 and not self._log.has(0):
-                raise SourceError(
-                    f"{where}: the log begins after version 0, so it is not known in which order its rows came; {_REMEDY}"
-                )
+                raise SourceError(f"{where}: the log begins after version 0, so the order of its rows is not known: {_REMEDY}")
             actions = self._log.commit(number)
             _, adds, removes = files_of(actions)
             operation = str(commit_info(actions).get("operation", "a commit"))
@@ -92,16 +90,16 @@ class CommitOrder:
         rewritten = next((a.rewritten_by for a in added.values() if a.times and a.rewritten_by), "")
         if rewritten:
             raise SourceError(
-                f"{where}: {rewritten} updated or deleted rows, and wrote others of their files again, so it is not known in "
-                f"which order the rows came; {_ORDER}, or RESTORE TABLE to the version before puts the table back"
+                f"{where}: {rewritten} updated or deleted rows and rewrote other rows of their files, so the order of the rows "
+                f"is not known. RESTORE TABLE to the version before, or {_ORDER}"
             )
         found = [a.file for a in added.values() if a.times > 0]
         replaced = [file.path for file in found if file.path not in live]
         gone = [path for path, size in zip(replaced, self._log.file_sizes(replaced), strict=True) if size is None]
         if gone:
             raise SourceError(
-                f"{where}: {len(gone)} of the files that commits have added are gone (compacted, and vacuumed away), the first "
-                f"is {gone[0]}, so it is not known in which order their rows came; {_REMEDY}"
+                f"{where}: {len(gone)} of the files that commits have added are gone (compacted and vacuumed), so the order of "
+                f"their rows is not known; the first is {gone[0]}: {_REMEDY}"
             )
         return found
 

@@ -105,9 +105,9 @@ def deleted_rows(table: DeltaTable) -> DeletedRows | None:
         if _UNKNOWN_FEATURE in str(error):
             return None
         raise SourceError(
-            f"a deletion vector of {table.table_uri} at version {table.version()} cannot be read, probably vacuumed away "
-            f"({error}); rebuild the views that read it with --full-refresh, and keep files longer than the time between two "
-            "runs (delta.deletedFileRetentionDuration)"
+            f"a deletion vector of {table.table_uri} at version {table.version()} cannot be read, probably because it was "
+            f"vacuumed ({error}). Rebuild the views that read it with --full-refresh, and keep files longer than the time "
+            "between two runs (delta.deletedFileRetentionDuration)"
         ) from error
     names = [file_name(path) for path in vectors["filepath"].to_pylist()]
     alike = Counter(path.rsplit("/", 1)[-1] for path in table.file_uris()) if names else Counter()

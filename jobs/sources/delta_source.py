@@ -191,8 +191,8 @@ class DeltaSource(Source):
         if gone:
             raise SourceError(
                 f"{where}: {len(gone)} files with the changes between versions {since.version} and {until.version} are "
-                f"gone (vacuumed away), the first is {gone[0]}; {_REBUILD}, and keep files longer than the time between "
-                "two runs (delta.deletedFileRetentionDuration)"
+                f"gone (vacuumed); the first is {gone[0]}. Rebuild the views that read it with "
+                "--full-refresh, and keep files longer than the time between two runs (delta.deletedFileRetentionDuration)"
             )
         read_as_files = None if changed is None else tuple(changed)
         return ChangeRange(
@@ -310,57 +310,61 @@ class DeltaSource(Source):
             return self.files(pin).read(spark, None)
         return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
 
-    def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
+    def all_rows(self, spark: SparkSession, pin: Pin, generated_columns: Collection[str] = ()) -> DataFrame:
         """Every row as of a pin, as an insertion.
 
         With some of the columns that sources make, if asked for.
         """
         self._check_is_there(pin)
         if pin.first_files is not None:
-            return self._some_rows(spark, pin, 0, pin.first_files, made)
-        if COMMIT_VERSION in made:
+            return self._some_rows(spark, pin, 0, pin.first_files, generated_columns)
+        if COMMIT_VERSION in generated_columns:
             files = self._order.files(pin.version, {file.path for file in data_files(self.table.at(pin.version))})
-            return self._read_files(spark, pin, self._counted(files) if ROW_ID in made else files, made)
-        if ROW_ID in made:
-            return self._read_files(spark, pin, self._counted_files(pin.version), made)
+            return self._read_files(
+                spark, pin, self._counted(files) if ROW_ID in generated_columns else files, generated_columns
+            )
+        if ROW_ID in generated_columns:
+            return self._read_files(spark, pin, self._counted_files(pin.version), generated_columns)
         return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    def _some_rows(self, spark: SparkSession, pin: Pin, first: int, until: int | None, made: Collection[str] = ()) -> DataFrame:
+    def _some_rows(
+        self, spark: SparkSession, pin: Pin, first: int, until: int | None, generated_columns: Collection[str] = ()
+    ) -> DataFrame:
         """As :meth:`all_rows`, of some files, by their places in the order of paths."""
-        if ROW_ID in made:
+        if ROW_ID in generated_columns:
             files = self._counted_files(pin.version)
-            return self._read_files(spark, pin, files[first:until], made, numbered=files)
+            return self._read_files(spark, pin, files[first:until], generated_columns, numbered=files)
         return self.files(pin.whole).some(first, until).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
-    def read_strategy(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
+    def read_strategy(self, found: ChangeRange, until: Pin, generated_columns: Collection[str] = ()) -> str:
         """Description of :meth:`changes`' way to read."""
         if found.rest is not None:
-            later = self.read_strategy(found.rest.later, until, made)
+            later = self.read_strategy(found.rest.later, until, generated_columns)
             rest = f"{len(found.appended) - len(found.rest.later.appended)} file(s) that were not read before"
             return rest if found.rest.until is not None or later == "nothing changed" else f"{rest}; {later}"
         if not found.appended and found.only_appends:
             return "nothing changed"
-        if _reads_appended(found, made):
+        if _reads_appended(found, generated_columns):
             return f"{len(found.appended)} appended file(s)"
         if found.files is not None and self.layout(until.version) is not None:
             return f"{len(found.files)} file(s) with the changes"
         return "Delta's change feed"
 
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
+        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
     ) -> DataFrame | None:
         """The change set between two pins; ``None`` if there is none.
 
         The columns of the table and the weight.
         """
         if found.rest is not None:
-            rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, made)
-            later = self.changes(spark, since.whole, until.whole, found.rest.later, made)
+            rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, generated_columns)
+            later = self.changes(spark, since.whole, until.whole, found.rest.later, generated_columns)
             return rest if later is None else _union_of_common(rest, later)
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
-        if _reads_appended(found, made):
-            return self._appended(spark, until, found, made)
+        if _reads_appended(found, generated_columns):
+            return self._appended(spark, until, found, generated_columns)
         layout = self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
@@ -398,16 +402,16 @@ class DeltaSource(Source):
                 f"cannot be read: {str(error).splitlines()[0]}"
             ) from error
 
-    def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, made: Collection[str]) -> DataFrame:
-        files = self._counted(found.appended) if ROW_ID in made else found.appended
-        return self._read_files(spark, until, files, made)
+    def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, generated_columns: Collection[str]) -> DataFrame:
+        files = self._counted(found.appended) if ROW_ID in generated_columns else found.appended
+        return self._read_files(spark, until, files, generated_columns)
 
     def _read_files(
         self,
         spark: SparkSession,
         pin: Pin,
         files: Sequence[AppendedFile],
-        made: Collection[str] = (),
+        generated_columns: Collection[str] = (),
         numbered: Sequence[AppendedFile] | None = None,
     ) -> DataFrame:
         """Rows of data files as insertions, read as Parquet.
@@ -421,17 +425,16 @@ class DeltaSource(Source):
         mapping = facts.column_mapping
         if mapping not in ("none", "name") or (mapping == "name" and facts.partition_columns):
             raise SourceError(
-                f"source {self.name} ({self.path}) maps column names by id, or is partitioned besides, and has no key or no "
-                "change data feed, so its new files cannot be read one by one; set delta.enableChangeDataFeed and declare a "
-                "PRIMARY KEY"
+                f"source {self.name} ({self.path}) maps column names by id, or maps names and is partitioned, so its new files "
+                "cannot be read one by one. Set delta.enableChangeDataFeed and declare a PRIMARY KEY"
             )
         layout = FileLayout(self.path, schema, facts.partition_columns, mapping == "name")
         rows = layout.read(spark, [file.path for file in files])
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         columns: list[Column] = [F.col(quoted(name)) for name in schema.names]
-        if ROW_ID in made:
+        if ROW_ID in generated_columns:
             columns.append(_row_id(self.path, numbered or files, pin.serial_base_ms).alias(ROW_ID))
-        if COMMIT_VERSION in made:
+        if COMMIT_VERSION in generated_columns:
             columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
         return rows.select(*columns, weight)
 
@@ -451,9 +454,9 @@ def _weight_of_feed() -> Column:
     return F.when(insertion, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)
 
 
-def _reads_appended(found: ChangeRange, made: Collection[str]) -> bool:
+def _reads_appended(found: ChangeRange, generated_columns: Collection[str]) -> bool:
     """Whether changes are read from appended files, which alone give rows their places."""
-    return found.only_appends and (bool(made) or not found.has_change_feed)
+    return found.only_appends and (bool(generated_columns) or not found.has_change_feed)
 
 
 def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:

@@ -136,8 +136,10 @@ class FileRecords:
             F.when(F.col(quoted(f.name)).isNull(), F.lit(f"{f.name} is NULL")) for f in self.schema.fields if not f.nullable
         ]
         unlike = F.lit(f"it is no record of {len(self._in_files)} columns")
-        said = [F.nullif(F.concat_ws("; ", *reasons), F.lit("")) for reasons in ((what() if what else []), missing) if reasons]
-        return F.coalesce(*said, unlike)
+        messages = [
+            F.nullif(F.concat_ws("; ", *reasons), F.lit("")) for reasons in ((what() if what else []), missing) if reasons
+        ]
+        return F.coalesce(*messages, unlike)
 
     @property
     def _in_files(self) -> list[T.StructField]:

@@ -125,8 +125,8 @@ class FolderFiles:
             raise SourceError(
                 f"source {self.name}: {changed.num_rows:,} file(s) in {self.folder.location} were changed after they had been "
                 f"read, the first is {first['path']} ({_described(first, ' read')}, now {_described(first, '')}). A file is "
-                "read once: give what is new a file of its own and put the old one back, or delete it (its rows stay); to read "
-                "the folder from its first file on, drop the table and create it again"
+                "read once: put the old file back, or delete it (its rows stay), and write new rows to a new file. To read the "
+                "folder from its first file on, drop the table and create it again"
             )
         new = both.filter(is_new).select(FILE_COLUMNS.names)
         with_colon = [path for path in new["path"].to_pylist() if ":" in path] if self.is_local else []

@@ -73,7 +73,7 @@ class Source(ABC):
 
     @abstractmethod
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
+        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
     ) -> DataFrame | None:
         """The change set between two pins; ``None`` if there is none.
 
@@ -82,11 +82,11 @@ class Source(ABC):
         Parameters
         ----------
         found : as :meth:`check_range` found them.
-        made : columns that the source makes for its rows (:data:`.jobs.plan.relation.MADE_BY_SOURCES`).
+        generated_columns : columns that the source makes for its rows (:data:`.jobs.plan.relation.MADE_BY_SOURCES`).
         """
 
     @abstractmethod
-    def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
+    def all_rows(self, spark: SparkSession, pin: Pin, generated_columns: Collection[str] = ()) -> DataFrame:
         """Every row as of a pin, as an insertion.
 
         With some of the columns that sources make, if asked for.
@@ -106,7 +106,7 @@ class Source(ABC):
         rows = self.all_rows(spark, pin)
         return rows.where(F.col(WEIGHT) > 0).drop(WEIGHT)
 
-    def read_strategy(self, found: ChangeRange, until: Pin, made: Collection[str] = ()) -> str:
+    def read_strategy(self, found: ChangeRange, until: Pin, generated_columns: Collection[str] = ()) -> str:
         """Description of :meth:`changes`' way to read."""
         return "its changes" if found.rows_inserted or found.rows_deleted else "nothing changed"
 

@@ -125,8 +125,10 @@ class CommitsSince:
 
     def __str__(self) -> str:
         if self.foreign is not None:
-            return f"somebody else changed it ({self.foreign})"
-        return ", ".join(f"run {made.run_id} committed epoch {made.epoch} at version {v}" for v, made in self.epochs)
+            return f"another program changed it ({self.foreign})"
+        return ", ".join(
+            f"run {epoch_commit.run_id} committed epoch {epoch_commit.epoch} at version {v}" for v, epoch_commit in self.epochs
+        )
 
 
 class Chain:
@@ -211,9 +213,9 @@ class Chain:
         foreign: ForeignCommit | None = None
         for number in range(version + 1, newest + 1):
             actions = self._commit(number)
-            made = EpochCommit.of(actions)
-            if made is not None:
-                epochs.append((number, made))
+            epoch_commit = EpochCommit.of(actions)
+            if epoch_commit is not None:
+                epochs.append((number, epoch_commit))
             elif first <= _restored_version(actions) <= known:
                 epochs, foreign, known = [], None, number
             elif not (self._is_upkeep(actions, version) or self._is_maintenance(actions)):
@@ -279,13 +281,13 @@ class Chain:
         if newest < version:
             raise self._damaged(f"ends at version {newest}, before version {version} that its last epoch wrote")
         try:
-            made = EpochCommit.of(self._log.commit(version))
+            epoch_commit = EpochCommit.of(self._log.commit(version))
         except SourceError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise self._damaged(f"is damaged: version {version} in its log is empty or cut off") from error
             # Delta deletes the commits that a checkpoint covers, after 30 days by default.
             return
-        if made is None or made.digest != recorded.digest:
+        if epoch_commit is None or epoch_commit.digest != recorded.digest:
             raise self._damaged(f"has another commit at version {version} than its last epoch wrote")
 
     def _damaged(self, problem: str) -> StateError:

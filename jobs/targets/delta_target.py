@@ -96,7 +96,11 @@ class DeltaTarget(Target):
                 kept = [earlier for earlier in kept if earlier[0] <= back_to]
             kept.append((commit.version, commit.user_metadata))
         found = [(version, EpochCommit.of_text(text)) for version, text in kept]
-        return [(version, made) for version, made in found if made is not None and made.view == self.view]
+        return [
+            (version, epoch_commit)
+            for version, epoch_commit in found
+            if epoch_commit is not None and epoch_commit.view == self.view
+        ]
 
     def problem(self, recorded: Recorded) -> str | None:
         """Damage, or changes by other writers, since the recorded commit, with the remedies."""

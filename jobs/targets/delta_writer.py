@@ -128,10 +128,10 @@ class DeltaWriter(TargetWriter):
         app, version = self._declared.application, self._txn_version
         properties = committing(app, version, self._wanted.to_json())
         check = self._chain.expect(self._known)
-        made = commit_once(self._table, app, version, lambda newest: write(newest, properties), check)
-        if made is None:
+        outcome = commit_once(self._table, app, version, lambda newest: write(newest, properties), check)
+        if outcome is None:
             return Published(self._table.latest().version(), 0, 0)
-        number, metrics = made
+        number, metrics = outcome
         updated = int(metrics.get("num_target_rows_updated", 0))
         inserted = int(metrics.get("num_target_rows_inserted", 0)) + updated
         return Published(number, inserted, int(metrics.get("num_target_rows_deleted", 0)) + updated)
@@ -170,12 +170,12 @@ class DeltaWriter(TargetWriter):
 
     def _written_by_spark(self) -> Published:
         # Spark does not say which version it wrote, nor does every commit beside its own make it fail.
-        made = self._chain.after(self._known)
-        version = made.made_by(self._wanted)
+        later = self._chain.after(self._known)
+        version = later.made_by(self._wanted)
         if version is None:
-            if not made.is_clean:
-                self._chain.restore(made)
-            problem = f"epoch {self._wanted.epoch} was not published, {self._chain.describe(made)}"
+            if not later.is_clean:
+                self._chain.restore(later)
+            problem = f"epoch {self._wanted.epoch} was not published, {self._chain.describe(later)}"
             raise EpochError(f"view {self._declared.view}: {problem}; nothing was lost, run again")
         actions = DeltaLog(self._table.path).commit(version)
         inserted, deleted = rows_changed(actions)

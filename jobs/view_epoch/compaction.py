@@ -118,8 +118,8 @@ def compact_view(
     assert view.last_epoch is not None
     expired = {**closed_rows(view), **expired_rows(view, before)} if is_claimed else {}
     unmerged = [t.table_id for t in view.tables if t.table_id in expired or _has_runs(before, t.table_id)]
-    small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= run_limits().maintain.most_bytes
-    rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=small)
+    is_small = sum(f.bytes for f in before if f.partition[TABLE_ID] in unmerged) <= run_limits().maintain.most_bytes
+    rewritten = _rewrite(session, files, state, view, unmerged, view.last_epoch, expired, by_driver=is_small)
     after = files.at(None)
     if has_many_runs(after):
         merge_small_runs(files.table)

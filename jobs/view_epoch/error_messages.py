@@ -128,7 +128,7 @@ def _of_spark_or_files(view: str, where: str, error: BaseException) -> RelstateE
         ),
         (True, EpochError, f"{type(error).__name__}: {line}"),
     )
-    return next(kind(f"{where}: {said}") for applies, kind, said in cases if applies)
+    return next(kind(f"{where}: {message}") for applies, kind, message in cases if applies)
 
 
 def _without_null_keys(view: str) -> str:
@@ -136,9 +136,9 @@ def _without_null_keys(view: str) -> str:
     log = changelog_of(view)
     return (
         f"delete such rows (ALTER TABLE {log} SET TBLPROPERTIES ('delta.appendOnly' = 'false'), then DELETE FROM {log} WHERE … "
-        f"IS NULL, then relstate run --full-refresh {view}). If the table has no 'source.order', and others of their files are "
-        f"left, the rebuild is refused: make another table, insert what {view} shows (INSERT INTO … SELECT * FROM {view}) and "
-        "what came since, and drop this one"
+        f"IS NULL, then relstate run --full-refresh {view}). If the table has no 'source.order', and other rows of their "
+        f"files are left, the rebuild is refused. Then create another table, insert the rows of {view} (INSERT INTO … SELECT * "
+        f"FROM {view}) and all newer rows into it, and drop this one"
     )
 
 

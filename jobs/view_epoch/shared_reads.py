@@ -32,7 +32,7 @@ class ReadKey:
     source: str
     since: str
     until: str
-    made: frozenset[str]
+    generated_columns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

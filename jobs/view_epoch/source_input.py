@@ -91,18 +91,18 @@ class SourceInput(Input):
 
     def changes(self, spark: SparkSession) -> DataFrame | None:
         """As of :class:`Input`; the views of a run share what they read."""
-        until, since, made = self.pin, self.since, self.generated_columns
+        until, since, generated = self.pin, self.since, self.generated_columns
         if since is None:
-            return self.as_planned(self.source.all_rows(spark, until, made), keeps_unread=False)
+            return self.as_planned(self.source.all_rows(spark, until, generated), keeps_unread=False)
         if since.is_same(until):
             return None
         found = self.range(since)
         changes = self.inputs.reads.shared.changes(
             spark,
-            ReadKey(self.name, since.identity, until.identity, made),
+            ReadKey(self.name, since.identity, until.identity, generated),
             found.changed_bytes,
             scanned_columns(self.inputs.view)[self.name],
-            lambda: self.source.changes(spark, since, until, found, made),
+            lambda: self.source.changes(spark, since, until, found, generated),
         )
         return None if changes is None else self.as_planned(changes, keeps_unread=False)
 
@@ -111,9 +111,9 @@ class SourceInput(Input):
         place = None if lookup_keys is None else self._lookup_place(lookup_keys)
         if lookup_keys is not None and isinstance(place, SourceIndex):
             return self.as_planned(self._indexed(spark, place, lookup_keys))
-        made = self.generated_columns - {ROW_ID}
-        if made or not self.files.are_rows:
-            return self.as_planned(self.source.all_rows(spark, self.pin, made))
+        generated = self.generated_columns - {ROW_ID}
+        if generated or not self.files.are_rows:
+            return self.as_planned(self.source.all_rows(spark, self.pin, generated))
         # Lookups that an index could have served are noted.
         if lookup_keys is not None and lookup_keys.column not in self.entry.indexes and self.inputs.view.last_epoch is not None:
             self.inputs.advice.saw(self.name, self.entry.indexes, self.files, lookup_keys)

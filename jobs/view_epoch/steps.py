@@ -221,9 +221,9 @@ class Publish:
         """One line for people."""
         if self.mode is WriteMode.NOTHING:
             return f"publish: {self.mode.value}"
-        into = f" into {bytes_shown(self.table_bytes)}" if self.table_bytes else ""
+        target = f" into {bytes_shown(self.table_bytes)}" if self.table_bytes else ""
         later = "; append where no row goes" if self.mode is WriteMode.MERGE and not self.is_settled else ""
-        return f"publish: {self.mode.value}{into}, by {_by(self.writer, self.most_rows)}{later}"
+        return f"publish: {self.mode.value}{target}, by {_by(self.writer, self.most_rows)}{later}"
 
 
 def _by(writer: Writer | None, most_rows: int) -> str:

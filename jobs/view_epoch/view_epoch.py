@@ -89,14 +89,14 @@ class StateBase:
     before : the versions of the view's last epoch.
     known : the state up to what the catalog knows, with compactions since; ``None`` where there is no state yet.
     wanted : names the commit to be made.
-    made : that commit, if an earlier try has made it.
+    earlier_commit : that commit, if an earlier try has made it.
     """
 
     files: StateFiles
     before: ViewVersions | None
     known: CommitsSince | None
     wanted: EpochCommit
-    made: StateCommit | None = None
+    earlier_commit: StateCommit | None = None
 
 
 def compute_and_commit(
@@ -216,8 +216,8 @@ def _computed_and_committed(
     failpoints.reached("after_state_commit")
     done = replace(steps.commit, writer=Writer.SPARK if stored is None else Writer.DRIVER)
     flows = {**held_flows(context, plan), **counted}
-    made = StateCommit(version, _rows_by_table(files, version), stored, result.late_rows, flows)
-    return made, steps.settled(done)
+    committed = StateCommit(version, _rows_by_table(files, version), stored, result.late_rows, flows)
+    return committed, steps.settled(done)
 
 
 def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Table) -> None:

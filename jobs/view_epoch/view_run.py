@@ -118,20 +118,22 @@ class ViewRuns:
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))
         base = _state_base(files, view, inputs, fence)
-        if only_committed and base.made is None:
+        if only_committed and base.earlier_commit is None:
             return None
         # What an upstream view published in this epoch is what this view reads of it, unless this view lags behind.
         is_level = view.last_epoch is not None
         moved = {n: rows for n, rows in upstream.items() if is_level and state.views[n].last_epoch == view.last_epoch}
         # What is committed is published, whether or not its sources can still be read.
         state_version = None if base.known is None else base.known.newest
-        sizes = inputs.planned_sizes(files, state_version, seen, moved, is_committed=base.made is not None)
+        sizes = inputs.planned_sizes(files, state_version, seen, moved, is_committed=base.earlier_commit is not None)
         plan = plan_view_epoch(view, sizes, most_tasks=self.pool.configured_tasks)
         with tagged_jobs(self._spark) as tag:
             seconds["plan"] = time.perf_counter() - started
             jobs = self._at_work[view.name] = StartedJobs(self._spark, tag)
             started = time.perf_counter()
-            commit, plan = (base.made, plan) if base.made else self._computed(inputs, plan, base, strict=strict)
+            commit, plan = (
+                (base.earlier_commit, plan) if base.earlier_commit else self._computed(inputs, plan, base, strict=strict)
+            )
             seconds["compute_and_commit"] = time.perf_counter() - started
             started = time.perf_counter()
             done: Published | None = None
@@ -144,7 +146,9 @@ class ViewRuns:
                     plan = plan.without_changes(is_committed=commit is not None)
                 seconds["publish"] = time.perf_counter() - started
                 # Another run's timing is not comparable.
-                is_comparable = base.made is None and commit is not None and epoch.slice is None and view.built_until is None
+                is_comparable = (
+                    base.earlier_commit is None and commit is not None and epoch.slice is None and view.built_until is None
+                )
                 costs = costs_after(view, state, sizes, seconds) if is_comparable else view.costs
                 started = time.perf_counter()
                 after: StateAfterEpoch | None = None
@@ -246,8 +250,8 @@ def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: 
     since = inputs.since
     before = None if since is None else since.versions.get(view.name)
     wanted = state_commit_of(inputs, before)
-    known, made = _state_so_far(files, view, before, wanted, fence)
-    return StateBase(files, before, known, wanted, made)
+    known, earlier_commit = _state_so_far(files, view, before, wanted, fence)
+    return StateBase(files, before, known, wanted, earlier_commit)
 
 
 def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:
@@ -290,9 +294,9 @@ def _state_so_far(
     chain = state_chain(files, view, fence)
     recorded = (before or ViewVersions()).state_commit
     since = chain.since(recorded)
-    made = since.made_by(wanted)
-    if made is not None:
-        return since, found_commit(files, made)
+    earlier_commit = since.made_by(wanted)
+    if earlier_commit is not None:
+        return since, found_commit(files, earlier_commit)
     if since.foreign is not None:
         raise StateError(f"view {view.name}: {chain.changed_by_others(since, recorded)}")
     return (since if since.is_clean else chain.restore(since)), None

@@ -125,13 +125,13 @@ class TestProject:
 
 def _made_here(source: SourceDeclaration) -> SourceDeclaration:
     """A source whose table is made in the test's warehouse."""
-    made = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
+    defaults = {"delta.columnMapping.mode": "name"} if _ODD_NAME.search(source.columns_ddl) else {}
     if source.file_format is not None and not source.primary_key:
-        made["delta.appendOnly"] = "true"
+        defaults["delta.appendOnly"] = "true"
     # Rows are given whole: nothing generates their values, and a test may have any.
     columns = tuple(source_column(c.name, c.type_text, not_null=c.not_null) if c.clauses else c for c in source.columns)
     kept = {key: text for key, text in source.properties.items() if not key.startswith("delta.constraints.")}
-    return replace(source, columns=columns, location=None, file_format=None, options={}, properties={**made, **kept})
+    return replace(source, columns=columns, location=None, file_format=None, options={}, properties={**defaults, **kept})
 
 
 def _untouched(view: ViewDeclaration) -> ViewDeclaration:

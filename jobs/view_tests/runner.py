@@ -121,8 +121,8 @@ class _Case:
             strategy = self._declare(inputs)
             self._now = self._test.steps[0].now
             self._epoch()
-            for step, taken in enumerate(self._test.steps):  # noqa: B007 - a failure says where it was
-                self._take(taken, inputs)
+            for step, step_taken in enumerate(self._test.steps):  # noqa: B007 - a failure says where it was
+                self._take(step_taken, inputs)
             step = None
         except _Failed as found:
             problem, failed = str(found), found
@@ -164,8 +164,10 @@ class _Case:
             self._compare(step.expect)
         (report,) = self._runner.verify([self._test.view])
         if report.is_error:
-            said = report.problem or _said(report.missing_rows, report.unexpected_rows)
-            raise _Failed(f"the view is not what its query gives when run in full: {said}", report.missing, report.unexpected)
+            message = report.problem or _said(report.missing_rows, report.unexpected_rows)
+            raise _Failed(
+                f"the view is not what its query gives when run in full: {message}", report.missing, report.unexpected
+            )
 
     def _compare(self, expect: Sequence[Row]) -> None:
         state = self._warehouse.read()
@@ -201,8 +203,8 @@ class _Case:
             key = inputs.tables[name]
             lower = {column.lower() for column in columns}
             if not key or not {column.lower() for column in key} <= lower:
-                said = f"the columns of its key, {', '.join(key)}" if key else "no key; write delete and insert instead"
-                raise DeclarationError(f"update of {name}: each row names its new values and {said}")
+                message = f"the columns of its key, {', '.join(key)}" if key else "no key; write delete and insert instead"
+                raise DeclarationError(f"update of {name}: each row names its new values and {message}")
             self._check_met(table, name, change, [condition(schema, row, key) for row in change.rows])
             for row in change.rows:
                 self._update(table, row, schema, columns_named(schema, [row], name), key)

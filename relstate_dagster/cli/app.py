@@ -90,7 +90,7 @@ app = typer.Typer(
 console = Console(stderr=True)
 output = Console()
 
-#: What of Spark's log reaches the terminal; set by ``--log-level``, which stands before the verb.
+#: Level of Spark's log at the terminal; set by ``--log-level``, which stands before the verb.
 LOG_LEVEL: Final = "RELSTATE_LOG_LEVEL"
 
 ProjectOption: TypeAlias = Annotated[
@@ -114,7 +114,7 @@ WaitOption: TypeAlias = Annotated[
         min=0,
         callback=_wait,
         metavar="SECONDS",
-        help="How long to wait for runs that have the same views; by default $RELSTATE_LOCK_WAIT_SECONDS, else 600.",
+        help="Seconds to wait for runs that have the same views; by default $RELSTATE_LOCK_WAIT_SECONDS, else 600.",
     ),
 ]
 
@@ -143,7 +143,7 @@ def options(
         typer.Option(
             "--log-level",
             envvar=LOG_LEVEL,
-            help=f"What of Spark's log reaches the terminal: {', '.join(LEVELS)}. Its errors are in _relstate/logs as well.",
+            help=f"Level of Spark's log at the terminal: {', '.join(LEVELS)}. Its errors are in _relstate/logs as well.",
         ),
     ] = LEVELS[0],
     _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")] = False,

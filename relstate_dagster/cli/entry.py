@@ -58,8 +58,8 @@ def main() -> None:
         _fail(ended or error, str(ended or reason_of(error)))
 
 
-def _fail(error: Exception, said: str) -> NoReturn:
-    console.print(f"[red]{type(error).__name__}[/]: {escape(said)}", highlight=False, soft_wrap=True)
+def _fail(error: Exception, message: str) -> NoReturn:
+    console.print(f"[red]{type(error).__name__}[/]: {escape(message)}", highlight=False, soft_wrap=True)
     sys.exit(1)
 
 

@@ -109,8 +109,8 @@ def run(
     passes = True
     if check:
         with console.status("checking"):
-            made = runner.check(names)
-        passes = not show_checks(made)
+            check_reports = runner.check(names)
+        passes = not show_checks(check_reports)
     if not (is_complete and passes):
         raise typer.Exit(1)
 
@@ -120,9 +120,9 @@ class _Doing:
 
     status: Status | None = None
 
-    def __call__(self, said: str) -> None:
+    def __call__(self, line: str) -> None:
         if self.status is not None:
-            self.status.update(escape(said))
+            self.status.update(escape(line))
 
 
 def _shown(epoch: Iterator[ViewReport], views: int, then: str, doing: _Doing) -> bool:

@@ -30,9 +30,7 @@ def start(
     ] = 6,
     warm_up: Annotated[
         bool,
-        typer.Option(
-            "--warm-up/--no-warm-up", help="Run epochs over a small warehouse of its own until somebody asks for something."
-        ),
+        typer.Option("--warm-up/--no-warm-up", help="Run epochs over a small warehouse of its own until the first request."),
     ] = True,
 ) -> None:
     """Start the server of a warehouse, and wait until it answers.
@@ -85,7 +83,7 @@ def status(warehouse: WarehouseOption = None) -> None:
 @verbs.command()
 def logs(
     warehouse: WarehouseOption = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 50,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Number of the last lines.")] = 50,
 ) -> None:
     """Print the last lines of the server's log, also of an ended one."""
     from relstate_dagster.server.server_file import Place  # noqa: PLC0415 - as above
@@ -109,7 +107,7 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("process", f"{found['pid']}, up {timedelta(seconds=round(found['up_seconds']))}, {found['requests']} requests done"),
         ("does", doing),
         ("idle", idle),
-        ("memory", f"Python {python}, Java {java}, of which the heap in use {decimal(found['java_heap_bytes'])}"),
+        ("memory", f"Python {python}, Java {java}; heap in use {decimal(found['java_heap_bytes'])}"),
         ("threads", f"Python {found['threads']}, Java {found['java_threads']}"),
         *(("setting", f"{name}: {value}") for name, value in found["settings"].items()),
     ]

@@ -21,9 +21,9 @@ def snapshot(
 ) -> None:
     """Show the Delta version of each view at an epoch, for consistent reads."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
-    from relstate_dagster.jobs.api import snapshot as taken  # noqa: PLC0415 - as above
+    from relstate_dagster.jobs.api import snapshot as take_snapshot  # noqa: PLC0415 - as above
 
-    found = taken(Warehouse(location(None, warehouse).warehouse), views or None, epoch)
+    found = take_snapshot(Warehouse(location(None, warehouse).warehouse), views or None, epoch)
     if as_json:
         typer.echo(json.dumps({"views": {n: asdict(v) for n, v in found.views.items()}, "mixed": found.mixed}))
         return

@@ -115,9 +115,9 @@ def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | Serv
     return runner_of(where, project, Warehouse(where.warehouse, where.functions), wanted)
 
 
-def tell_remark(said: str) -> None:
+def tell_remark(remark: str) -> None:
     """Print a remark."""
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    console.print(remark, highlight=False, markup=False, soft_wrap=True)
 
 
 def log_settings(where: Location | None) -> LogSettings:

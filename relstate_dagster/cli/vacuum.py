@@ -31,7 +31,7 @@ def vacuum(
         int | None, typer.Option("--epochs", min=1, help="Epochs of each view that stay readable; by default the last 32.")
     ] = None,
     hours: Annotated[
-        int, typer.Option("--hours", min=0, help="What was replaced no longer ago than this stays as well.")
+        int, typer.Option("--hours", min=0, help="Also keep files that were replaced less than this many hours ago.")
     ] = RETAINED_HOURS,
     server: ServerOption = "auto",
 ) -> None:

@@ -78,6 +78,6 @@ class Asking:
 
     def _go_on(self, why: Exception) -> None:
         """Ask no server from now on."""
-        said = str(why) if isinstance(why, Refused) else "the server has ended before it was done"
-        self._tell(f"{said}; going on without it")
+        reason = str(why) if isinstance(why, Refused) else "the server has ended before it was done"
+        self._tell(f"{reason}; going on without it")
         self._server = None

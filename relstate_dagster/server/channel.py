@@ -107,7 +107,7 @@ def connect(address: str, token: str) -> Channel:
     try:
         connection = Client((host, int(port)) if is_tcp else address, family="AF_INET" if is_tcp else "AF_UNIX")
     except OSError as error:
-        raise ServerGone(f"nobody listens at {address}: {error}") from error
+        raise ServerGone(f"no server listens at {address}: {error}") from error
     _shaken(connection, token, is_server=False)
     return Channel(connection)
 

@@ -128,7 +128,7 @@ def started(settings: ServerSettings) -> ServerAt:
     place = Place(settings.warehouse)
     if place.is_held():
         raise EnvironmentProblem(f"a server of {place.warehouse} is there already: relstate server status")
-    place.made()
+    place.created_folder()
     with place.log_path.open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "relstate_dagster.server.process"],
@@ -178,16 +178,16 @@ def stopped(warehouse: str, wait_seconds: float = 60.0) -> bool:
     return True
 
 
-def _error(said: dict[str, str]) -> RelstateError:
+def _error(problem: dict[str, str]) -> RelstateError:
     """An error of the server, of the same class if known here."""
-    known = getattr(errors, said["class"], None)
+    known = getattr(errors, problem["class"], None)
     if isinstance(known, type) and issubclass(known, RelstateError):
-        return known(said["message"])
-    kind = type(said["class"], (RelstateError,), {"__module__": said["module"]})
-    made: RelstateError = kind(said["message"])
-    return made
+        return known(problem["message"])
+    kind = type(problem["class"], (RelstateError,), {"__module__": problem["module"]})
+    raised: RelstateError = kind(problem["message"])
+    return raised
 
 
 def _last_line(log: Path) -> str:
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"{lines[-1] if lines else 'it said nothing'} ({log})"
+    return f"{lines[-1] if lines else 'it problem nothing'} ({log})"

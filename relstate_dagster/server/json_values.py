@@ -37,8 +37,8 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(kind: type[T], value: Any) -> T:
     """Return the value of a type that :func:`to_plain` has written."""
-    made: T = _made(kind, value)
-    return made
+    decoded: T = _made(kind, value)
+    return decoded
 
 
 def _made(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one line a kind of type

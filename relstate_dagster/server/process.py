@@ -108,7 +108,7 @@ class Server:
         if self._now.doing:
             return
         if time.monotonic() - self._now.last_ended > 60 * self._settings.idle_minutes:
-            _log.info("nobody has asked for anything for %g minutes", self._settings.idle_minutes)
+            _log.info("no request for %g minutes", self._settings.idle_minutes)
             self.stop()
 
     def _accept(self, listening: Any, token: str) -> None:
@@ -207,7 +207,7 @@ class Server:
 
     def _has_turn(self, channel: Channel, request: Message) -> bool:
         """Wait for the request that is at work; False where who asks has gone meanwhile."""
-        deadline, said = time.monotonic() + seconds_to_wait(request.get("wait_seconds")), ""
+        deadline, shown = time.monotonic() + seconds_to_wait(request.get("wait_seconds")), ""
         while not self._busy.acquire(timeout=_LOOK_SECONDS):
             doing = self._now.doing
             if time.monotonic() > deadline:
@@ -215,14 +215,14 @@ class Server:
                 return False
             if channel.has_more(0):
                 return False
-            if doing and doing != said:
+            if doing and doing != shown:
                 channel.send({"tell": f"waiting for the server: {doing}"})
-                said = doing
+                shown = doing
         return True
 
     def _watched(self, channel: Channel, request: Message, doing: str) -> None:
         """Run a request in its own thread, and cancel it if the client hangs up."""
-        job = Job(self._spark, lambda said: channel.send({"tell": said}), lambda said: channel.send({"begins": said}))
+        job = Job(self._spark, lambda text: channel.send({"tell": text}), lambda text: channel.send({"begins": text}))
         # A call into the JVM that is broken off spoils the connection of its thread: no request shares one.
         thread = threading.Thread(target=self._do, args=(channel, request, job, doing))
         thread.start()

@@ -85,8 +85,8 @@ class ServerScript:
         before, rest = statements[: self.done], statements[self.done :]
         if not all(_is_in_the_warehouse(statement) for statement in before):
             raise EnvironmentProblem(
-                f"the server has ended after statement {self.done} of the script, and with it what such as SET had made; "
-                "run the rest with these before it (RELSTATE_SERVER=never does without a server)"
+                f"the server has ended after statement {self.done} of the script, so settings such as those of SET are lost. "
+                "Run the rest with these statements before it (RELSTATE_SERVER=never uses no server)"
             )
         if rest and not _is_repeatable(rest[0]):
             raise EnvironmentProblem(

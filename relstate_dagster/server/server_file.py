@@ -60,7 +60,7 @@ class Place:
         """The file that says where the server is."""
         return self._folder / f"{self._name}.json"
 
-    def made(self) -> Path:
+    def created_folder(self) -> Path:
         """Return the folder, made."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
@@ -77,7 +77,7 @@ class Place:
 
     def write(self, server: Registered) -> None:
         """Say where the server is, all of it at once."""
-        half = self.made() / f"{self._name}.{server.pid}"
+        half = self.created_folder() / f"{self._name}.{server.pid}"
         descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(asdict(server), file)
@@ -108,7 +108,7 @@ class Place:
         if fcntl is None:
             yield
             return
-        with (self.made() / f"{self._name}.lock").open("a") as lock:
+        with (self.created_folder() / f"{self._name}.lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

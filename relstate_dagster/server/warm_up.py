@@ -115,7 +115,7 @@ class WarmUp:
             _log.info("warmed up in %.1f s", time.monotonic() - began)
         except Exception as error:
             if isinstance(error, Cancelled) or self._job.is_cancelled:
-                _log.info("warmed up for %.1f s, until somebody asked", time.monotonic() - began)
+                _log.info("warmed up for %.1f s, until a request", time.monotonic() - began)
             else:
                 _log.info("warming up has failed", exc_info=error)
         finally:

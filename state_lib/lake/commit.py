@@ -206,5 +206,5 @@ def append_rows(
     def write(table: DeltaTable) -> None:
         write_deltalake(table, rows, mode="append", commit_properties=committing(app_id, txn_version, metadata))
 
-    made = commit_once(opened, app_id, txn_version, write, check)
-    return None if made is None else made[0]
+    outcome = commit_once(opened, app_id, txn_version, write, check)
+    return None if outcome is None else outcome[0]

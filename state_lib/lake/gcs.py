@@ -143,17 +143,17 @@ def _credentials(options: Mapping[str, str]) -> _Credentials | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, name: str, kinds: tuple[str, ...] = tuple(_NEEDED)) -> _Credentials:
-    said = f"{name} is {path}, which"
+    subject = f"{name} is {path}, which"
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
-        raise EnvironmentProblem(f"{said} cannot be read ({problem}): {_WANTED}") from problem
+        raise EnvironmentProblem(f"{subject} cannot be read ({problem}): {_WANTED}") from problem
     kind = content.get("type") if isinstance(content, dict) else None
     if kind not in kinds:
         raise EnvironmentProblem(
-            f"{said} has credentials of the kind {kind}, and delta-rs reads {' or '.join(kinds)}: {_WANTED}"
+            f"{subject} has credentials of the kind {kind}, and delta-rs reads {' or '.join(kinds)}: {_WANTED}"
         )
     missing = [key for key in _NEEDED[kind] if not content.get(key)]
     if missing:
-        raise EnvironmentProblem(f"{said} has no {missing[0]}: {_WANTED}")
+        raise EnvironmentProblem(f"{subject} has no {missing[0]}: {_WANTED}")
     return _Credentials(path, content)

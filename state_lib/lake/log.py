@@ -138,8 +138,8 @@ class DeltaLog:
         content = self._content(version)
         if content is None:
             raise SourceError(
-                f"version {version} is no longer in the log of {self.path} (log retention passed): its changes cannot "
-                "be read any more; rebuild the views that read it with --full-refresh, and run more often or raise "
+                f"version {version} is no longer in the log of {self.path} (log retention passed), so its changes cannot "
+                "be read any more. Rebuild the views that read it with --full-refresh, and run more often or raise "
                 "delta.logRetentionDuration"
             )
         try:

@@ -133,7 +133,7 @@ def test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_i
         time.sleep(3)
         assert runs.terminate(computing) < TERMINATES_IN_SECONDS
         assert runs.all()[computing] == "CANCELED"
-        assert not [line for line in runs.said(computing) if "Traceback" in line]
+        assert not [line for line in runs.log_lines(computing) if "Traceback" in line]
     state = warehouse.read()
     assert [claim.views for claim in state.claims.values()] == [("slow",)], "its epoch is left for the next run"
     spark.sql(f"DELETE FROM {table} WHERE k >= 100")

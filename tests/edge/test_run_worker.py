@@ -39,7 +39,7 @@ TERMINATE = "mutation($run: String!) {terminateRun(runId: $run) {__typename}}"
 class LaunchedRuns(Runs):
     def process(self, run_id):
         """The id of the process that says it is the run's."""
-        found = lambda: re.findall(r"Started process for run \(pid: (\d+)\)", "\n".join(map(str, self.said(run_id))))  # noqa: E731
+        found = lambda: re.findall(r"Started process for run \(pid: (\d+)\)", "\n".join(map(str, self.log_lines(run_id))))  # noqa: E731
         return int(self.until(found)[0])
 
     def next_process(self, group, after):
@@ -127,7 +127,7 @@ def test_runs_begin_in_a_process_that_is_ready(spark, tmp_path):
             # One that is killed has failed at once, gives its place back, and is started again.
             os.kill(ready, signal.SIGKILL)
             runs.until_it_is(run, "FAILURE")
-            assert any("terminated by signal 9" in str(line) for line in runs.said(run))
+            assert any("terminated by signal 9" in str(line) for line in runs.log_lines(run))
             again = runs.until(lambda: next((r for r, status in runs.all().items() if status == "STARTED"), None))
             runs.until_said(again, "the-other-run")
 

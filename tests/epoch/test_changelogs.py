@@ -155,7 +155,7 @@ def test_a_backfill_by_the_order_of_commits_after_compaction(script: Script, tmp
     assert script.rows("SELECT * FROM u WHERE k = 1") == [(1, 9)]
     script.run("DROP TABLE u; SET spark.databricks.delta.retentionDurationCheck.enabled = false; VACUUM before RETAIN 0 HOURS")
     error = str(script.error(create))
-    assert "it is not known in which order their rows came" in error
+    assert "the order of their rows is not known" in error
     assert "source.order" in error
     assert script.rows("SELECT count(*) FROM before") == [(7,)]
     script.run(create.replace("'upsert'", "'upsert', 'source.order' = 'v'"))

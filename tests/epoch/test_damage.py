@@ -141,16 +141,16 @@ def test_a_published_table_changed_by_hand_is_not_built_upon(spark: SparkSession
             path, pa.table({"g": pa.array([8], pa.int32()), "s": pa.array([8], pa.int64()), "_key": [b"8"]}), mode="append"
         )
     assert script.rows("SELECT * FROM sums") == right, "readers see the version that the epoch wrote"
-    assert "somebody else changed it" in _problems(script)[0]
+    assert "another program changed it" in _problems(script)[0]
     script.run(_CHANGES[2])
-    with pytest.raises(StateError, match=r"published table .* is not as the catalog knows it: somebody else changed it"):
+    with pytest.raises(StateError, match=r"published table .* is not as the catalog knows it: another program changed it"):
         script.run("REFRESH")
     version = script.warehouse.read().versions_at("sums").view_version
     # By a time, nobody can tell which version that was; by its number, as the message says, it is put back.
     log = DeltaTable(path).history()
     at = next(datetime.fromtimestamp(e["timestamp"] / 1000 + 0.001) for e in log if e["version"] == version)
     spark.sql(f"RESTORE TABLE delta.`{path}` TO TIMESTAMP AS OF '{at.astimezone(timezone.utc)}'").collect()
-    assert "somebody else changed it" in _problems(script)[0]
+    assert "another program changed it" in _problems(script)[0]
     spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}").collect()
     assert not _problems(script)
     script.run("REFRESH; VERIFY; UPDATE t SET v = 1; REFRESH; VERIFY")
@@ -238,9 +238,9 @@ def test_a_drop_that_died_does_not_take_what_somebody_made_there_since(spark: Sp
 
 def test_state_changed_by_hand_is_not_built_upon(spark: SparkSession, script: Script) -> None:
     spark.sql(f"DELETE FROM delta.`{_tables(script.warehouse)['state']}` WHERE epoch = 1")
-    assert "somebody else changed it" in _problems(script)[0]
+    assert "another program changed it" in _problems(script)[0]
     script.run(_CHANGES[2])
-    with pytest.raises(StateError, match=r"its state .* somebody else changed it \(DELETE at version"):
+    with pytest.raises(StateError, match=r"its state .* another program changed it \(DELETE at version"):
         script.run("REFRESH")
     _rebuilt(script)
 

@@ -35,11 +35,11 @@ class Multiples(Source):
         changed = 0 if since.is_same(until) else 11
         return ChangeRange(changed, changed, 100 * changed, (), not changed, True)
 
-    def all_rows(self, spark: SparkSession, pin: Pin, made: Collection[str] = ()) -> DataFrame:
+    def all_rows(self, spark: SparkSession, pin: Pin, generated_columns: Collection[str] = ()) -> DataFrame:
         return spark.range(12).selectExpr("id AS n", f"id * {pin.version} AS v", "1L AS _weight")
 
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, made: Collection[str] = ()
+        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
     ) -> DataFrame | None:
         gone = self.all_rows(spark, since).selectExpr("n", "v", "-1L AS _weight")
         return self.all_rows(spark, until).union(gone).where("n > 0")

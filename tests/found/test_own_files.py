@@ -13,7 +13,7 @@ _BEGINNING = """
 CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 10), (2, 20);
 CREATE MATERIALIZED VIEW v AS SELECT k, v FROM t
 """
-_OWN = "is the warehouse's own"
+_OWN = "belongs to the warehouse"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from relstate_dagster.jobs.catalog.watermarks import Reached, Watermarks, merged
+from relstate_dagster.jobs.catalog.watermarks import Watermarks, WatermarkValue, merged
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.inspect.verify import bag_difference
@@ -67,7 +67,7 @@ _MOST_VNODES = 4
 _POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="check")
 
 
-def _told(rows: DataFrame) -> list[str]:
+def _lines_of(rows: DataFrame) -> list[str]:
     """A bag's rows as texts, sorted."""
     return sorted(map(repr, rows.collect()))
 
@@ -219,7 +219,7 @@ class Lab:
     def drop_closed(self, relation: str, column: str, value: int) -> int:
         """Groups closed by a watermark leave the state; how many aggregates that are in the plan have such groups."""
         self._end_last_check()
-        reached = Reached(value, next(f.data_type for f in self.relations[relation].columns if f.name == column))
+        reached = WatermarkValue(value, next(f.data_type for f in self.relations[relation].columns if f.name == column))
         self.watermarks = merged(self.watermarks, {relation: {column: reached}})
         found = closed_groups(self.plan, self.watermarks)
         tables = self._node_tables()
@@ -312,7 +312,7 @@ class _Check:
     def __init__(self, query: str, epoch: int, expected: DataFrame, view: DataFrame) -> None:
         self._query, self._epoch = query, epoch
         self._frames = expected, view
-        self._rows = [_POOL.submit(_told, frame) for frame in self._frames]
+        self._rows = [_POOL.submit(_lines_of, frame) for frame in self._frames]
 
     def raise_if_different(self) -> None:
         """Wait for both."""

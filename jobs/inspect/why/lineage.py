@@ -107,7 +107,7 @@ class Lineage:
     ----------
     other : the view as of the epoch that this one is compared with; ``None`` where there is none.
     path : the views through which it is read, itself included.
-    into : what is found.
+    contributions : what is found.
     blockers : what is found at the other epoch of rows that keep others away; ``None`` where nobody asks for them.
     is_alone : whether the row is not there at the other epoch.
     """
@@ -115,7 +115,7 @@ class Lineage:
     view: ViewAt
     other: ViewAt | None
     path: Path
-    into: Contributions
+    contributions: Contributions
     blockers: Contributions | None
     is_alone: bool = False
 
@@ -159,19 +159,19 @@ class Lineage:
     def _all(self, node: PlanNode) -> None:
         for name in relations_read(node):
             path = (*self.path, name)
-            self.into.at(path, self.view).add(None)
+            self.contributions.at(path, self.view).add(None)
             if self.view.is_view(name):
                 below = self._below(name)
                 below.trace(below.view.entry.plan, None)
 
     def _below(self, name: str) -> Lineage:
         other = None if self.other is None else self.other.upstream(name)
-        return Lineage(self.view.upstream(name), other, (*self.path, name), self.into, self.blockers, self.is_alone)
+        return Lineage(self.view.upstream(name), other, (*self.path, name), self.contributions, self.blockers, self.is_alone)
 
     def _scan(self, node: Scan, wanted: Wanted) -> None:
         (part,) = self.rows.parts(node)
         rows = wanted.renamed(part.identity)
-        self.into.at((*self.path, node.relation), self.view).add(rows)
+        self.contributions.at((*self.path, node.relation), self.view).add(rows)
         if self.view.is_view(node.relation):
             below = self._below(node.relation)
             below.trace(below.view.entry.plan, rows)
@@ -269,4 +269,4 @@ class Lineage:
 
     def _note_below(self, node: PlanNode, text: str) -> None:
         for name in relations_read(node):
-            self.into.note((*self.path, name), text)
+            self.contributions.note((*self.path, name), text)

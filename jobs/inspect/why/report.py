@@ -286,16 +286,16 @@ class _Explained:
         plan = self.entry.plan
         if any(isinstance(node, FullQuery) for node in walk(plan)):
             self.notes.append(
-                f"view {self.entry.name} is recomputed in full ({self.entry.reason}), which does not show what makes a row: "
-                "all rows of what it reads are given"
+                f"view {self.entry.name} is recomputed in full ({self.entry.reason}), so its plan shows no lineage of a row: "
+                "all rows of its inputs are shown"
             )
             lineage.trace(plan, None)
             return
         wanted = self._of_plan(lineage, version)
         if wanted.is_empty:
             self.notes.append(
-                f"the plan of view {self.entry.name}, run again, does not give this very row: it depends on the order of rows "
-                "that nothing orders; all rows of what it reads are given"
+                f"the plan of view {self.entry.name}, run again, does not return this row, because it depends on an order of "
+                "rows that the query does not fix: all rows of its inputs are shown"
             )
             lineage.trace(plan, None)
             return

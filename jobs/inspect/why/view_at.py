@@ -59,8 +59,8 @@ class Past:
         settings = tuple(sorted(view.settings.items()))
         if settings not in self._sessions:
             functions = self.warehouse.functions
-            made = session_for(self.spark, view.settings, self.workload, functions, is_local=self.warehouse.is_local)
-            self._sessions[settings] = made
+            opened = session_for(self.spark, view.settings, self.workload, functions, is_local=self.warehouse.is_local)
+            self._sessions[settings] = opened
         check_functions(view, self._sessions[settings], self.warehouse.functions)
         return self._sessions[settings]
 

@@ -15,7 +15,7 @@ from relstate_dagster.state_lib.errors import EpochError
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReadableEpoch:
     """An epoch of a view, with its published version and the generation that made it."""
 
     epoch: int
@@ -23,23 +23,23 @@ class Reached:
     generation: str
 
 
-def reached_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> list[Reached]:
+def readable_epochs(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> list[ReadableEpoch]:
     """Epochs of a view that the catalog or the table's log remembers, oldest first."""
-    found: dict[int, Reached] = {}
+    found: dict[int, ReadableEpoch] = {}
     last = view.last_epoch or 0
-    for version, made in warehouse.target(view.name).commits():
-        if made.epoch <= last:
-            found[made.epoch] = Reached(made.epoch, version, made.generation)
+    for version, commit in warehouse.target(view.name).commits():
+        if commit.epoch <= last:
+            found[commit.epoch] = ReadableEpoch(commit.epoch, version, commit.generation)
     for epoch in view.epochs:
         versions = state.epochs[epoch].versions.get(view.name) if epoch in state.epochs else None
         if versions is not None and versions.view_version is not None:
-            found[epoch] = Reached(epoch, versions.view_version, view.generation)
+            found[epoch] = ReadableEpoch(epoch, versions.view_version, view.generation)
     return [found[epoch] for epoch in sorted(found)]
 
 
 def two_epochs(
-    warehouse: Warehouse, view: ViewEntry, known: list[Reached], since: int | None, until: int | None
-) -> tuple[Reached, Reached]:
+    warehouse: Warehouse, view: ViewEntry, known: list[ReadableEpoch], since: int | None, until: int | None
+) -> tuple[ReadableEpoch, ReadableEpoch]:
     """Two readable epochs of a view; by default the last one and its predecessor.
 
     Raises
@@ -57,7 +57,7 @@ def two_epochs(
     return _picked(warehouse, view, known, since), last
 
 
-def _picked(warehouse: Warehouse, view: ViewEntry, known: list[Reached], epoch: int | None) -> Reached:
+def _picked(warehouse: Warehouse, view: ViewEntry, known: list[ReadableEpoch], epoch: int | None) -> ReadableEpoch:
     if not known:
         raise EpochError(f"view {view.name} has not been built yet: relstate run")
     if epoch is None:
@@ -73,6 +73,6 @@ def _picked(warehouse: Warehouse, view: ViewEntry, known: list[Reached], epoch: 
     return found
 
 
-def _there(warehouse: Warehouse, view: ViewEntry, known: list[Reached]) -> str:
+def _there(warehouse: Warehouse, view: ViewEntry, known: list[ReadableEpoch]) -> str:
     readable = [r for r in known if warehouse.target(view.name).why_unreadable(r.version) is None]
     return f"there are {', '.join(str(r.epoch) for r in readable) or 'none'}"
