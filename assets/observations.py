@@ -18,8 +18,8 @@ _VERSION = "version"
 class SourceObservations:
     """Logs an observation of each source with a new version.
 
-    They carry no data version of Dagster's: it would compare that with what it knew when the run began, and show views as out
-    of date that have just read it. Sources that an asset of the code location stands for are left to that.
+    They carry no data version of Dagster's. Dagster would compare it with the one at the begin of the run, and show views
+    as out of date that have just read it. Sources that an asset of the code location stands for are left to that.
     """
 
     def __init__(self, context: AssetExecutionContext, assets: ProjectAssets) -> None:

@@ -98,7 +98,7 @@ def run_views(context: AssetExecutionContext, warehouse: WarehouseAccess, assets
 
     Yields Dagster's events for each.
 
-    A view that holds what Dagster has last been told of gives no materialization. The run's config is a
+    A view whose version Dagster knows already gives no materialization. The run's config is a
     :class:`.assets.run_config.ViewsConfig`.
     """
     project, names = assets.project, assets.names_of(context.selected_asset_keys)
@@ -241,8 +241,8 @@ def build_views_asset(
 ) -> AssetsDefinition:
     """Return the multi-asset over every view of a project.
 
-    One run is one epoch over the selected views. Each view is reported as it is published; checks run after the
-    epoch is complete, in the same process, and may be run alone. Where nothing has changed, neither is started.
+    One run is one epoch over the selected views. Each view is reported once it is published. Checks run after the epoch is
+    complete, in the same process, and may be run alone. Where nothing has changed, neither is started.
 
     Parameters
     ----------
@@ -284,9 +284,9 @@ def _run(
 ) -> Iterator[MaterializeResult[object] | Output[None]]:
     """Turn the reports of a run into results.
 
-    A run first completes the epoch of one that died, and may so report a view twice, or one that was not selected;
-    Dagster takes one result for each selected asset, the others are logged as events of their own. Views that are left
-    behind have none; their error is raised once all others are done. ``reached`` gets what checks go by.
+    A run first completes the epoch of one that died, so it may report a view twice, or one that was not selected. Dagster
+    takes one result for each selected asset, the others are logged as events of their own. Views that are left behind have
+    none; their error is raised once all others are done. ``reached`` gets what checks go by.
     """
     pending = set(context.selected_asset_keys)
     last_versions = _last_materialized(context, pending)

@@ -44,7 +44,7 @@ ResultsFile = Annotated[Path, typer.Option("--results", help="File to which resu
 Again = Annotated[bool, typer.Option("--again", help="Measure what has been measured, too; the newest counts.")]
 Epochs = Annotated[int, typer.Option(help="Measured epochs.", min=1)]
 WarmUp = Annotated[int, typer.Option(help="Epochs before those, not measured.", min=0)]
-FullEvery = Annotated[int, typer.Option(help="Run the query in full after every so many epochs.", min=1)]
+FullEvery = Annotated[int, typer.Option(help="Epochs between two runs of the query in full.", min=1)]
 Memory = Annotated[str, typer.Option(help="Heap of the JVM.")]
 Seed = Annotated[int, typer.Option(help="Names the random changes.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave warehouses and written streams where they are.")]

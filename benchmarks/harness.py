@@ -160,9 +160,9 @@ class Opponent:
 
     On the same Spark and the same tables.
 
-    The session has what serves such a query best: adaptive execution and code generation on, as many shuffle partitions
-    as there are cores, statistics and file listing as the maintained views have them. The tables are read at their newest
-    version, which Spark finds sooner than a pinned one; it is the version that the epoch has pinned.
+    The session has what serves such a query best. Adaptive execution and code generation are on, and there are as many
+    shuffle partitions as cores. Statistics and file listing are as for the maintained views. The tables are read at their
+    newest version, which Spark finds sooner than a pinned one; it is the version that the epoch has pinned.
     """
 
     def __init__(self, spark: SparkSession, probe: Probe, folder: Path, replay: Replay, view: ViewEntry) -> None:

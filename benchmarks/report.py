@@ -316,7 +316,7 @@ def _others(records: Sequence[Record]) -> list[str]:
         (
             "aging",
             "Age",
-            ["SF", "query", "rows an epoch", "seconds of an epoch after so many", "compacted", "state"],
+            ["SF", "query", "rows an epoch", "seconds of an epoch after a number of epochs", "compacted", "state"],
             lambda r: [
                 f"{r['sf']:g}",
                 r["query"],

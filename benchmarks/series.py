@@ -2,8 +2,8 @@
 
 The changes of a stream are applied by delta-rs, or by Spark (``marked``), to a copy of the base tables, and the tables with
 all of their versions are kept. A view is measured over a *replay*: a copy made of hard links (data files are never written
-twice), whose log holds the base only; an epoch's changes come in by linking the next commits into that log. So every query at
-a scale factor sees the same files and the same versions, and no time is spent on writing changes again.
+twice), whose log holds the base only. An epoch's changes are added by linking the next commits into that log. So every
+query at a scale factor sees the same files and the same versions, and no time is spent on writing changes again.
 """
 
 from __future__ import annotations

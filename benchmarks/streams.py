@@ -4,13 +4,13 @@
 ``appended``   new orders with their lines, under keys beyond the largest.
 ``inserted``   new orders with their lines, under keys in the gaps of the standard's sparse key space (its RF1).
 ``deleted``    orders and their lines go (the standard's RF2).
-``scattered``  updates of rows with random keys, in every table in proportion to its rows, at least one in each, by delta-rs:
-               it rewrites every file that has one of the rows, and puts its rows in another order.
+``scattered``  updates of rows with random keys, in every table in proportion to its rows, at least one in each. delta-rs
+               rewrites every file that has one of the rows, in another order of rows.
 ``marked``     the same updates by Spark, of tables with deletion vectors: the old rows are marked, the new ones appended.
 
-A size is a number of rows an epoch (``100``) or a share of the base (``1%``), of orders and lines together for the streams
-of orders, of all tables for updates. An order has one to seven lines, so the rows of an epoch are near the size, not
-equal to it; what they came to is recorded.
+A size is a number of rows an epoch (``100``) or a share of the base (``1%``). It is a share of orders and lines together
+for the streams of orders, and of all tables for updates. An order has one to seven lines, so the rows of an epoch are near
+the size, not equal to it; the exact number is recorded.
 """
 
 from __future__ import annotations

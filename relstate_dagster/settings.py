@@ -21,7 +21,7 @@ class Location:
 
     ``functions`` is the callable that registers what views call besides Spark's own functions, ``package.module:callable``.
     ``server`` says whether the warehouse's server does the work: ``auto``, ``never``, ``start``, or its address.
-    ``is_named`` is false where nobody has named the project, which then is the demo.
+    ``is_named`` is false if no project is named, which then is the demo.
     """
 
     project: Path

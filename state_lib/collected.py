@@ -45,8 +45,9 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
     How many rows a change meets is known only once they are there: one row of a table of countries can meet half of all
     orders. Whoever asks must be able to go on without holding them.
 
-    A task keeps its result in memory until it ends, and only then Spark compares it with ``spark.driver.maxResultSize``: one
-    task that met 4.8 million rows filled a heap of 2 GB. So each lets through one row more than would be too many at most.
+    A task keeps its result in memory until it ends, and only then Spark compares it with ``spark.driver.maxResultSize``.
+    One task that met 4.8 million rows filled a heap of 2 GB. So each lets through one row more than would be too many at
+    most.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
 
 
 def rows_within(df: DataFrame, most_bytes: int) -> int:
-    """About how many rows of a frame take so many bytes in memory."""
+    """Approximate number of rows of a frame that take a number of bytes in memory."""
     return most_bytes // value_bytes(df.schema)
 
 
@@ -88,9 +89,9 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = 
 def consolidated(rows: pa.Table, most_rows: int, *, must_sum: bool = False) -> pa.Table:
     """Weighted rows with equal ones summed and zeros dropped.
 
-    So ends an update of columns that nobody reads, and a row that is taken back and given again. Left as they are: rows
-    with a column of no scalar type; and, unless it has to be, so many rows that summing them costs more than what cancels,
-    and rows of one sign, of which none does.
+    So an update of columns that the view does not read ends here, and so does a row that is retracted and inserted again.
+    Some rows are left unchanged, unless they have to be consolidated. These are rows with a column of no scalar type, more
+    rows than it pays to sum, and rows of one sign, which cannot cancel.
 
     Parameters
     ----------

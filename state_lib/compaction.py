@@ -4,10 +4,9 @@ Two kinds, both beside readers and running epochs:
 
 * **merging runs**: small files of a partition become one, as they are. A bin-packing that delta-rs does in the driver; it
   conflicts with nothing, and each lookup opens fewer files.
-* **rewriting a table**: its runs merged into rows, sorted by key, without tombstones and without what has expired. What is
-  written was read at one version, so a commit of an epoch in between would be lost: the rewrite is committed by compare and
-  swap on that version and, for what only Spark can write, under the transaction version between those of that epoch and the
-  next one.
+* **rewriting a table**: its runs merged into rows, sorted by key, without tombstones and without what has expired. The rows
+  are read at one version, so a commit of an epoch in between would be lost. The rewrite is committed by compare and swap on
+  that version. What only Spark can write also has the transaction version between those of that epoch and the next one.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class ExpiredRows:
     ----------
     until : rows that were last written in this epoch or before it.
     group, by_table : where rows live as long as their group, the group's columns and the table that has one row of each
-        group: what is left out are the rows of groups that this table leaves out.
+        group. Rows of groups that this table leaves out are left out.
     """
 
     until: int

@@ -99,8 +99,8 @@ class Counted(NamedTuple):
 def emission_change(old: Counted, new: Counted, *, associated: bool, where: Callable[[Any, Any], Any]) -> Any:
     """The weight by which a record that is emitted alone changes in the output.
 
-    Only 0 → n and n → 0 associations, and its own coming and going, change anything: an outer or anti join loses the record's
-    row when the first association comes and gets it back when the last one goes, a semi join the other way round.
+    Only 0 → n and n → 0 associations, and its own coming and going, change anything. An outer or anti join loses the
+    record's row when the first association comes and gets it back when the last one goes. A semi join does the opposite.
 
     Parameters
     ----------

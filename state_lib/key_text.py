@@ -16,9 +16,9 @@ intervals            months, or seconds                          months, or seco
 NULL                 ``null``                                    ``NULL``
 ===================  ==========================================  ==========================
 
-In pairs a name with other signs than letters, digits and ``_`` stands in backticks, and a text that begins with a quote, has a
-comma, blanks at its ends, or is ``NULL``, stands in quotes; a quote in it is doubled. A TIMESTAMP without an offset is in the
-local time zone, in which rows are shown as well.
+In pairs a name with other signs than letters, digits and ``_`` stands in backticks. A text stands in quotes if it begins
+with a quote, has a comma, has blanks at its ends, or is ``NULL``; a quote in it is doubled. A TIMESTAMP without an offset
+is in the local time zone, in which rows are shown as well.
 """
 
 from __future__ import annotations

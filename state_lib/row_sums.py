@@ -1,7 +1,7 @@
 """Equal rows summed. Rows are equal if no query can tell them apart.
 
-Spark's GROUP BY finds more rows equal than that: it makes 0.0 of -0.0, also within arrays and structs, and a row that is
-summed so is not the row that was read. And it takes no VARIANT.
+Spark's GROUP BY finds more rows equal than that. It makes 0.0 of -0.0, also within arrays and structs, so a summed row is
+not the row that was read. And it takes no VARIANT.
 """
 
 from __future__ import annotations

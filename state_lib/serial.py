@@ -8,14 +8,14 @@ sign, 1 bit   time, 41 bits           vnode,      sequence,
 0             2024-01-01 … 2093       0 … 1023    0 … 4095
 ============  ======================  ==========  ==========
 
-The vnode is read out of the id, not hashed, so a source's rows need no exchange: a hash of ``_row_id`` would have to be
-computed and shuffled by, whereas the generator can hand out ids of the vnode it wants.
+The vnode is read out of the id, not hashed, so a source's rows need no exchange. A hash of ``_row_id`` would have to be
+computed and shuffled by, whereas the generator can choose the vnode of its ids.
 
-The ids of a batch are dense, from a first one on: a run of 4,096 rows is in one vnode, the next run in the next, and after
-the last vnode comes the next millisecond. Which vnode a batch begins in is a hash of its time, so that batches are spread over
-all of them, small ones too. Rows are not dealt to vnodes one by one: each vnode that a batch meets is a file of its epoch, and
-a file costs 12 to 25 ms, as much as thousands of rows. Ids grow with the rows of a batch and from batch to batch, so they
-do in each vnode.
+The ids of a batch are dense, from a first one on. A run of 4,096 rows is in one vnode, the next run in the next. After the
+last vnode comes the next millisecond. Which vnode a batch begins in is a hash of its time, so that batches are spread over
+all of them, small ones too. Rows are not dealt to vnodes one by one. Each vnode that a batch meets is a file of its epoch,
+and a file costs 12 to 25 ms, as much as thousands of rows. Ids grow with the rows of a batch and from batch to batch, so
+they do in each vnode.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Typed slots: shared columns of a view's Delta state table.
 
-The *n*-th BIGINT column of a table goes to ``bigint_n``, its *n*-th DECIMAL(15,2) to ``decimal_15_2_n``. The Delta
-table is as wide as its widest table needs, not as wide as all of them together, and its values stay typed: at 6 M rows
-a VARIANT was 1.6 times larger and slower to scan.
+The *n*-th BIGINT column of a table goes to ``bigint_n``, its *n*-th DECIMAL(15,2) to ``decimal_15_2_n``. The Delta table is
+as wide as its widest table needs, not as wide as all of them together. Its values stay typed: at 6 M rows a VARIANT was 1.6
+times larger and slower to scan.
 """
 
 from __future__ import annotations

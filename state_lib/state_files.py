@@ -1,8 +1,8 @@
 """Parquet files of state tables at a version, from the log alone.
 
-Spark plans a Delta table by running jobs over its log, once a snapshot and once a scan. State is planned for every table
-of every view in every epoch, so its files are listed here from the log by delta-rs (milliseconds) and read by Spark as
-plain Parquet. A state table has no deletion vectors and no column mapping, so its files are its rows.
+Spark plans a Delta table by running jobs over its log, once a snapshot and once a scan. State is planned for every table of
+every view in every epoch. So delta-rs lists its files here from the log (milliseconds), and Spark reads them as plain
+Parquet. A state table has no deletion vectors and no column mapping, so its files are its rows.
 """
 
 from __future__ import annotations

@@ -170,12 +170,12 @@ class StateStore:
         mem_tables : of any tables of this store. With none, an empty commit still records the transaction.
         txn_app_id, txn_version : Delta skips a write whose version is not above the last of its application.
         user_metadata : names this commit, the same for a repetition and different for anything else (run, epoch and a
-            digest of the change set, say); read back to tell a skipped write from a written one.
+            digest of the change set, say). It is read back to tell a skipped write from a written one.
         partitions : tasks that write. Each (table, vnode) is one file, written by one of them.
         spread : divide the rows of a (table, vnode) among the tasks as well, by their keys: a file each. A table of many
             rows would otherwise be sorted and written by one task while the others have ended.
-        exchange : without it rows are written by the tasks that have them, up to ``partitions``: where their vnodes come with
-            them, nothing is gained by bringing those of a vnode together.
+        exchange : without it rows are written by the tasks that have them, up to ``partitions``. If rows come with their
+            vnodes, bringing those of a vnode together gains nothing.
 
         Returns
         -------
@@ -210,8 +210,8 @@ class StateStore:
 
         Returns
         -------
-        The rows if they are few, and a frame of them all without the epoch, which Spark holds: to count them does not compute
-        them twice, nor is more than a few brought to the driver.
+        The rows if they are few, and a frame of them all without the epoch, which Spark holds. Counting them does not
+        compute them twice, and brings only a few to the driver.
         """
         held = self._union(mem_tables).localCheckpoint()
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.

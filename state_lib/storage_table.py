@@ -92,7 +92,7 @@ class StorageTable:
         Returns
         -------
         DataFrame
-            ``columns`` (all by default), ``_state_weight`` and ``_epoch``. Linear readers may use it as it is.
+            ``columns`` (all by default), ``_state_weight`` and ``_epoch``. Linear readers may use it unmerged.
         """
         stored = self.stored_of([self.desc.table_id], lookup_keys)
         return self._runs(stored, self.column_names if columns is None else columns)
@@ -115,8 +115,8 @@ class StorageTable:
         on : pairs of a state column and the column of ``keys`` it equals. At least one.
         null_safe : whether NULL equals NULL, for all pairs or for each.
         columns : the columns wanted; all by default.
-        hint : ``broadcast`` sends the keys to every task, so that the state is read where it lies and not shuffled;
-            ``shuffle_hash`` needs no job of its own and suits state that one task reads; None leaves it to Spark.
+        hint : ``broadcast`` sends the keys to every task, so that the state is read where it lies and not shuffled.
+            ``shuffle_hash`` needs no job of its own and suits state that one task reads. None leaves it to Spark.
         lookup_keys : the values of one of the state's columns in ``on``, where they are known.
 
         Returns

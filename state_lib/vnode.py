@@ -1,7 +1,7 @@
 """Virtual nodes: which part of a state table a row is in.
 
-``vnode = crc32(encoded distribution key) mod vnode_count``, with a power of two up to 1024: a row's vnode among *n* is
-the low bits of its vnode among *2n*, so that doubling splits each vnode into two and moves nothing else.
+``vnode = crc32(encoded distribution key) mod vnode_count``, with a power of two up to 1024. A row's vnode among *n* is the
+low bits of its vnode among *2n*, so doubling splits each vnode into two and moves nothing else.
 """
 
 from __future__ import annotations

@@ -387,7 +387,7 @@ def _new_customers(scale: Scale, batch: Batch) -> tuple[int, int]:
 
 
 def _changed(of: str, rows: int, changed: int, batch: Batch) -> str:
-    """A condition that about so many rows meet, others in each batch."""
+    """A condition that about this many rows meet, others in each batch."""
     return f"{_hash(of, 80 + batch.number, max(1, rows // changed))} = 0"
 
 

@@ -1,6 +1,6 @@
 """A click in Dagster: ten demo views in a `dagster dev`, by Dagster's clock.
 
-Little changes between two clicks, or nothing; the warehouse's server does the work, or nobody does but the run.
+Little changes between two clicks, or nothing; the warehouse's server does the work, or the run alone.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Run:
     Parameters
     ----------
     epochs, warm_up : measured epochs of a view, and epochs before them that are not measured.
-    full_every : the query is run in full after the first measured epoch and every so many from there.
+    full_every : the query is run in full after the first measured epoch and at this interval from there.
     keep : leave series and warehouses where they are.
     indexes : columns of tables that have an index by them.
     counts_stages : whether Spark remembers what is counted, which takes some of its memory.

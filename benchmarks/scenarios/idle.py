@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def many_views(count: int, sf: float) -> dict[str, str]:
-    """So many views: simple aggregates first, then TPC-H's queries."""
+    """Many views: simple aggregates first, then TPC-H's queries."""
     simple = {}
     for way in ("sum", "avg", "count"):
         for table, value, columns in _COLUMNS:

@@ -1,9 +1,9 @@
 """Claims of views: other runs leave them alone, and go on beside this one.
 
-A claim is a row of the catalog, and so are its views' epochs: to begin an epoch is to claim its views, and to complete it is
-to give them back, each by one commit. A claim has a lease, which the run renews as long as it lives. Of a run on this
-machine the operating system's lock tells at once whether it lives. What a dead run has left is settled by the next one that
-wants its views.
+A claim is a row of the catalog, and so are its views' epochs. One commit begins an epoch and claims its views; one commit
+completes it and releases them. A claim has a lease, which the run renews as long as it lives. Of a run on this machine the
+operating system's lock tells at once whether it lives. What a dead run has left is settled by the next one that wants its
+views.
 
 First come, first served: a run that has to wait writes down that it does, as a claim with a ticket. It is in the way of those
 that come later, until it has had its turn.

@@ -109,17 +109,17 @@ class ViewEntry:
     """A materialized view and how far it has come.
 
     ``epochs`` are those it has reached, newest last; ``settings`` the session settings its plan depends on. ``planned`` has
-    its plan and state tables, ``vnode_counts`` the vnodes of those that have grown, by table id, and ``first_vnode_counts``
-    what they were when this generation began, where that is not as planned. ``planned_on`` is a digest of the relations that
-    it was planned on: it is planned again before a backfill on others. ``plan_version`` is that of the planner (0: of before
-    it was noted). ``inlined`` are the plain views that its query reads, as they were then, each after those that it reads.
-    ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the rows of
-    each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
+    its plan and state tables, and ``vnode_counts`` the vnodes of tables that have grown, by table id.
+    ``first_vnode_counts`` has their vnodes when this generation began, if other than planned. ``planned_on`` is a digest of
+    the relations that it was planned on: it is planned again before a backfill on others. ``plan_version`` is that of the
+    planner (0: of before it was noted). ``inlined`` are the plain views that its query reads, as they were then, each after
+    those that it reads. ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the
+    rows of each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
-    published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by
-    which groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried.
-    ``built_until`` is the epoch of its last slice, while it is built in slices and has reached no epoch.
-    ``rows`` are those that went through its plan in the last epoch that changed it.
+    published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by which
+    groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried. ``built_until``
+    is the epoch of its last slice, while it is built in slices and has reached no epoch. ``rows`` are those that went
+    through its plan in the last epoch that changed it.
     """
 
     name: str
@@ -227,8 +227,9 @@ class ViewVersions:
 
     ``None`` before the first.
 
-    ``digest`` names the state commit, and ``published`` the one whose change set was published last (a commit without changes
-    of the view publishes none); both are in the commits themselves, so that another commit of the same number is noticed.
+    ``digest`` names the state commit, and ``published`` the one whose change set was published last (a commit without
+    changes of the view publishes none). Both are in the commits themselves, so another commit of the same number is
+    noticed.
     """
 
     state_version: int | None = None

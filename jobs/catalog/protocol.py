@@ -17,10 +17,10 @@
   taken back by the next run (:mod:`.jobs.targets.chain`).
 * A view that cannot be computed is left behind with its :class:`~.jobs.catalog.entries.Problem`. It keeps its last epoch, its
   rows and its state; the next run tries again from there. Views over it wait.
-* A large view is built in slices, each an epoch that only it takes part in. Nobody sees them: the view has reached no epoch
-  until it is published whole. A run that dies loses one slice; the next one goes on from there.
-* A view that is built again has an entry beside the one that readers see, with a generation and so a folder of its own, and
-  takes its place when the epoch that built it is complete.
+* A large view is built in slices, each an epoch that only it takes part in. Readers do not see them: the view has reached
+  no epoch until it is published whole. A run that dies loses one slice; the next one goes on from there.
+* A view that is built again has a second entry beside the one that readers see, with a generation and so a folder of its
+  own. It replaces the first when the epoch that built it is complete.
 """
 
 from __future__ import annotations

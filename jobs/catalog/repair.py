@@ -1,6 +1,6 @@
 """Going back to the last version of a catalog that can be read.
 
-The catalog is older than the tables of the views then, like one from a backup: the next run takes back what views have
+The catalog is then older than the tables of the views, like one from a backup. The next run takes back what views have
 committed since, and computes it again (:mod:`.jobs.targets.chain`).
 """
 

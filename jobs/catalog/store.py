@@ -1,14 +1,14 @@
 """The catalog's Delta table, one row an entry; its commits are the lock.
 
 A commit names the version it was made from. If another writer has committed since, it fails instead of being rebased by
-Delta: compare and swap, by the one guarantee that every Delta log store gives (a version is written once). What was changed
-is then put on top of what the other one has written (:func:`.jobs.catalog.state.rebased`), or refused where both have changed
-the same entry.
+Delta. This compare and swap needs the one guarantee that every Delta log store gives: a version is written once. What was
+changed is then put on top of what the other one has written (:func:`.jobs.catalog.state.rebased`), or refused where both
+have changed the same entry.
 
-The table is partitioned by ``level``, as a log-structured merge tree is: a commit writes the rows that it changes, and with
-them those of all lower levels, to the lowest level that has room. So a commit's cost follows what it changes, and a reader
-finds a handful of files. A row is newer than one of the same kind and name in a higher level. An empty payload says that
-there is no such entry any more.
+The table is partitioned by ``level``, as a log-structured merge tree is. A commit writes the rows that it changes, and the
+rows of all lower levels, to the lowest level that has room. So a commit's cost follows what it changes, and a reader finds
+a handful of files. A row is newer than one of the same kind and name in a higher level. An empty payload says that there is
+no such entry any more.
 
 It is written by ``deltalake`` and not by Spark: a commit takes milliseconds instead of a Spark job, and ``status``,
 sensors and loading Dagster definitions need no JVM.

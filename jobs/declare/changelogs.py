@@ -1,6 +1,6 @@
 """Tables of changes by key: a later row replaces the earlier one, or deletes it.
 
-Such a table is declared by the rows that it comes to:
+Such a table is declared by its current rows:
 
     CREATE TABLE u (k INT, v INT, gone BOOLEAN, PRIMARY KEY (k))
     TBLPROPERTIES ('source.kind' = 'upsert', 'source.deleted' = 'gone', 'source.order' = 'ts')

@@ -1,8 +1,7 @@
 """Rules for names of views and sources.
 
-Names become folders of a warehouse, Dagster asset keys and names in Spark's catalog, so only plain identifiers are let
-through, before anything touches the disk: Spark itself had made folders for ``a.b`` and for a Cyrillic name before
-it refused them.
+Names become folders of a warehouse, Dagster asset keys and names in Spark's catalog. So only plain identifiers pass, before
+anything is written. Spark itself created folders for ``a.b`` and for a Cyrillic name before it refused them.
 """
 
 from __future__ import annotations

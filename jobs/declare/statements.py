@@ -1,7 +1,7 @@
 """Splitting a script into statements, and walking the tokens of one.
 
-sqlglot's Spark tokenizer knows where strings, quoted names and comments begin and end; positions in its tokens are
-used to cut the original text, so that what Spark gets is what the person wrote.
+sqlglot's Spark tokenizer finds where strings, quoted names and comments begin and end. The positions of its tokens cut the
+original text, so Spark gets exactly what the person wrote.
 """
 
 from __future__ import annotations

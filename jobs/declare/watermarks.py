@@ -1,8 +1,8 @@
 """The property ``source.watermark``: the maximum lateness of a source's rows.
 
 ``'source.watermark' = 'ts - INTERVAL 10 MINUTES'`` says that rows more than ten minutes before the newest one are not
-expected any more. It never changes what a view has: state of groups that are closed by then is dropped, and read again from
-the source where a late row comes all the same (:mod:`.jobs.operators.closed_groups`).
+expected any more. It never changes the rows of a view. State of closed groups is dropped, and read again from the source if
+a late row arrives nevertheless (:mod:`.jobs.operators.closed_groups`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ On day D, in five Delta commits:
 4. the weather of day D is appended (a source with no key, and with duplicate rows: the hour when clocks go back),
 5. the flights of day D are appended, one in twenty of them with delays as first reported, rounded and too high.
 
-Step 5 is last, so that the newest day in ``flights`` tells how far a player came, and steps 1 to 3 can be repeated;
-appends carry a transaction version, so that they are too.
+Step 5 is last, so that the newest day in ``flights`` shows how far a player got, and steps 1 to 3 can be repeated. Appends
+carry a transaction version, so they can be repeated too.
 """
 
 from __future__ import annotations

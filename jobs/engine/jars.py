@@ -1,7 +1,7 @@
 """Jars besides Spark's own: fetched once from Maven, checked, and cached.
 
-Delta's own helper resolves 33 jars (86 MB) through Ivy at every start of a session; a session that is handed
-these two as ``spark.jars`` creates, appends, merges and reads change feeds just the same, and starts seconds earlier.
+Delta's own helper resolves 33 jars (86 MB) through Ivy at every start of a session. A session that gets these two as
+``spark.jars`` creates, appends, merges and reads change feeds in the same way, and starts seconds earlier.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _found(jars: Sequence[Jar]) -> list[Path]:
 def find_jar(jar: Jar) -> Path | None:
     """Return the jar's file in Maven's local repository or in our cache, or None.
 
-    Our cache is written by `fetch_jar` alone, which renames only checked files into it, so it is trusted as it is;
-    Maven's folder is anyone's, so a file there counts only with the right checksum.
+    Only `fetch_jar` writes our cache, and it renames only checked files into it, so the cache is trusted. Any program may
+    write to Maven's folder, so a file there counts only with the right checksum.
     """
     cached = _cached_path(jar)
     if cached.is_file():

@@ -1,8 +1,8 @@
 """The row encoding of storage keys as one compiled function of Spark.
 
-Written in Spark's own expressions, a DOUBLE of a key is a tree of 36 logarithms, and a wide key exceeds the size of a method
-that Java compiles: 200,000 keys of 30 columns took 16 s, and take 1 s by the function. Spark Connect has no way to add it;
-keys are written in expressions there.
+In Spark's own expressions, a DOUBLE of a key is a tree of 36 logarithms, and a wide key exceeds the size of a method that
+Java compiles. 200,000 keys of 30 columns took 16 s, and take 1 s by the function. Spark Connect has no way to add it; keys
+are written in expressions there.
 """
 
 from __future__ import annotations

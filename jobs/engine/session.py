@@ -193,8 +193,8 @@ def _start(settings: SparkSettings) -> SparkSession:
 def _compiled_pieces(driver_memory: str) -> int:
     """Compiled code pieces that Spark caches, by the size of the heap.
 
-    By default it keeps 100, which one view of some joins fills: run epoch after epoch, its oldest piece would always have been
-    dropped just before it is needed, and all be compiled again.
+    By default it keeps 100, which one view of some joins fills. In a run of epoch after epoch it would always drop its
+    oldest piece just before the piece is needed, and compile all again.
     """
     size = re.fullmatch(r"(\d+)([kmgt]?)b?", driver_memory.strip().lower())
     # What else is written there Spark refuses.

@@ -34,9 +34,9 @@ _USELESS_RULES = (
 class Workload(enum.Enum):
     """Kind of work that a session is configured for.
 
-    ``SMALL``: an epoch whose change and state are small. Nearly all of its cost is fixed, so adaptive execution is off
-    (it runs every stage as a job of its own and plans again in between), and expressions are interpreted: generating
-    and compiling code for each stage took half of such an epoch (docs/performance.md).
+    ``SMALL``: an epoch whose change and state are small. Nearly all of its cost is fixed. So adaptive execution is off,
+    which runs every stage as a job of its own and plans again in between. Expressions are interpreted: generating and
+    compiling code for each stage took half of such an epoch (docs/performance.md).
 
     ``LARGE``: an epoch over a large change or state. Code is generated, plans are not adapted.
 
@@ -165,7 +165,7 @@ def transaction(session: SparkSession, app_id: str, version: int, metadata: str)
 
 
 def forget_table(session: SparkSession, path: str) -> None:
-    """Let Spark open a deleted and recreated Delta table anew.
+    """Make Spark open a deleted and recreated Delta table again.
 
     Delta keeps opened logs by their paths. Spark Connect has no call to drop one: it notices a new version of a table,
     but not a new table at the same path.

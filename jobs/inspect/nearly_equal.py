@@ -1,7 +1,8 @@
 """Rows that are equal but for the rounding of floating-point sums, paired by Spark.
 
-Sums of floating-point numbers depend on the order of addition, which nobody fixes. So rows that differ exactly are compared
-again: those with the same exact columns, sorted by the inexact ones, are paired in that order and compared within a tolerance.
+Sums of floating-point numbers depend on the order of addition, which is not fixed. So rows that differ exactly are compared
+again: those with the same exact columns, sorted by the inexact ones, are paired in that order and compared within a
+tolerance.
 """
 
 from __future__ import annotations

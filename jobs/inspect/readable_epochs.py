@@ -1,7 +1,7 @@
 """Epochs of a view that can still be read, also of earlier generations.
 
-The catalog knows the last epochs of the view's generation. Those of the generations before are in the log of the published
-table, as long as that was not made again: each of its commits names the epoch that made it.
+The catalog knows the last epochs of the view's generation. Epochs of earlier generations are in the log of the published
+table, unless the table was created again. Each of its commits names its epoch.
 """
 
 from __future__ import annotations

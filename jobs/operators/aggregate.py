@@ -8,7 +8,7 @@ How a call is kept is said by its kind (:mod:`.jobs.plan.aggregates`). Its strat
 * value state (:mod:`.jobs.operators.aggregate_value`): old accumulators plus the folded change; cost |affected groups|.
 * extreme state (:mod:`.jobs.operators.aggregate_extreme`): the first values of each group; cost |affected groups|, and the
   values of a group when deletions have used up those kept.
-* distinct state (:mod:`.jobs.operators.aggregate_distinct`): accumulators over the values that come to occur or cease to;
+* distinct state (:mod:`.jobs.operators.aggregate_distinct`): accumulators over the values that appear or disappear;
   cost |changed values|.
 * materialized input (:mod:`.jobs.operators.aggregate_input`): Spark's own aggregate over the group's input rows, before
   and after; cost the rows of the affected groups.

@@ -2,7 +2,7 @@
 
 It changes where the count of a value goes 0 ↔ n.
 
-Of the values that an epoch changes, and of no others, the counts are looked up. Those that come to occur, or cease to, are a
+Of the values that an epoch changes, and of no others, the counts are looked up. Values that appear or disappear are a
 change of the distinct values, which is folded into accumulators as any change is (:mod:`.jobs.operators.aggregate_value`).
 Cost: the values changed.
 """

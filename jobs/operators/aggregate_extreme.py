@@ -1,17 +1,17 @@
 """Extreme state: min and max by the first values of a group, kept apart.
 
-How often each value occurs in a group is in the counts, in the order in which the extreme comes first. Next to them, in value
-state, is a prefix of the group: the first values that occur, up to ``state.extreme_rows`` of them, each with its count, and
-whether they are all the values there are (``complete``).
+How often each value occurs in a group is in the counts, in the order in which the extreme comes first. Next to them, in
+value state, is a prefix of the group. It has the first values, up to ``state.extreme_rows`` of them, each with its count,
+and whether these are all values of the group (``complete``).
 
-Of a change only what sorts no later than the last value kept touches the prefix (all of it, where the prefix is complete), and
-adding that gives the prefix of the new group up to the same place. So neither an insert nor a delete reads the counts; they
-are written without being looked at. Only a group whose kept values have all been deleted, while there may be others, has its
-counts read, and a new prefix taken from them.
+Of a change only values that sort no later than the last value kept touch the prefix; if the prefix is complete, all do.
+Adding them gives the prefix of the new group up to the same place. So neither an insert nor a delete reads the counts; they
+are written without being looked at. Only a group whose kept values have all been deleted, while there may be others, has
+its counts read, and a new prefix taken from them.
 
-Of the values that come to occur more often, the first k + 1 are enough to find the first k and whether there are more; of those
-that occur less often the first k, since they occurred before, and so whatever sorts within the prefix is in it. What is kept
-and compared of a group is bounded, however many of its values change.
+Of the values that occur more often after the change, the first k + 1 are enough to find the first k and whether there are
+more. Of the values that occur less often, the first k are enough. They occurred before, so any of them that sorts within
+the prefix is in it. What is kept and compared of a group is bounded, however many of its values change.
 
 Cost: |Δ|, and all values of a group each time that deletions have used up its first ones.
 """

@@ -1,11 +1,11 @@
 """Materialized input: any other aggregate of Spark, recomputed by Spark for the affected groups.
 
-The state holds the input rows of all groups, under ``group key | stream key``. For the affected groups the rows as of
-the last epoch, and those rows with the change added, are each handed to Spark's own aggregate: its results are the
+The state holds the input rows of all groups, under ``group key | stream key``. Spark's own aggregate is run over two sets
+of rows of the affected groups: the rows as of the last epoch, and those rows with the change added. Its results are the
 group's old and new ones. Cost: the rows of the affected groups.
 
-Sums of floating-point numbers, lists and sketches depend on the order of the rows. What an epoch takes back has to be, to the
-last bit, what an earlier one has given, so Spark gets the rows of a group in one order whenever it computes them.
+Sums of floating-point numbers, lists and sketches depend on the order of the rows. An epoch has to retract, to the last
+bit, what an earlier one has given. So Spark gets the rows of a group in one order whenever it computes them.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _REMEDY: Final = (
 def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
     """Additional folds of a changelog's groups.
 
-    Of the rows at the last place in the order, the greatest and the least digest; and the places of all rows, where there may
-    be older ones that these come after.
+    Of the rows at the last place in the order, the greatest and the least digest. The places of all rows too, if older rows
+    may exist that these come after.
     """
     if not node.is_of_changelog:
         return {}

@@ -30,8 +30,8 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
 
     Returns
     -------
-    The aggregate's columns and ``_weight``. A group that this epoch has changed is there with its old row, the same again
-    with weight −1, and its new row; the one row of an aggregate without groups is merged.
+    The aggregate's columns and ``_weight``. A group that this epoch has changed has three rows: its old row, the same with
+    weight −1, and its new row. The one row of an aggregate without groups is merged.
     """
     tables = tables_by_role(ctx, node)
     stored = [table.storage for table in tables.value_tables.values()]

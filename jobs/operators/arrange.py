@@ -5,8 +5,8 @@ read the keys and the filtered columns of all parts, since random keys are on ne
 arrangement, as differential dataflow calls it) are read whole instead, and the join follows the one before it without a step
 of its own.
 
-State: the rows, under their key; or none at all, as long as lookups find their keys on few pages (the keys of new orders),
-or the filter leaves many rows. An epoch whose lookup would read many has them all read once more, and keeps them if a sample
+State: the rows, under their key. There is none as long as lookups find their keys on few pages (the keys of new orders), or
+the filter leaves many rows. An epoch whose lookup would read many has them all read once more, and keeps them if a sample
 says that they are few. Epochs after it maintain them.
 
 Cost: |Δ| of the filtered rows, which are written once more.

@@ -1,7 +1,7 @@
 """Rows that time alone changes, for temporal filters and projections.
 
-The input is kept in state, by the columns that are compared with a time. A row of which a comparison has changed has such a
-column between the old and the new time, or equal to one of them.
+The input is kept in state, by the columns that are compared with a time. If a comparison of a row has changed, such a
+column lies between the old and the new time, or equals one of them.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class EpochContext:
     leaves_out_old_errors : whether the epoch is computed once more, for an error that only rows of before may have
         (:mod:`.jobs.operators.old_rows`).
     asked_for_by_joins : then, the values that nothing but joins asks for.
-    closed : the aggregates of which groups are closed, whose state may have been dropped (``source.watermark``).
+    closed : the aggregates with closed groups, whose state may have been dropped (``source.watermark``).
     """
 
     epoch: int

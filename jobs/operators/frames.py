@@ -70,8 +70,8 @@ class Frames:
     Parameters
     ----------
     spark : the session that they belong to.
-    held : whether shared change sets are computed at once and held by the driver: a job for each, but plans stay small, lookups
-        know their keys, and what turns out to be empty ends there.
+    held : whether shared change sets are computed at once and held by the driver. That is a job for each, but plans stay
+        small, lookups know their keys, and an empty change set ends there.
     lookup_hint : how change sets meet state. ``broadcast``: sent to every task, each reads the state where it lies.
         ``shuffle_hash``: hashed by the task that reads the state, which suits state that one task reads: a broadcast
         is a job of its own. None: change sets are too large for either, Spark chooses.
@@ -97,7 +97,7 @@ class Frames:
 
         Parameters
         ----------
-        wanted_by : the columns by which others are looked up. A frame that was :meth:`derived` is returned as it is if the
+        wanted_by : the columns by which others are looked up. A frame that was :meth:`derived` is returned unchanged if the
             values of these are known.
         summed : whether a consumer needs equal rows summed and zeros dropped. Rows that the driver holds it sums itself,
             which saves Spark a shuffle.

@@ -5,8 +5,8 @@ inner join is evaluated outwards from the side that has the wanted keys: the row
 what the other side is asked for. No side is ever read for more than the keys that are asked, as far as files, pages and a
 hash join tell.
 
-To know the keys first costs a job and a plan of its own. A side with at most one row for each key and so few rows in all
-that its files are read as they are is therefore read whole: joins with such sides follow each other in one plan.
+To know the keys first costs a job and a plan of its own. A side is therefore read whole if it has at most one row for each
+key, and few enough rows in all to read its files whole. Joins with such sides follow each other in one plan.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def match_whole(
 
     Nothing else may read these rows.
 
-    It is never the rows that are sent: nobody has counted them, and one changed row may have met half of a large table.
+    The rows are never broadcast: their number is unknown, and one changed row may have matched half of a large table.
 
     Parameters
     ----------

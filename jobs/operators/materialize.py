@@ -1,9 +1,9 @@
 """Materialize: the consolidated change set of the view, written to the view's own state table.
 
-Requires of its input nothing; guarantees of its output that equal rows are summed and, where the view has a stream key,
-that each key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written;
-what cannot (:mod:`.jobs.plan.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be
-equal are compared. The table's runs are the view's change log: publishing and views over this view read them.
+It requires nothing of its input. It guarantees that equal rows are summed and, where the view has a stream key, that each
+key has at most one −1 row and one +1 row. A change set that breaks this raises, before anything is written; what cannot
+(:mod:`.jobs.plan.consolidated`) is neither summed nor checked, which takes two groupings; pairs that may be equal are
+compared. The table's runs are the view's change log: publishing and views over this view read them.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ query itself does not evaluate it on:
   so that epoch was right to give no rows. With the first bids that old value is retracted, and evaluated for the first time.
 
 So if an expression raises, an epoch is computed once more, with equal rows summed before expressions are evaluated. Of what is
-left, a row of positive weight is there now: its error is the query's. A row of negative weight was there in the last epoch. If
-the expression raises on it, it was not evaluated then, or that epoch would have failed: nothing came of the row, in state or in
-the view, and it is left out. (Expressions are deterministic, so what was computed of a row then can be computed now.)
+left, a row of positive weight is there now: its error is the query's. A row of negative weight was there in the last epoch.
+If the expression raises on it, it was not evaluated then, or that epoch would have failed. So the row left nothing in state
+or in the view, and it is left out. (Expressions are deterministic, so what was computed of a row then can be computed now.)
 
 A value of a global aggregate may also be one that cannot be computed now, and is asked for by no row: it is joined with none.
 It is left out then as well, and the join makes sure that its other side has no rows.

@@ -1,8 +1,8 @@
 """State and view computed in one pass, from one aggregate's rows.
 
 Every affected group gives the view its old and its new row, and the state its new accumulators. In two steps, the groups
-would be computed first and held by the driver, and then what is written of them. Here the state rows ride along: the
-aggregate's change set has a struct column for each table it keeps, filters and projections pass these on, and the job that
+would be computed first and held by the driver, and then what is written of them. Here the state rows travel with it. The
+aggregate's change set has a struct column for each table it keeps, and filters and projections pass these on. The job that
 writes an epoch computes all of it.
 """
 

@@ -12,7 +12,7 @@ side, the query emits beside its pairs
 
 so the change is what the new (w, n) emit less what the old ones did. Only two kinds of records can change:
 
-* records of the change set, whose matches are counted in the other side as it is now, and
+* records of the change set, whose matches are counted in the current other side, and
 * stored records with the key of a row that changed on the other side, whose stored count moves by those matches.
 
 State: the counted sides, and the other one unless it is looked up in place; a record of a counted side carries

@@ -2,8 +2,8 @@
 
 Rows that become equal keep their weights apart.
 
-But not those of a change set that the driver holds for several readers: what one of them does not read may be all that has
-changed, and rows that cancel are not looked up anywhere.
+A change set that the driver holds for several readers is an exception. A column that one of them does not read may be the
+only one that has changed, and rows that cancel are not looked up.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
 The condition is a conjunction of comparisons of a column with a time. Nothing is asked of how the times move: a row
 comes, goes, or comes back by the same formula, and a clock that is set back is no special case.
 
-State: the input's rows, by weight, under ``compared columns | stream key``. A row whose condition has another value than
-before has a compared column between the old and the new time (or equal to one of them), so only that range of the key is
-read; Parquet's statistics skip the rest. Runs are read unmerged: the formula is linear. Rows that can never hold again
-are kept: one may still be deleted, and what the input retracts must be there.
+State: the input's rows, by weight, under ``compared columns | stream key``. If a row's condition has changed its value, its
+compared column lies between the old and the new time (or equals one of them). So only that range of the key is read;
+Parquet's statistics skip the rest. Runs are read unmerged: the formula is linear. Rows that can never hold again are kept:
+one may still be deleted, and what the input retracts must be there.
 
 Cost: |Δ|, and the state rows between the old and the new times. Where a time has not moved (``current_date()`` on the
 same day) Spark finds the condition unchanged while it plans, and opens no file.

@@ -4,8 +4,8 @@
 view's last one. What is above it (CASE in the select list, OR in a condition, FILTER of an aggregate) reads these columns, and
 does not know of time.
 
-State and cost are those of :mod:`.jobs.operators.temporal_filter`: a row of which a comparison has changed has a compared
-column between the old and the new time. Such a row is taken back with its old flags and given with the new ones.
+State and cost are those of :mod:`.jobs.operators.temporal_filter`: if a comparison of a row has changed, its compared
+column lies between the old and the new time. Such a row is taken back with its old flags and given with the new ones.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ columns, so that the same rows are chosen each time.
 
 The rows kept are a prefix: all rows of the input up to the last one of them. Of a change set only what sorts no later than
 that one touches the prefix, and adding it gives the prefix of the new input up to the same place. As long as that still has
-enough rows the input is not read; when deletions have used up the spare ones, the prefix is taken from the input again, which
-is kept in the same order.
+enough rows, the input is not read. When deletions have used up the spare rows, the prefix is taken from the input again,
+which is kept in the same order.
 
-How far it has to be read then is not known: fences say up to which value so many rows lay when all of it was last read. Rows
-up to a fence are read from the files, row groups and pages that can have them. If these are too few, it is the next fence's,
-and in the end all. So a fence never changes a result, however old it is.
+How far it has to be read then is not known. Fences give the values up to which a number of rows lay when all of it was last
+read. Rows up to a fence are read from the files, row groups and pages that can have them. If these are too few, it is the
+next fence's, and in the end all. So a fence never changes a result, however old it is.
 
 Cost: |Δ|, and the first rows of the input each time that deletions have used up those kept.
 """

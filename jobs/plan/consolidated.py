@@ -11,8 +11,8 @@ def is_consolidated(node: PlanNode) -> bool:
     """Whether change sets have at most one −1 and +1 row a key, never equal.
 
     An aggregate does: it sees each group once, and gives its old and its new row only where these differ. A filter keeps
-    that, and a projection that renames or reorders all columns; one that drops or computes columns may make the two equal,
-    unless there is none but the new one. So it is with the rows of a scan that are given ids as they come in.
+    that, and so does a projection that renames or reorders all columns. A projection that drops or computes columns may
+    make the two equal, unless only the new row exists. So it is with the rows of a scan that are given ids as they come in.
     """
     match node:
         case Scan():

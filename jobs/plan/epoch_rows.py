@@ -19,7 +19,7 @@ class EpochRows:
     Parameters
     ----------
     epoch : which.
-    flows : what the nodes of the plan gave, in the order of its walk; ``None`` where nobody counted.
+    flows : what the nodes of the plan gave, in the order of its walk; ``None`` where it was not counted.
     written : rows added to state tables, by their ids.
     """
 

@@ -376,12 +376,12 @@ JOIN_TYPES = ("inner", "left outer", "right outer", "full outer", "left semi", "
 class Join(PlanNode):
     """A join of any type on zero or more equalities and an optional residual condition.
 
-    A side is a state table of its own, or is looked up *in place*: its rows as of the epoch are read where they are
-    already, in the sources and views below it. A side that keeps association counts always has a state table.
+    A side is a state table of its own, or is looked up *in place*: its rows as of the epoch are read in the sources and
+    views below it. A side that keeps association counts always has a state table.
 
     ``exists`` names the boolean column that an existence join adds to the left columns. ``left_there`` names a left column
-    that is never NULL: in a full outer join of sides whose keys may be NULL altogether, it tells a left row without a match
-    from a right one.
+    that is never NULL. In a full outer join of sides whose keys may all be NULL, it distinguishes a left row without a
+    match from a right one.
     """
 
     left: PlanNode
@@ -488,8 +488,8 @@ class Aggregate(PlanNode):
 
     With no calls it is DISTINCT; with no group columns it keeps its one row.
 
-    ``is_of_changelog`` says that its one call takes the newest row of a key, as a struct whose first field says which that is:
-    two rows that it does not tell apart are an error, as is a NULL in the key, and rows that come late are counted.
+    ``is_of_changelog`` says that its one call takes the newest row of a key, as a struct whose first field says which is
+    newest. Two rows with equal first fields are an error, as is a NULL in the key, and late rows are counted.
     """
 
     child: PlanNode

@@ -4,8 +4,8 @@ The only module that touches the JVM, with those that walk what it returns: :mod
 :mod:`.jobs.planner.expressions`, :mod:`.jobs.planner.temporal`, :mod:`.jobs.planner.lowering`, :mod:`.jobs.planner.joins`,
 :mod:`.jobs.planner.lowered`, :mod:`.jobs.planner.between`, :mod:`.jobs.planner.idle_casts`, :mod:`.jobs.planner.current_time`,
 :mod:`.jobs.planner.not_in`, :mod:`.jobs.planner.semi_joins`, :mod:`.jobs.planner.limits` and :mod:`.jobs.planner.times`.
-Relations are registered as empty temporary views whose columns carry the relation's name in their metadata, so planning
-reads no table and a leaf of the analysed tree says by itself what it scans.
+Relations are registered as empty temporary views whose columns carry the relation's name in their metadata. So planning
+reads no table, and a leaf of the analysed tree says by itself what it scans.
 """
 
 from __future__ import annotations

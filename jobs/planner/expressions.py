@@ -454,9 +454,9 @@ def _written_decimal(text: str) -> str:
 def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) -> Mapping[int, str] | None:
     """Columns behind the arguments of an expression; ``None`` if unknown.
 
-    Rules give columns new ids, as on one side of a self join, and do so in the replacement only: the arguments keep the
-    old ids, which may be those of the other side. An argument's column that the replacement does not read is the one
-    of the same name that it reads and the other arguments do not.
+    Rules give columns new ids, as on one side of a self join, and do so in the replacement only. The arguments keep the old
+    ids, which may be those of the other side. An argument's column that the replacement does not read is the one of the
+    same name that it reads and the other arguments do not.
     """
     read = {expression_id(a): str(a.name()) for a in _attributes(replacement)}
     kept = {expression_id(a): str(a.name()) for p in items(expression.parameters()) for a in _attributes(p)}

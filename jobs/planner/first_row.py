@@ -3,8 +3,8 @@
 Asked for by ``row_number() OVER (PARTITION BY k ORDER BY t DESC) = 1``.
 
 That is how a query takes the newest row of a key. A window keeps its whole input and computes each affected partition again.
-Where rows are only added, the first row of a partition is the least or the greatest of structs that begin with the columns of
-the order: value state of one row a partition, which a change is folded into.
+Where rows are only added, the first row of a partition is the least or the greatest of structs that begin with the columns
+of the order. It is value state of one row a partition, into which a change is folded.
 
 Of rows that tie, ``row_number`` may take any; here it is the one with the least other columns (greatest, if descending).
 """

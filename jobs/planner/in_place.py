@@ -1,15 +1,15 @@
 """Join sides without state: their rows can be looked up in place.
 
-A source keeps its rows, and a view keeps its own; what filters, projects, stacks or inner-joins these can be evaluated
-again for some keys at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
-epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, looked up by its
-groups: its value state has them.
+A source keeps its rows, and a view keeps its own. Filters, projections, unions and inner joins of these can be evaluated
+again for some keys, at the cost of looking those up. Such a side is not copied: the backfill writes nothing for it, and an
+epoch neither. (RisingWave's delta join, over the sources themselves.) So it is with the rows of an aggregate, looked up by
+its groups: its value state has them.
 
 Rows of a source that a filter leaves are arranged: an epoch reads those few, if few they are, and not all that were filtered.
 
-A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side of few rows out of
-many, which is looked up in every epoch by something that has no order of theirs, is better kept: the few rows of a part's
-lines, looked up by the averages of all parts.
+A lookup reads the key column of what is looked up, all of it unless it is ordered by that. So a side with few rows out of
+many is better kept if every epoch looks it up in another order. An example is the few rows of a part's lines, looked up by
+the averages of all parts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Maps in keys, as their entries, sorted: two maps are equal where these are.
 
-A map has no order and is in no storage key. A view of rows without a stream key is stored and published by their values, and
-windows and limits put them in the order of these: so the entries of maps are in hidden columns. Groups by a map are groups by
-its entries, and above them the map is made of these again: as Spark has it, in their order.
+A map has no order and is in no storage key. A view of rows without a stream key is stored and published by their values,
+and windows and limits sort by these. So the entries of maps are in hidden columns. Groups by a map are groups by its
+entries, and above them the map is made of these again: as Spark has it, in their order.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ _TOO_MANY_ROWS: Final = "'[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row retu
 def at_most_one_row(node: PlanNode, value: str, name: str) -> PlanNode:
     """A scalar subquery's value as a relation of at most one row and one column.
 
-    Where nothing in the subquery guarantees at most one row, its rows are counted, and more than one raise what Spark
-    raises; no row at all gives NULL, as Spark does.
+    If nothing in the subquery guarantees at most one row, its rows are counted. More than one raise what Spark raises; no
+    row at all gives NULL, as in Spark.
     """
     field = node.field_named(value)
     column = Field(name, field.data_type, True)

@@ -1,8 +1,8 @@
 """Checks of a view's text: one query over sources and views, and nothing else.
 
-Spark's parser reads the text and runs nothing (``session.sql`` would run a command while it reads it). Of the tree only known
-nodes are let through, so that a command, a script, a table by its path or a function that reads files is refused before Spark
-looks at it again: analysis itself opens files and computes VALUES.
+Spark's parser reads the text and runs nothing (``session.sql`` would run a command while it reads it). Only known nodes of
+the tree pass. So a command, a script, a table by its path or a function that reads files is refused before Spark looks at
+it again. Analysis itself opens files and computes VALUES.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ParsedQuery:
     Parameters
     ----------
     plan : Spark's tree, not analysed.
-    relations : what it reads, as it is written there, in order of first appearance.
+    relations : what it reads, as written there, in order of first appearance.
     functions : what it calls, without what Spark knows by a word of its own.
     """
 

@@ -1,9 +1,9 @@
 """Aggregates over those groups alone that the rows they are joined with can meet.
 
-The average of each part's lines is asked for parts of one brand only: the join with those parts, wherever it stands above or
-beside, is made below the aggregate as well. What the aggregate keeps, folds and looks up then follows the parts of that brand
-and not all parts. (Semi-join reduction by sideways information passing, a magic set; since the filtered relation has each key
-once, the semi join is an inner one and keeps nothing.)
+The average of each part's lines is needed for parts of one brand only. So the join with those parts, wherever it stands
+above or beside, is also made below the aggregate. What the aggregate keeps, folds and looks up then follows the parts of
+that brand and not all parts. (Semi-join reduction by sideways information passing, a magic set; since the filtered relation
+has each key once, the semi join is an inner one and keeps nothing.)
 
 The price: when the filtered relation changes, the aggregate's input is looked up by the key. So it is done where that input
 can be looked up in place.

@@ -1,6 +1,6 @@
 """Places of semi and anti joins, and semi joins as inner ones.
 
-It goes to the one table it asks about, unless the joins below it keep few rows anyway: its left side is kept in state with
+It goes to the one table it asks about, unless the joins below it keep few rows anyway. Its left side is kept in state with
 the number of matches of each row. For ``o_orderkey IN (…)`` over orders joined with all their lines, these are the orders
 instead of the lines, and every join above it sees the few that are left. Where another side of the joins is filtered, it is
 their result that has few rows, and the order of the query stays.

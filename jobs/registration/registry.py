@@ -48,8 +48,8 @@ class Registry:
     Parameters
     ----------
     patience : how to wait for runs that have the views that change.
-    leaves_behind : whether views of the catalog that cannot be planned any more, on what was edited, are left for the next run,
-        which tries to plan them and says why it cannot. They refuse the edit otherwise.
+    leaves_behind : whether views that cannot be planned any more, because of what was edited, are left for the next run.
+        That run tries to plan them and says why it cannot. They refuse the edit otherwise.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Steps of a run that change the catalog: an epoch begins, ends, or is settled.
 
-An epoch e is a barrier. It begins with a catalog commit that pins a version of every source; then each view, upstream
-first, makes one state commit and publishes; it ends with a catalog commit that records the versions of every view's tables
+An epoch e is a barrier. It begins with a catalog commit that pins a version of every source. Then each view, upstream
+first, makes one state commit and publishes. It ends with a catalog commit that records the versions of every view's tables
 (:mod:`.jobs.catalog.protocol`). A view that cannot be computed is left behind, alone: the others complete the epoch.
 """
 
@@ -149,7 +149,7 @@ class Epochs:
 
         Raises
         ------
-        ConcurrentCatalogChange : somebody has claimed, changed or dropped one of the views. Nothing was written.
+        ConcurrentCatalogChange : another run has claimed, changed or dropped one of the views. Nothing was written.
         """
         ours = state.working.views
 

@@ -1,7 +1,7 @@
 """Ingestion of new files of folders into tables, each file once, before an epoch.
 
-A batch of files becomes one commit of the source's table, under the next transaction of one application: of two runs that read
-the same files one commits, and the other sees that and goes on from there. In this order:
+A batch of files becomes one commit of the source's table, under the next transaction of one application. Of two runs that
+read the same files one commits, and the other sees that and continues from there. In this order:
 
 1. The files of the batch, and records that could not be read, are written to a folder of the batch's own.
 2. The rows are committed, and the commit names the batch. From here on its files count as read.

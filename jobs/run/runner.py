@@ -50,8 +50,8 @@ class EpochRunner:
     warehouse : where sources, views and state lie.
     parallel_views : how many views are computed at the same time.
     clock : asked once an epoch for the instant that is ``now()`` in all of its views.
-    patience : how to wait for other runs that have some of the same views; what interrupts it is called between steps and
-        before commits too, and ends the run by an error.
+    patience : how to wait for other runs that have some of the same views. Its interrupt is also called between steps and
+        before commits, and ends the run by an error.
     on_start : called with what begins: a view, and which epoch it is brought to; and with how far one is that takes long.
     runs : sessions to go on with, of an earlier runner of the same warehouse.
     """
@@ -168,7 +168,7 @@ class EpochRunner:
 
         A rewrite that would lose an epoch's rows is not committed.
 
-        Views of which state may have expired, or is of closed groups, are claimed meanwhile, as by a run.
+        Views whose state may have expired, or belongs to closed groups, are claimed meanwhile, as by a run.
         """
         lock = self._warehouse.maintenance_lock_path
         with ended_spark_is_said(), maintenance_lock(lock, "compacting state", shared=True, patience=self.patience):

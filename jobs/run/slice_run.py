@@ -39,7 +39,7 @@ class SliceRun:
 
         Returns
         -------
-        The state that this came to, and of ``full_refresh`` what that epoch still is to do. Reports are of views that are left
+        The resulting state, and the remaining work of that epoch's ``full_refresh``. Reports are of views that are left
         behind.
         """
         if full_refresh:

@@ -85,7 +85,7 @@ class ScriptSession:
     ----------
     spark : a session with Delta; sources and views are registered in it by their plain names.
     warehouse : where they lie.
-    on_report : called with the report of each view as it is brought up to date.
+    on_report : called with the report of each view after it was brought up to date.
     clock : gives the instants of epochs.
     runner : brings views up to date; by default one with this clock.
     """

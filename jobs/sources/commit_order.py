@@ -1,7 +1,7 @@
 """The files of an append-only table in the order in which commits brought them.
 
 A changelog's rows are ordered by their commits, unless a column says which is newer. The files are those that the commits
-themselves added: one that OPTIMIZE has made holds rows of several commits, and does not say which row is of which.
+themselves added. A file that OPTIMIZE has made holds rows of several commits, and does not say which commit a row is from.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class CommitOrder:
 
         Raises
         ------
-        SourceError : the log does not have all commits any more, a file is gone, or rows were updated or deleted so that it is
-            not known which commit the others of their files are of.
+        SourceError : the log does not have all commits any more, or a file is gone. Or rows were updated or deleted, so
+            that the commits of the other rows of their files are not known.
         """
         where = f"source {self._name} ({self._log.path})"
         for number in range(len(self._commits), version + 1):

@@ -90,7 +90,7 @@ _UNKNOWN_FEATURE: Final = "Unsupported table features"
 def deleted_rows(table: DeltaTable) -> DeletedRows | None:
     """Those of an opened version; ``None`` where only Delta knows them.
 
-    Another file may have the name of one with deleted rows; and delta-rs reads no vectors of a table that has a feature which
+    Another file may have the name of one with deleted rows. delta-rs reads no vectors of a table that has a feature which
     it does not know, though it reads its log. Most tables cannot have any: nothing is read.
 
     Raises

@@ -1,9 +1,9 @@
 """Layout of a Delta table's data files, to read them as plain Parquet.
 
 A file's columns are mostly the table's. Partition columns are not in the files, though, but named by the folders in which
-these lie, and a table with mapped columns calls them by other names there. What a layout does not cover, Delta reads:
-columns mapped by id, partition columns that Spark may read from a folder in another way than Delta
-from its log (timestamps, decimals and floating-point numbers), and folders that do not tell them.
+these lie, and a table with mapped columns calls them by other names there. Delta reads what a layout does not cover:
+columns mapped by id, and folders without their values. It also reads partition columns that Spark may read differently from
+a folder than Delta from its log: timestamps, decimals and floating-point numbers.
 """
 
 from __future__ import annotations

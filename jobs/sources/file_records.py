@@ -40,9 +40,9 @@ class FileRecords:
 
     Parameters
     ----------
-    spark : a session of its own, of which settings are changed.
+    spark : a session of its own, since its settings are changed.
     schema : the columns of the table that the rows are for. In those that are not nullable a record needs a value.
-    partitions : what folders of files have a value of, as in ``day=2024-01-01``, be it a column or not.
+    partitions : the columns whose values are in the names of folders, as in ``day=2024-01-01``, whether declared or not.
     """
 
     spark: SparkSession

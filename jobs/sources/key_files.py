@@ -2,7 +2,7 @@
 
 Delta does not enforce a primary key, and a job over a whole source to check a few new rows would cost as much as a
 recompute. So the new keys are compared with each other, and with the keys in the files that can hold them by their
-statistics, as long as those have no more rows than the driver reads in a moment; else Spark looks there.
+statistics. If those have more rows than the driver reads in a moment, Spark does it.
 """
 
 from __future__ import annotations

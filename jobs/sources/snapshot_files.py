@@ -63,7 +63,7 @@ class SnapshotFiles:
         return replace(self, files=before) if is_known else None
 
     def sample(self, rows: int) -> SnapshotFiles:
-        """A few files with so many rows, from the middle of the order.
+        """A few files with about that many rows, from the middle of the order.
 
         New rows are often in the last ones.
         """

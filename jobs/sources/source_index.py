@@ -3,12 +3,12 @@
 A join looks up rows of a large source in place. By a column that the source is not ordered by (a line's part) there is one of
 the values on every page of it, and all pages are read. A copy in the order of that column has them on few.
 
-The copy is the source as of one version of it, and what has changed since is read beside it, so that rows are the same with
-an index as without, however old it is. Nothing of an epoch depends on it but time.
+The copy is the source as of one version of it, and what has changed since is read beside it. So rows are the same with an
+index as without, however old it is. Nothing of an epoch depends on it but time.
 
-Stored: a Delta table of some columns of the source, called ``c0`` (the index's own), ``c1``, …, and ``_weight``: the rows as of
-some version, sorted, each file another range, pages of ``Tuning.index_page_rows`` rows; and the changes since, appended from
-time to time. What a version of the table holds is in its commit, as JSON in ``userMetadata``.
+Stored: a Delta table of some columns of the source, called ``c0`` (the index's own), ``c1``, …, and ``_weight``. It has the
+rows as of some version, sorted, each file another range, with pages of ``Tuning.index_page_rows`` rows. The changes since
+are appended from time to time. What a version of the table holds is in its commit, as JSON in ``userMetadata``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class IndexContents:
 
     Parameters
     ----------
-    table_uuid, version, schema, fingerprint : of the source: which table, as of which commit, and its columns at that time.
+    table_uuid, version, schema, fingerprint : the source's table, its commit, and its columns at that time.
     columns : those of the source that the index has, its own first.
     rows, appended : rows that it was built with (those marked as deleted are counted), and rows of changes since.
     """

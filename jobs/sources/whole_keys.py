@@ -1,9 +1,9 @@
 """Primary keys of a whole table, read in order by the driver.
 
-Grouping by key would shuffle every key of a source before a view is built on it, which took four times as long as the view
-(60 M lines, TPC-H Q19). Files are mostly written in an order that is much like that of the key, though: a row group overlaps
-few others. So row groups are read in the order of their least key, and keys below the least of all that follow are complete:
-they are found unique and forgotten.
+Grouping by key would shuffle every key of a source before a view is built on it. That took four times as long as the view
+(60 M lines, TPC-H Q19). Files are mostly written in an order that is much like that of the key, though: a row group
+overlaps few others. So row groups are read in the order of their least key, and keys below the least of all that follow are
+complete: they are found unique and forgotten.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ commit           what becomes of it
 upkeep           changes no rows (OPTIMIZE, VACUUM, properties) or is a compaction of ours: passed over
 of this epoch    an earlier try of the epoch made it: taken as done, if its digest is the one that the epoch would write
 of another       a run wrote it that the catalog does not know (any more): taken back
-foreign          somebody else changed rows: refused, or put right where the view's properties ask for it
+foreign          another program changed rows: refused, or put right where the view's properties ask for it
 ===============  ======================================================================================================
 
 Where the recorded commit itself is not there, the table is damaged or was replaced, and the view has to be rebuilt.
@@ -82,7 +82,7 @@ class EpochCommit:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit by somebody else that changed rows or columns."""
+    """A commit of another program that changed rows or columns."""
 
     version: int
     operation: str
@@ -100,7 +100,7 @@ class CommitsSince:
     known : the newest version up to which there is nothing but upkeep.
     newest : the newest version of the table.
     epochs : commits of epochs, with their versions.
-    foreign : the first commit of somebody else that changed rows or columns.
+    foreign : the first commit of another program that changed rows or columns.
     """
 
     known: int
@@ -316,7 +316,7 @@ def epoch_txn_version(epoch: int, newest: int | None = None) -> int:
 
     A compaction that read as of epoch e takes 2e + 1.
 
-    ``newest`` is the one that a table has: where a catalog was restored from a backup it may be of a later epoch, and Delta
+    ``newest`` is the one that a table has. If a catalog was restored from a backup, it may be of a later epoch, and Delta
     skips what is not above it.
     """
     return 2 * epoch if newest is None else max(2 * epoch, 2 * (newest // 2) + 2)

@@ -130,13 +130,13 @@ class Target(ABC):
         Parameters
         ----------
         session : used for this one commit.
-        recorded : what readers see of the view today, be it of an earlier generation.
+        recorded : what readers see of the view today, also of an earlier generation.
         fence : raises where the run must not change the table any more.
         is_first : this is the first epoch of its generation.
 
         Raises
         ------
-        StateError : the table is damaged, or somebody else changed its rows.
+        StateError : the table is damaged, or another program changed its rows.
         """
 
     @abstractmethod

@@ -45,7 +45,7 @@ class EpochInputs:
 
     Parameters
     ----------
-    versions : what the upstream views have come to in this epoch, and in the epochs before.
+    versions : the versions of the upstream views in this epoch, and in the epochs before.
     reads : what the views of a run share of what they read of sources.
     session : that frames belong to; none are asked for without one.
     advice : what is noted of costly lookups.
@@ -105,8 +105,8 @@ class EpochInputs:
     def changes(self, name: str) -> DataFrame | None:
         """The change set of a source or an upstream view.
 
-        For a view that was left behind it is netted first: a row that came and went in between, which may be the very one that
-        could not be computed, is not even looked at.
+        For a view that was left behind it is netted first. So a row that was inserted and deleted in between, perhaps the
+        one that could not be computed, is not read.
         """
         changes = self.of(name).changes(self.spark)
         if changes is None or self.since is None or self.view.problem is None:

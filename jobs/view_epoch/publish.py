@@ -51,7 +51,7 @@ def publish(
     Parameters
     ----------
     session : used for this one commit; its transaction settings are set and unset here.
-    merging : lends a session for changing some rows of a large table, with so many tasks a shuffle.
+    merging : lends a session for changing some rows of a large table, with a number of tasks a shuffle.
     files, commit : the state that holds the change set, and the commit that wrote it.
     step : as planned.
 
@@ -61,7 +61,7 @@ def publish(
 
     Raises
     ------
-    EpochError : somebody else committed to the table meanwhile.
+    EpochError : another program committed to the table meanwhile.
     """
     step = step.for_target(target.found)
     if target.done is not None:

@@ -21,7 +21,7 @@ from relstate_dagster.state_lib.units import bytes_shown
 
 
 class Writer(enum.Enum):
-    """Who writes and commits.
+    """Engine that writes and commits.
 
     ``DRIVER``: by delta-rs, without a Spark job. ``SPARK``: on the executors, by Spark's Delta.
     """
@@ -87,8 +87,8 @@ class Compute:
     Parameters
     ----------
     engine : what the session is set up for.
-    holds : change sets with several readers are computed one by one and held by the driver: a job for each, and worth it,
-        since plans stay small, lookups know their keys, and what turns out to be empty is not looked up at all.
+    holds : change sets with several readers are computed one by one and held by the driver. That costs a job for each. It
+        is worth it: plans stay small, lookups know their keys, and an empty change set is not looked up at all.
     lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.frames.Frames`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     state_bytes, in_place_bytes : of the files that changes are looked up in; ``None`` where nothing is.
@@ -159,11 +159,11 @@ class Publish:
     writer : ``None``: the driver up to ``most_rows`` rows, Spark above.
     mode : how rows are applied; a merge becomes an append where no row turns out to go.
     only_inserts : nothing leaves the published table in this epoch.
-    table_bytes : of the published table; ``None`` as long as nobody has looked, since there may be nothing to publish.
+    table_bytes : of the published table; ``None`` until it was looked at, since there may be nothing to publish.
     tasks : of a shuffle of the published table, where Spark merges.
     most_tasks, task_bytes : that ``tasks`` is worked out by.
     most_rows : that the driver writes where Spark has computed them.
-    most_table_bytes : of a table of which the driver replaces rows.
+    most_table_bytes : largest table whose rows the driver replaces.
     most_key_bytes : of keys that are named to Delta one by one.
     limits : of the rows that the driver holds.
     engine, shuffle_tasks : of the session that reads the change set back, and rewrites state afterwards.
@@ -197,7 +197,7 @@ class Publish:
         return replace(self, writer=writer, mode=mode, only_inserts=only_inserts, table_bytes=found.bytes, tasks=tasks)
 
     def is_by_driver(self, rows: int) -> bool:
-        """Whether the driver writes a change set of so many rows."""
+        """Whether the driver writes a change set of this many rows."""
         return self.writer is Writer.DRIVER or (self.writer is None and rows <= self.most_rows)
 
     def for_changes(self, found: ChangeFound) -> Publish:
@@ -283,7 +283,7 @@ class Escalation:
     Parameters
     ----------
     step : that found it.
-    found : at least so many bytes in memory.
+    found : bytes in memory, at least.
     limit : bytes that the step was planned for.
     """
 

@@ -107,7 +107,7 @@ class ViewRuns:
         Parameters
         ----------
         state : the catalog as a run sees it.
-        seen : what readers see of the view, be it of the generation before.
+        seen : what readers see of the view, also of the generation before.
         upstream : rows that upstream views have inserted and deleted in this epoch.
         fence : raises where another run has taken this one's views over.
         only_committed : finish what an earlier try has committed; ``None`` where it has not come that far.
@@ -245,7 +245,7 @@ def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: 
 
     Raises
     ------
-    StateError : the state is damaged, or somebody else changed it.
+    StateError : the state is damaged, or another program changed it.
     """
     since = inputs.since
     before = None if since is None else since.versions.get(view.name)
@@ -287,7 +287,7 @@ def _state_so_far(
 
     Raises
     ------
-    StateError : the state is damaged, or somebody else changed it.
+    StateError : the state is damaged, or another program changed it.
     """
     if before is None and not is_table(files.path):
         return None, None

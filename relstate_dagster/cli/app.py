@@ -24,7 +24,7 @@ from relstate_dagster.state_lib.lake.address import Address
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C."""
+    """Ctrl-C was pressed."""
 
 
 class _Verbs(TyperGroup):

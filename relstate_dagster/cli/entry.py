@@ -81,8 +81,8 @@ def console_script() -> NoReturn:
 def leave(code: int) -> NoReturn:
     """End the process with this code, without tearing the interpreter down.
 
-    Native threads (Arrow's, the JVM gateway's) may still be there; a teardown that meets one of them aborts, and a run
-    whose work is committed would then be reported as failed. The JVM ends by itself when its parent is gone.
+    Native threads (Arrow's, the JVM gateway's) may still exist. A teardown that meets one of them aborts, and a run whose
+    work is committed would then be reported as failed. The JVM ends by itself when its parent is gone.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -13,8 +13,8 @@ class PromptRunCoordinator(QueuedRunCoordinator):
 
     No other run waits, and the limit allows it.
 
-    The daemon looks at the queue once a second at most. Of two runs that are asked for in the same instant both may be
-    launched; the second then waits for the warehouse, as it does for a run of the command line.
+    The daemon looks at the queue once a second at most. Of two runs that are requested in the same instant both may be
+    launched. The second then waits for the warehouse, as it does for a run of the command line.
     """
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:

@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> None:
 
     Parameters
     ----------
-    arguments : the file descriptors of the socket and of the locked file, the path of that and, where this process takes the
-        place of another one, the arguments of its run.
+    arguments : the file descriptors of the socket and of the locked file, and the path of that file. Where this process
+        replaces another one, also the arguments of its run.
     """
     descriptor, lock, path, *given = arguments
     atexit.register(Path(path).unlink, missing_ok=True)
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
 
 
 def execute(arguments: list[str]) -> None:
-    """Do a run as ``dagster api execute_run`` does, and end it where somebody terminates it.
+    """Do a run as ``dagster api execute_run`` does, and end it on termination.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def connect(address: str, token: str) -> Channel:
     Raises
     ------
     ServerGone
-        Nobody listens there, or it has another token.
+        No server listens there, or it has another token.
     """
     host, _, port = address.rpartition(":")
     is_tcp = host == "127.0.0.1" and port.isdigit()

@@ -95,7 +95,7 @@ def find(warehouse: str) -> ServerAt | None:
 
 
 def server_for(wanted: str, settings: ServerSettings) -> ServerAt | None:
-    """Return the server that somebody wants: AUTO, NEVER, START or an address.
+    """Return the wanted server: AUTO, NEVER, START or an address.
 
     Raises
     ------

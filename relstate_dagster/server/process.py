@@ -2,7 +2,7 @@
 
 ``python -m relstate_dagster.server.process``, with its settings as JSON on standard input.
 
-One request works with Spark at a time, others wait and are told so; ``status`` is answered at once.
+One request works with Spark at a time, and others wait with a message; ``status`` is answered at once.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ServerScript:
         ServerGone
             The server has ended; statements from the one after ``done`` on can be run by another session.
         EnvironmentProblem
-            It has ended, and nobody can tell whether a statement was done.
+            It has ended, and it is unknown whether a statement was done.
         Refused
             The server does not do this; nothing was done.
         """

@@ -91,7 +91,7 @@ class Place:
             shutil.rmtree(Path(server.address).parent, ignore_errors=True)
 
     def is_held(self) -> bool:
-        """Whether a server has this place, be it still on its way."""
+        """Whether a server has this place, also while it starts."""
         with suppress(EnvironmentProblem), self.held():
             return False
         return fcntl is not None

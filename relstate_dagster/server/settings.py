@@ -31,7 +31,7 @@ class ServerSettings:
     idle_minutes : after so long without a request it ends.
     most_memory_gb : with more than this in use (Python and the JVM) after a request, it ends.
     log_level, log_file : of Spark's log.
-    warm_up : whether it runs epochs of its own until somebody asks.
+    warm_up : whether it runs epochs of its own until the first request.
     """
 
     warehouse: str

@@ -2,7 +2,7 @@
 
 The JVM then has loaded and compiled what epochs run.
 
-They are in a warehouse of their own, in the server's own folder, and end as soon as somebody asks for something.
+They are in a warehouse of their own, in the server's own folder, and end at the first request.
 """
 
 from __future__ import annotations

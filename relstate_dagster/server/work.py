@@ -47,7 +47,7 @@ DROP_VIEWS: Final = "drop_views"
 
 
 class Cancelled(Exception):
-    """Who asked has gone, or pressed Ctrl-C."""
+    """The client has gone, or pressed Ctrl-C."""
 
 
 class Job:
@@ -83,7 +83,7 @@ class Job:
         Raises
         ------
         Cancelled
-            Nobody waits for an answer.
+            No client waits for an answer.
         """
         if self._is_cancelled:
             raise Cancelled

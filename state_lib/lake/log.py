@@ -1,8 +1,7 @@
 """Reads the commits of a Delta table from its log, without Spark.
 
-Used to look at sources (which version is newest), to check what a range of versions did before any of it is read, and
-to learn rows and bytes written from a commit that has just been made. Of data files only footers are read, and only those
-that the log has no row count of.
+It finds the newest version of a source, and checks what a range of versions did before any of it is read. It also gives the
+rows and bytes written by a commit. Of data files only footers are read, and only those that the log has no row count of.
 """
 
 from __future__ import annotations
@@ -256,7 +255,7 @@ def rows_changed(actions: list[Action]) -> tuple[int, int]:
 def rows_copied(actions: list[Action]) -> int:
     """Rows that Spark copied to new files in a commit; for reports.
 
-    Its own metric also counts those that stay in a file of which rows are marked by a deletion vector.
+    Its own metric also counts rows that stay in a file when a deletion vector marks others of it.
     """
     _, added, _ = files_of(actions)
     written = sum(logged_rows(add) or 0 for add in added if not add.get("deletionVector"))

@@ -49,7 +49,7 @@ class _Bounds:
     ----------
     stored : bounds from the log, by the columns' names there.
     partitions : the partition values, which bound themselves.
-    unbounded : columns, as they are called, of which bounds say nothing.
+    unbounded : columns, by their logical names, whose bounds say nothing.
     is_upper : which bounds these are.
     """
 

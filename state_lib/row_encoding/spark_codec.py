@@ -3,9 +3,9 @@
 Where sessions have it, one compiled function encodes a row (:mod:`.jobs.engine.key_function`). Elsewhere, as with Spark
 Connect, it is written in Spark's own expressions.
 
-Spark's SQL has no cast of a number to binary under ANSI, so numbers go through hexadecimal text: each is brought to a
-form whose hex text has a fixed length by itself (padding costs twice the rest), neighbouring parts are concatenated as
-text, and one ``unhex`` makes bytes of them. Strings in ascending order need no hex: Spark's strings are UTF-8 bytes.
+Spark's SQL has no cast of a number to binary under ANSI, so numbers go through hexadecimal text. Each is brought to a form
+whose hex text has a fixed length by itself (padding costs twice the rest). Neighbouring parts are concatenated as text, and
+one ``unhex`` makes bytes of them. Strings in ascending order need no hex: Spark's strings are UTF-8 bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Provenance of a view's row: source rows that make it, and recent changes.
 
-The lineage of a row is what Cui and Widom call so ("Tracing the lineage of view data in a warehousing environment", 2000): of
-each source the rows that contribute to it, found backwards through the plan, operator by operator. Sources are read as of the
-epoch's pins, and every node below is evaluated by Spark.
+Cui and Widom define the lineage of a row ("Tracing the lineage of view data in a warehousing environment", 2000): for each
+source, the rows that contribute to it. It is found backwards through the plan, operator by operator. Sources are read as of
+the epoch's pins, and every node below is evaluated by Spark.
 
 * :mod:`.wanted`: some rows, by what tells them apart, and the rows of a frame that are the same.
 * :mod:`.view_at`: a view as of an epoch.

@@ -108,7 +108,7 @@ class Lineage:
     other : the view as of the epoch that this one is compared with; ``None`` where there is none.
     path : the views through which it is read, itself included.
     contributions : what is found.
-    blockers : what is found at the other epoch of rows that keep others away; ``None`` where nobody asks for them.
+    blockers : the rows found at the other epoch that keep others away; ``None`` where they are not asked for.
     is_alone : whether the row is not there at the other epoch.
     """
 

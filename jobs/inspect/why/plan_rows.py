@@ -11,9 +11,9 @@ Join               those of both rows, and for an outer join whether there is on
 Aggregate          the values of its group
 =================  ====================================================================================================
 
-So a row of a node says by itself which rows of its inputs it is of, and nothing that is computed is compared: a sum of
-floating-point numbers may come out otherwise each time. What is evaluated is what the operators of an epoch come to: ties of
-windows and limits fall as they do there.
+So a row of a node says by itself which rows of its inputs it is from, and no computed value is compared. A sum of
+floating-point numbers may differ each time. The evaluation gives what the operators of an epoch give: ties of windows and
+limits are broken in the same way.
 """
 
 from __future__ import annotations

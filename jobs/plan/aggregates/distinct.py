@@ -1,7 +1,7 @@
 """DISTINCT calls: accumulators over the values that occur in a group.
 
-The counts of all values are kept beside them. The operator :mod:`.jobs.operators.aggregate_distinct` finds the values that come
-to occur, or cease to. Another kind's accumulators fold these as they fold rows.
+The counts of all values are kept beside them. The operator :mod:`.jobs.operators.aggregate_distinct` finds the values that
+appear or disappear. Another kind's accumulators fold these as they fold rows.
 """
 
 from __future__ import annotations
