@@ -1,8 +1,8 @@
 """Window functions: results within reach of a change, old rows against new rows.
 
-State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, in both versions alike:
-a function that depends on the order of equal rows then gives the same rows back when its old result is recomputed to
-be retracted. Cost: the rows of the affected partitions are read; results are computed where a change reaches.
+State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, equally in both versions.
+So a function that depends on the order of equal rows gives the same rows when its old result is recomputed to be retracted.
+Cost: the rows of the affected partitions are read; results are computed where a change reaches.
 """
 
 from __future__ import annotations

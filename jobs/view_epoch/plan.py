@@ -47,7 +47,7 @@ class ViewSizes:
     is_committed : an earlier try has committed the change set, which is only to be published.
     is_slice : it computes one slice of many rows, the last one included.
     driver_writes_state, driver_writes_view : whether their columns have names and types that the driver can write.
-    published : the published table; ``None`` if nobody has looked.
+    published : the published table; ``None`` if it was not looked at.
     state : the view's state tables.
     """
 
