@@ -217,7 +217,7 @@ def _check_keys(project: Project, keys: Mapping[str, AssetKey]) -> None:
             other = used.setdefault(asset_name, name)
             if other != name:
                 raise DeclarationError(
-                    f"{at}: Dagster cannot distinguish its asset key {key.to_user_string()!r} from that of {other}, "
+                    f"{at}: its asset key {key.to_user_string()!r} is for Dagster the same name as that of {other}, "
                     f"{keys[other].to_user_string()!r}: choose another key."
                 )
 

@@ -21,6 +21,7 @@ REFUSED: Final = {
     **dict.fromkeys(
         ("from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"), "it may read a schema from a file"
     ),
+    "relstate_encode_key": "it encodes the keys of state tables",
 }
 
 #: Functions whose value follows from their arguments, the time, the session's settings, or chance alone.

@@ -295,7 +295,9 @@ def test_a_translator_that_gives_two_views_one_key_is_refused():
         def get_asset_key(self, view):
             return AssetKey("same")
 
-    with pytest.raises(DeclarationError, match=r"p.sql:4: top: its asset key 'same' .* from that of sales"):
+    with pytest.raises(
+        DeclarationError, match=r"p.sql:4: top: its asset key 'same' is for Dagster the same name as that of sales"
+    ):
         project_assets(declared(SQL), Same())
 
 

@@ -41,7 +41,7 @@ def test_a_null_key_is_deleted(spark: SparkSession, tmp_path: Path, order: str) 
 def test_a_null_key_where_commits_are_the_order(spark: SparkSession, tmp_path: Path) -> None:
     script = _begun(spark, tmp_path, "")
     script.run("INSERT INTO u VALUES (1, 2, 11); REFRESH; INSERT INTO u VALUES (NULL, 2, 1), (3, 2, 30)")
-    assert "make another table, insert what u shows" in str(script.error("REFRESH"))
+    assert "create another table, insert the rows of u" in str(script.error("REFRESH"))
     script.run(_TABLE.format(order="").replace("TABLE u", "TABLE w"))
     script.run("INSERT INTO w SELECT * FROM u; INSERT INTO w VALUES (3, 2, 30); DROP MATERIALIZED VIEW total; DROP TABLE u")
     script.run("CREATE MATERIALIZED VIEW total AS SELECT sum(v) AS v FROM w; VERIFY")
