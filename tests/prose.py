@@ -71,7 +71,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Texts of errors, of log lines and of the command line's help, each with its line."""
+    """Texts of errors, log lines and command line help, each with its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             given: list[ast.expr] = [*node.exc.args, *(k.value for k in node.exc.keywords)]

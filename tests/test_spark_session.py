@@ -176,10 +176,10 @@ def test_shim_drops_only_what_java_lacks(empty_home, tmp_path):
 
 @pytest.mark.spark
 def test_every_session_encodes_keys_by_the_compiled_function(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
-    """A session of the user, which was opened by nobody here, as well; and none says that it cannot."""
+    """Sessions that the user has opened have it as well, and no warning is logged."""
     use_key_function(use=False)
     theirs = spark.newSession()
-    key_function._WITH_FUNCTION.clear()
+    key_function._ASKED.clear()
     lent = session_for(theirs, {}, Workload.SMALL)
     assert caplog.messages == []
     for session in (theirs, lent, theirs.newSession()):

@@ -2,7 +2,7 @@
 
 A claim is a row of the catalog, and so are its views' epochs. One commit begins an epoch and claims its views; one commit
 completes it and releases them. A claim has a lease, which the run renews as long as it lives. Of a run on this machine the
-operating system's lock tells at once whether it lives. What a dead run has left is settled by the next one that wants its
+operating system's lock shows at once whether it is alive. What a dead run has left is settled by the next one that wants its
 views.
 
 First come, first served: a run that has to wait writes down that it does, as a claim with a ticket. It is in the way of those

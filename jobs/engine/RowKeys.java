@@ -21,6 +21,8 @@ import org.apache.spark.sql.types.*;
  */
 public final class RowKeys implements Serializable {
     private static final long MIN = Long.MIN_VALUE;
+    // How a row has a number.
+    private static final int BYTE = 0, SHORT = 1, INT = 2, FLOAT = 3, LONG = 4, DOUBLE = 5, DECIMAL = 6;
 
     private final String columns;
     private final String orders;
@@ -79,21 +81,21 @@ public final class RowKeys implements Serializable {
     static Part partOf(DataType type, boolean descending, boolean last) {
         Part part;
         if (type instanceof ByteType) {
-            part = new Narrow(0, 1);
+            part = new Narrow(BYTE, 1);
         } else if (type instanceof ShortType) {
-            part = new Narrow(1, 2);
+            part = new Narrow(SHORT, 2);
         } else if (type instanceof IntegerType || type instanceof DateType || type instanceof YearMonthIntervalType) {
-            part = new Narrow(2, 4);
+            part = new Narrow(INT, 4);
         } else if (type instanceof FloatType) {
-            part = new Narrow(3, 4);
+            part = new Narrow(FLOAT, 4);
         } else if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType
                 || type instanceof DayTimeIntervalType) {
-            part = new Wide(0, 0, 0);
+            part = new Wide(LONG, 0, 0);
         } else if (type instanceof DoubleType) {
-            part = new Wide(1, 0, 0);
+            part = new Wide(DOUBLE, 0, 0);
         } else if (type instanceof DecimalType) {
             int precision = ((DecimalType) type).precision(), scale = ((DecimalType) type).scale();
-            part = precision <= 18 ? (Part) new Wide(2, precision, scale) : new Digits(precision, scale);
+            part = precision <= 18 ? (Part) new Wide(DECIMAL, precision, scale) : new Digits(precision, scale);
         } else if (type instanceof BooleanType) {
             part = new Flag();
         } else if (type instanceof StringType) {
@@ -105,7 +107,7 @@ public final class RowKeys implements Serializable {
         } else if (type instanceof ArrayType) {
             part = new Elements(partOf(((ArrayType) type).elementType(), false, false));
         } else if (type instanceof NullType) {
-            part = new Flag();
+            part = new Flag();  // only its marker is ever written
         } else {
             throw new IllegalArgumentException("type " + type.simpleString() + " cannot be part of a storage primary key");
         }
@@ -207,9 +209,9 @@ public final class RowKeys implements Serializable {
         }
 
         void value(SpecializedGetters row, int i, Out out) {
-            long number = kind == 0 ? (long) row.getByte(i)
-                : kind == 1 ? (long) row.getShort(i)
-                : kind == 2 ? (long) row.getInt(i)
+            long number = kind == BYTE ? (long) row.getByte(i)
+                : kind == SHORT ? (long) row.getShort(i)
+                : kind == INT ? (long) row.getInt(i)
                 : (long) ordered(row.getFloat(i));
             out.put(1);
             out.putLong((descending ? ~number : number) + (1L << (8 * length - 1)), length);
@@ -229,8 +231,8 @@ public final class RowKeys implements Serializable {
         }
 
         void value(SpecializedGetters row, int i, Out out) {
-            long number = kind == 0 ? row.getLong(i)
-                : kind == 1 ? ordered(row.getDouble(i))
+            long number = kind == LONG ? row.getLong(i)
+                : kind == DOUBLE ? ordered(row.getDouble(i))
                 : row.getDecimal(i, precision, scale).toUnscaledLong();
             long value = descending ? ~number : number;
             out.put(value < 0 ? 1 : 2);
@@ -280,7 +282,8 @@ public final class RowKeys implements Serializable {
     static final class Flag extends Part {
         void value(SpecializedGetters row, int i, Out out) {
             out.put(1);
-            out.put(row.getBoolean(i) == descending ? (descending ? 0xFE : 0x00) : (descending ? 0xFF : 0x01));
+            int bit = row.getBoolean(i) ? 1 : 0;
+            out.put(descending ? ~bit : bit);
         }
     }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SOURCE: Final = Path(__file__).with_name("RowKeys.java")
 _LOG: Final = logging.getLogger(__name__)
-_WITH_FUNCTION: Final[WeakSet[SparkSession]] = WeakSet()
+_ASKED: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 def add_key_function(session: SparkSession) -> None:
@@ -34,8 +34,9 @@ def add_key_function(session: SparkSession) -> None:
     from relstate_dagster.state_lib.row_encoding.spark_codec import KEY_FUNCTION, use_key_function  # noqa: PLC0415
 
     jvm: Any = getattr(session, "_jvm", None)
-    if jvm is None or session in _WITH_FUNCTION:  # of Spark Connect, there is none
+    if jvm is None or session in _ASKED:  # Spark Connect has no JVM here
         return
+    _ASKED.add(session)
     try:
         every = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
         name = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(KEY_FUNCTION)
@@ -43,12 +44,11 @@ def add_key_function(session: SparkSession) -> None:
             jar = add_classes(session, _SOURCE)
             context: Any = session.sparkContext
             if context.master.partition("[")[0] != "local":
-                context._jsc.sc().addJar(jar.as_uri())
+                context._jsc.sc().addJar(jar.absolute().as_uri())
             jvm.relstate.RowKeys.register(KEY_FUNCTION, every)
         # Opened before, it has a registry without the function.
         jvm.relstate.RowKeys.register(KEY_FUNCTION, session._jsparkSession.sessionState().functionRegistry())
     except (Py4JError, TypeError, OSError) as error:
         _LOG.warning("keys of state are computed by Spark's expressions, which takes longer: %s", first_line(error))
         return
-    _WITH_FUNCTION.add(session)
     use_key_function()

@@ -26,7 +26,7 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
     -------
     The state in which views with an unchanged plan have it stored in the current format, and the views to rebuild, whose plan
     is another now. Views that cannot be planned (a source cannot be read, or the query is now refused) are in
-    ``run.unplannable``: they stay as they are, and the next run tries again.
+    ``run.unplannable``: they stay unchanged, and the next run tries again.
     """
     built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
     earlier = [view for view in built if view.plan_version != PLAN_VERSION]

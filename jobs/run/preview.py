@@ -172,7 +172,7 @@ def is_brief_run(warehouse: Warehouse, project: Project, views: Collection[str],
         # How many tasks a shuffle has does not matter for what is read.
         found = preview_run(warehouse, project, most_tasks=1, views=views)
     except (RelstateError, DeltaError, OSError):
-        return False  # the run says what is wrong, and of which view
+        return False  # the run reports the error and its view
     read = [one.bytes for one in found if one.view in views]
     return None not in read and sum(size or 0 for size in read) <= tuning().brief_run_bytes
 
@@ -227,7 +227,7 @@ def idle_reports(
 class _NextRun:
     """Views in the next run, each looked at after those below it.
 
-    They are measured as they are now, though the run would change the views below them first.
+    They are measured by the current rows of the views below them, which the run would change first.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
     try:
         return OpenedTable(source.path).total_bytes() if is_table(source.path) else 0
     except (DeltaError, OSError):
-        return None  # the run says what is wrong with it
+        return None  # the run reports the error
 
 
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
@@ -384,5 +384,5 @@ def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool
     try:
         check_tables(warehouse, state, view)
     except StateError:
-        return False  # the run says what is wrong with it
+        return False  # the run reports the error
     return True

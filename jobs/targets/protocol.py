@@ -102,7 +102,7 @@ class Target(ABC):
     """The published table of one view.
 
     Versions are numbers that grow. Every method but those that take a session works without Spark. Methods that have a body
-    here may be left as they are: a target without them has no checks, no history and nothing to delete.
+    here are optional. A target without them has no checks, no history and nothing to delete.
 
     Parameters
     ----------

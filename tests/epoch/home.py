@@ -46,7 +46,7 @@ class Home:
         list(EpochRunner(self.spark, self.warehouse).run())
 
     def command(self, *arguments: str, may_borrow: bool = False) -> list[str]:
-        """Arguments of a process that runs a command, in the suite's JVM if it may borrow it."""
+        """Arguments of a process that runs a command, perhaps in the suite's JVM."""
         start = COMMAND_LINE if may_borrow else "from relstate_dagster.cli import console_script; console_script()"
         where = ["--project", str(self.project), "--warehouse", self.warehouse.root]
         return [sys.executable, "-c", start, *arguments, *where]

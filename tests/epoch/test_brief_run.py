@@ -1,4 +1,4 @@
-"""A brief run is known beforehand; a process of its own then optimizes no compiled code."""
+"""Brief runs are known beforehand, and their processes optimize no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a run start in the order of the longest path over them. No Spark."""
+"""Views start in the order of the longest path over them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _view(name: str, reads: tuple[str, ...] = (), seconds: float | None = None) 
 def test_a_path_is_as_long_as_its_views_take() -> None:
     views = [_view("a", seconds=2), _view("b", ("a", "t"), 5), _view("c", ("a",), 1), _view("d", ("b", "c"), 1)]
     assert critical_paths(views) == {"a": 8, "b": 6, "c": 2, "d": 1}
-    # An epoch of a view that is there is like its last ones.
+    # A view that is built takes as long as in its last epochs.
     changed = replace(views[1].costs, changes={3: (EpochCost(1, 9.0), EpochCost(1, 0.5))})
     views[1] = replace(views[1], epochs=(1,), costs=changed)
     assert critical_paths(views)["a"] == 4.0

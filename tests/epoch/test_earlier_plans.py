@@ -34,7 +34,7 @@ REFRESH;
 
 
 def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str | None = None) -> None:
-    """A view as an earlier planner left it, with the plan of another query (a mistake of that planner)."""
+    """Leave a view as an earlier planner did, by mistake with another query's plan."""
 
     def earlier(state: CatalogState) -> CatalogState:
         entry = state.views[view]

@@ -325,7 +325,10 @@ def test_no_session_infers_constraints(spark: SparkSession, workload: Workload) 
 
 
 def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, resized: Resized) -> None:
-    """Rows of upstream views count. A view over a view was once planned as if it read nothing."""
+    """Rows of upstream views count.
+
+    A view over a view was once planned as if it read nothing.
+    """
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP.rsplit("CREATE", 2)[0])
     resized(driver_backfill_bytes=0, driver_change_bytes=0, driver_commit_rows=0)

@@ -1,4 +1,4 @@
-"""A target of another kind than those there are: a Parquet folder with all rows of each epoch."""
+"""A second kind of target: a Parquet folder with all rows of each epoch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from tests.epoch.scripts import Script
 
 
 class Snapshots(Target):
-    """A folder for each version, which is the epoch that wrote it; ``_commit.json`` is written last."""
+    """A folder for each epoch, whose number is the version.
+
+    ``_commit.json`` is written last.
+    """
 
     def folder(self, version: int) -> Path:
         return Path(self.path) / str(version)

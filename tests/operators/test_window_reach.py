@@ -40,7 +40,7 @@ def _bounds(draw: random.Random, *, of_rows: bool) -> str:
 
 
 def _window(draw: random.Random, number: int, relation: str) -> str:
-    """One window function over an order of its own, so that it is a node of its own."""
+    """One window function, with an order that makes it a node of its own."""
     direction = _ORDERS[number % len(_ORDERS)]
     # Equal rows of the bag are equal in all columns: whichever comes first, the results are the same.
     total = f"o {direction}, k, x, s" if relation == "b" else f"o {direction}, k"
@@ -62,7 +62,7 @@ def _row(draw: random.Random, key: int) -> Row:
 
 
 def _epochs(draw: random.Random, relation: str) -> list[list[tuple[Row, int]]]:
-    """Long partitions; then one change each near the end, in the middle, at the front, and several at once."""
+    """Long partitions, then changes at the end, in the middle, at the front, and several."""
     rows = {key: _row(draw, key) for key in range(44)}
     copies = {key: draw.choice([1, 1, 2]) if relation == "b" else 1 for key in rows}
     epochs = [[(row, copies[key]) for key, row in rows.items()]]
