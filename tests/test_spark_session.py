@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.engine import SparkSettings, jars, java, key_function
+from relstate_dagster.jobs.engine import SparkSettings, jars, java
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.commit import create_plain_table
 from relstate_dagster.state_lib.row_encoding import encode_key
-from relstate_dagster.state_lib.row_encoding.spark_codec import use_key_function
+from relstate_dagster.state_lib.row_encoding.spark_codec import KEY_FUNCTION, use_key_function
 
 
 def test_session_writes_and_merges_delta(spark, tmp_path):
@@ -178,8 +178,10 @@ def test_shim_drops_only_what_java_lacks(empty_home, tmp_path):
 def test_every_session_encodes_keys_by_the_compiled_function(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     """Sessions that the user has opened have it as well, and no warning is logged."""
     use_key_function(use=False)
+    functions = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+    functions.dropFunction(spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(KEY_FUNCTION))
     theirs = spark.newSession()
-    key_function._ASKED.clear()
+    assert theirs.sql("SHOW FUNCTIONS LIKE 'relstate*'").collect() == []
     lent = session_for(theirs, {}, Workload.SMALL)
     assert caplog.messages == []
     for session in (theirs, lent, theirs.newSession()):

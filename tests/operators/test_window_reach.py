@@ -102,6 +102,23 @@ def test_drawn_windows_equal_the_query(spark: SparkSession, relation: str, numbe
                 lab.check()
 
 
+@pytest.mark.parametrize("relation", ["w", "b"])
+def test_frames_on_both_sides_of_a_row_are_whole(spark: SparkSession, relation: str) -> None:
+    """The rows at the end of a change's reach have frames that go beyond it."""
+    over = "PARTITION BY g ORDER BY o, k, x, s"
+    texts = (
+        f"sum(k) OVER ({over} ROWS BETWEEN 2 PRECEDING AND 3 FOLLOWING)",
+        f"lag(k, 2) OVER ({over})",
+        f"lead(k) OVER ({over})",
+    )
+    columns = ", ".join(f"{text} AS w{n}" for n, text in enumerate(texts))
+    with Lab(spark, f"SELECT *, {columns} FROM {relation}", _RELATIONS) as lab:
+        assert [node.reach for node in walk(lab.plan) if isinstance(node, Window)] == [Reach(3, 2)]
+        for changes in _epochs(random.Random(seeds_of(relation)[0]), relation):
+            lab.step({relation: changes})
+            lab.check()
+
+
 @pytest.mark.parametrize(
     ("text", "reach"),
     [
