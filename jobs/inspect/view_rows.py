@@ -15,7 +15,6 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.inspect.health import check_tables
 from relstate_dagster.jobs.inspect.snapshot import ViewSnapshot, snapshot
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.state_lib.lake.rows import rows_at
 
 
 def epoch_of_run(state: CatalogState, run_id: str) -> int | None:
@@ -39,8 +38,7 @@ def spark_rows(spark: SparkSession, warehouse: Warehouse, view: str, epoch: int 
     EpochError : it has not been built by then.
     """
     at, columns = _at(warehouse, view, epoch)
-    reader = spark.read.format("delta").option("versionAsOf", at.version)
-    return reader.load(at.path).select(*columns_of(columns))
+    return warehouse.target(at.view).rows(spark, at.version).select(*columns_of(columns))
 
 
 def arrow_rows(warehouse: Warehouse, view: str, epoch: int | None = None) -> pa.Table | None:
@@ -51,7 +49,7 @@ def arrow_rows(warehouse: Warehouse, view: str, epoch: int | None = None) -> pa.
     That is one whose columns have names that Parquet does not take.
     """
     at, columns = _at(warehouse, view, epoch)
-    return rows_at(at.path, at.version, columns)
+    return warehouse.target(at.view).held_rows(at.version, columns)
 
 
 def _at(warehouse: Warehouse, view: str, epoch: int | None) -> tuple[ViewSnapshot, list[str]]:

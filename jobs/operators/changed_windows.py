@@ -56,13 +56,16 @@ def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
 
 
 def _up_to_here(node: Window, order: list[Column], *, with_peers: bool = False) -> WindowSpec:
-    """The rows of a partition up to the current one, or up to the last that is equal to it in the order."""
+    """Frame up to the current row, or to the last one that is equal in the order."""
     over = Over.partitionBy(*columns_of(node.partition)).orderBy(*order)
     return (over.rangeBetween if with_peers else over.rowsBetween)(Over.unboundedPreceding, Over.currentRow)
 
 
 def _is_within(before: int | None, after: int | None) -> Column:
-    """Whether a row has changed, or lies so many rows before or after one that has; ``None`` for any number."""
+    """Whether a row has changed, or is near one that has.
+
+    ``before`` and ``after`` are the most rows between them; ``None`` for any number.
+    """
     near = [_is_changed()]
     for copies in _VERSIONS:
         rows_after = _first(copies) - F.col(_last(copies))

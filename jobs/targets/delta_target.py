@@ -72,7 +72,7 @@ class DeltaTarget(Target):
         """All rows at a version, with the hidden key as the last column."""
         return session.read.format("delta").option("versionAsOf", version).load(self.path)
 
-    def held_rows(self, version: int, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+    def held_rows(self, version: int, columns: Sequence[str], most_bytes: int | None = None) -> pa.Table | None:
         """Some columns at a version.
 
         ``None`` where only Spark can read them, or they are larger.

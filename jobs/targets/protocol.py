@@ -151,7 +151,7 @@ class Target(ABC):
     def rows(self, session: SparkSession, version: int) -> DataFrame:
         """All rows at a version, with the hidden key as the last column."""
 
-    def held_rows(self, version: int, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+    def held_rows(self, version: int, columns: Sequence[str], most_bytes: int | None = None) -> pa.Table | None:
         """Some columns at a version.
 
         ``None`` where only Spark can read them, or they are larger.

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.api import EpochRunner
+from relstate_dagster.jobs.inspect.view_rows import arrow_rows, spark_rows
 from relstate_dagster.jobs.targets import registry
 from relstate_dagster.jobs.targets.chain import EpochCommit, Fence, Recorded
 from relstate_dagster.jobs.targets.declared_table import DeclaredTable
@@ -120,6 +121,9 @@ def test_views_are_published_to_it(spark: SparkSession, script: Script, monkeypa
             folder = target.folder(after[name])
             assert (number, name, EpochCommit.of_text((folder / "_commit.json").read_text()).view) == (number, name, name)
             assert pq.read_table(folder, partitioning=None).num_rows == len(script.rows(f"SELECT * FROM {name}"))
+            rows = spark_rows(spark, script.warehouse, name)
+            assert sorted(map(repr, map(tuple, rows.collect()))) == sorted(map(repr, script.rows(f"SELECT * FROM {name}")))
+            assert arrow_rows(script.warehouse, name) is None, "only Spark reads it"
     # Rows of an earlier epoch are still there.
     assert script.warehouse.target("over").folder(before["over"]).exists()
     list(EpochRunner(spark, script.warehouse).run(full_refresh=["sums", "over"]))
