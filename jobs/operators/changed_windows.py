@@ -56,7 +56,7 @@ def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
 
 
 def _up_to_here(node: Window, order: list[Column], *, with_peers: bool = False) -> WindowSpec:
-    """Frame up to the current row, or to the last one that is equal in the order."""
+    """Frame up to the current row, or to the last one equal to it."""
     over = Over.partitionBy(*columns_of(node.partition)).orderBy(*order)
     return (over.rangeBetween if with_peers else over.rowsBetween)(Over.unboundedPreceding, Over.currentRow)
 
