@@ -152,7 +152,7 @@ def test_a_source_that_is_not_there_is_named():
         ({"key_prefix": ["ü"]}, r"'ü'; Dagster takes ASCII"),
         ({"key_prefix": ["a/b"]}, r"has the part 'a/b'"),
         ({"name": "a b"}, r"name = 'a b': Dagster takes ASCII"),
-        ({"sources": {"a": "v"}}, r"view p.sql:1: v: Dagster cannot distinguish its asset key 'v' from that of a, 'v'"),
+        ({"sources": {"a": "v"}}, r"view p.sql:1: v: its asset key 'v' is for Dagster the same name as that of a, 'v'"),
         ({"sources": {"a": ["x", ""]}}, r"the part ''"),
     ],
 )
