@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from relstate_dagster.jobs.engine.class_archive import archive_options
+from relstate_dagster.jobs.engine.generated_code import keep_generated_code
 from relstate_dagster.jobs.engine.jars import delta_jars, jars_of
 from relstate_dagster.jobs.engine.java import Java, find_java, spark_java_home
 from relstate_dagster.jobs.engine.key_function import add_key_function
@@ -182,6 +183,7 @@ def _start(settings: SparkSettings) -> SparkSession:
             if "s3" in settings.stores:
                 add_log_store(session)
             add_key_function(session)
+            keep_generated_code(session, java)
             return session
         except Exception as problem:
             raise EnvironmentProblem(
@@ -200,7 +202,7 @@ def _compiled_pieces(driver_memory: str) -> int:
     # What else is written there Spark refuses.
     number, unit = size.groups() if size else ("0", "m")
     mebibytes = int(number) * {"k": 2**-10, "": 1, "m": 1, "g": 2**10, "t": 2**20}[unit]
-    return int(min(2_000, max(200, mebibytes / 3)))
+    return int(min(10_000, max(500, mebibytes)))
 
 
 def _end_out_of_memory(session: SparkSession) -> None:
