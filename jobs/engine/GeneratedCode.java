@@ -272,7 +272,7 @@ public final class GeneratedCode extends CacheLoader {
         }
 
         long size() {
-            long size = 100;
+            long size = 200;
             for (Iterator i = classes.entrySet().iterator(); i.hasNext();) {
                 Map.Entry entry = (Map.Entry) i.next();
                 size += ((String) entry.getKey()).length() + ((byte[]) entry.getValue()).length + 8;
