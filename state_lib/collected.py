@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -19,6 +19,8 @@ from relstate_dagster.state_lib.size_settings import Sizing
 from relstate_dagster.state_lib.sql_text import quoted
 
 _DEFAULTS: Final = Sizing()
+#: Number of a row within its task, from 0: Spark's number of a row has that of the task above 33 bits.
+_ROW_OF_ITS_TASK: Final = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
     """
     most_rows = rows_within(df, most_bytes)
     try:
-        rows = df.where(_row_of_its_task() <= most_rows).toArrow()
+        rows = df.where(f"{_ROW_OF_ITS_TASK} <= {most_rows}").toArrow()
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -66,14 +68,6 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
 def rows_within(df: DataFrame, most_bytes: int) -> int:
     """Approximate number of rows of a frame that take a number of bytes in memory."""
     return most_bytes // value_bytes(df.schema)
-
-
-def _row_of_its_task() -> Column:
-    """Number of a row within its task, from 0.
-
-    Spark's number of a row has that of the task above 33 bits.
-    """
-    return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = None) -> DataFrame:

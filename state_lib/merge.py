@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from relstate_dagster.state_lib.columns import group_by
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.row_sums import sum_rows
 from relstate_dagster.state_lib.sql_text import quoted
@@ -59,7 +60,7 @@ def sum_equal(rows: DataFrame, schema: StateTableSchema, names: Sequence[str], t
     totals : aggregates by their names.
     """
     if schema.kind in (StateKind.EXTREME_STATE, StateKind.DISTINCT_STATE):
-        return rows.groupBy(*(quoted(name) for name in names)).agg(*(total.alias(name) for name, total in totals.items()))
+        return group_by(rows, [quoted(name) for name in names]).agg(*(total.alias(name) for name, total in totals.items()))
     types = {column.name: column for column in schema.columns}
     return sum_rows(rows, [types[name] for name in names], totals)
 

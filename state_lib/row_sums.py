@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from relstate_dagster.state_lib.columns import group_by, select
 from relstate_dagster.state_lib.row_encoding import parse_type, parts_of, to_ddl
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateColumn
@@ -56,7 +57,7 @@ def sum_rows(rows: DataFrame, columns: Sequence[Typed], totals: Mapping[str, Col
     named = [total.alias(name) for name, total in totals.items()]
     signs = zero_signs(columns)
     if signs is None and not variants:
-        return rows.groupBy(*(quoted(name) for name in types)).agg(*named)
+        return group_by(rows, [quoted(name) for name in types]).agg(*named)
     floats = [name for name, data_type in types.items() if _has_floats(data_type)]
     picked = dict.fromkeys([*floats, *variants])
     keys = [F.col(quoted(name)) for name in types if name not in variants]
@@ -65,8 +66,8 @@ def sum_rows(rows: DataFrame, columns: Sequence[Typed], totals: Mapping[str, Col
         keys.append(F.expr(signs).alias(_ZEROS))
     firsts = [F.first(quoted(name)).alias(f"_first_{n}") for n, name in enumerate(picked)]
     grouped = rows.groupBy(*keys).agg(*named, *firsts)
-    found = {name: F.col(f"_first_{n}").alias(name) for n, name in enumerate(picked)}
-    return grouped.select(*(found.get(name, F.col(quoted(name))) for name in types), *totals)
+    found = {name: f"_first_{n} AS {quoted(name)}" for n, name in enumerate(picked)}
+    return select(grouped, [*(found.get(name, quoted(name)) for name in types), *map(quoted, totals)])
 
 
 def zero_signs(columns: Sequence[Typed]) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, TABLE_ID, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -53,17 +54,14 @@ def lookup_several(
     rows = first.stored_of([table.desc.table_id for table in tables], lookup_keys)
     if key_columns and keys is not None:
         pairs = [(name, name) for name in key_columns] if on is None else on
-        wanted = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(pairs)])
-        condition: Column | None = None
-        for n, (ours, _) in enumerate(pairs):
-            equal = first.slots.of(ours).read().eqNullSafe(F.col(f"{_LOOKUP}{n}"))
-            condition = equal if condition is None else condition & equal
-        rows = rows.join(wanted.hint(hint) if hint else wanted, condition, "left_semi")
+        wanted = select(keys, [f"{quoted(theirs)} AS {_LOOKUP}{n}" for n, (_, theirs) in enumerate(pairs)])
+        condition = " AND ".join(f"{first.slots.of(ours).value} <=> {_LOOKUP}{n}" for n, (ours, _) in enumerate(pairs))
+        rows = rows.join(wanted.hint(hint) if hint else wanted, F.expr(condition), "left_semi")
     columns = [first.slots.of(name).read() for name in key_columns]
     for n, table in enumerate(tables):
-        mine = F.col(TABLE_ID) == F.lit(table.desc.table_id)
+        mine = f"{TABLE_ID} = {table.desc.table_id}"
         others = [table.slots.of(name).read() for name in table.column_names if name not in key_columns]
-        state = F.struct(*others, F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT))
-        columns.append(F.when(mine, F.col(EPOCH_COLUMN)).alias(f"{EPOCH}_{n}"))
-        columns.append(F.when(mine, state).alias(f"_state_{n}"))
-    return rows.select(*columns)
+        state = ", ".join([*others, f"{WEIGHT_COLUMN} AS {STATE_WEIGHT}"])
+        columns.append(f"CASE WHEN {mine} THEN {EPOCH_COLUMN} END AS {EPOCH}_{n}")
+        columns.append(f"CASE WHEN {mine} THEN struct({state}) END AS _state_{n}")
+    return select(rows, columns)

@@ -61,9 +61,23 @@ class StoredColumn:
         converted = self.slot is None or to_ddl(parse_type(self.data_type)) != self.slot.data_type
         return None if self.slot is None or converted else self.slot.name
 
-    def read(self) -> Column:
-        """The column under its own name, from a frame of slots."""
-        return self.typed(None if self.slot is None else F.col(self.slot.name)).alias(self.name)
+    def read(self) -> str:
+        """SQL for the column under its own name, from a frame of slots."""
+        return f"{self.value} AS {quoted(self.name)}"
+
+    @property
+    def value(self) -> str:
+        """SQL for the column, from a frame of slots."""
+        data_type = parse_type(self.data_type)
+        if self.slot is None:
+            return "NULL"
+        if isinstance(data_type, T.YearMonthIntervalType):
+            return f"CAST(INTERVAL '1' MONTH * {self.slot.name} AS {self.data_type})"
+        if isinstance(data_type, T.DayTimeIntervalType):
+            return f"CAST(INTERVAL '0.000001' SECOND * {self.slot.name} AS {self.data_type})"
+        if to_ddl(data_type) != self.slot.data_type:
+            return f"CAST({self.slot.name} AS {self.data_type})"
+        return self.slot.name
 
     def typed(self, stored: Column | None) -> Column:
         """A stored value as a value of the column's type."""

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.collected import collected
-from relstate_dagster.state_lib.columns import jvm_of_columns
+from relstate_dagster.state_lib.columns import Columns, jvm_of_columns
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
@@ -268,13 +268,13 @@ class StateStore:
     def _stored_rows(self, mem_table: MemTable) -> Iterator[DataFrame]:
         columns = self._stored_columns(mem_table.desc)
         for rows in mem_table.uncarried:
-            yield rows.select(*columns)
+            yield columns.of(rows)
         for carrier in mem_table.carriers:
             fused_columns = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]
             stored = carrier.frame.select(F.inline(F.array(F.struct(*columns), *fused_columns)))
             yield stored.where(f"{WEIGHT_COLUMN} != 0")
 
-    def _stored_columns(self, desc: StateTableDesc, struct: str | None = None) -> tuple[Column, ...]:
+    def _stored_columns(self, desc: StateTableDesc, struct: str | None = None) -> Columns:
         _, slots = self._table(desc.table_id)
         return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, struct)
 
@@ -317,7 +317,7 @@ def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:
 @lru_cache(maxsize=4096)
 def _stored_columns(
     _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], struct: str | None
-) -> tuple[Column, ...]:
+) -> Columns:
     """Stored columns of a table, without the epoch.
 
     Kept: to build them takes some hundred calls into the JVM.
@@ -333,10 +333,14 @@ def _stored_columns(
         value = column.write(own)
         if column.slot is not None and value is not None:
             filled[column.slot.name] = value
-    return (
-        F.lit(desc.table_id).alias(TABLE_ID),
-        table_vnode(desc.schema, desc.vnode_count, own).alias(VNODE),
-        encode_storage_key(desc.schema.columns, desc.schema.storage_key, own).alias(KEY),
-        own(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
-        *[filled.get(s.name, F.lit(None).cast(s.data_type).alias(s.name)) for s in layout],
+    empty = [s for s in layout if s.name not in filled]
+    filled |= {s.name: F.expr(f"CAST(NULL AS {s.data_type})").alias(s.name) for s in empty}
+    return Columns(
+        [
+            F.lit(desc.table_id).alias(TABLE_ID),
+            table_vnode(desc.schema, desc.vnode_count, own).alias(VNODE),
+            encode_storage_key(desc.schema.columns, desc.schema.storage_key, own).alias(KEY),
+            own(WEIGHT).cast("bigint").alias(WEIGHT_COLUMN),
+            *[filled[s.name] for s in layout],
+        ]
     )

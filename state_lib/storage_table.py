@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.key_rows import KeyRow
@@ -130,7 +131,7 @@ class StorageTable:
         wanted = self.column_names if columns is None else list(columns)
         safe = [null_safe] * len(on) if isinstance(null_safe, bool) else list(null_safe)
         # Names of its own for the keys: both sides may call a column the same.
-        wrapped = keys.select(*[F.col(quoted(theirs)).alias(f"{_LOOKUP}{n}") for n, (_, theirs) in enumerate(on)])
+        wrapped = select(keys, [f"{quoted(theirs)} AS {_LOOKUP}{n}" for n, (_, theirs) in enumerate(on)])
         stored = self.stored_of([self.desc.table_id], lookup_keys)
         runs = self._runs(stored, list(dict.fromkeys([*wanted, *(ours for ours, _ in on)])))
         condition: Column | None = None
@@ -139,7 +140,7 @@ class StorageTable:
             equal = left.eqNullSafe(right) if nulls_match else left == right
             condition = equal if condition is None else condition & equal
         matched = runs.join(wrapped.hint(hint) if hint else wrapped, condition, "left_semi")
-        return matched.select(*[F.col(quoted(name)) for name in wanted], STATE_WEIGHT, EPOCH)
+        return select(matched, [*map(quoted, wanted), STATE_WEIGHT, EPOCH])
 
     def prefix_runs(self, prefix: Mapping[str, Any], columns: Sequence[str] | None = None) -> DataFrame:
         """Unmerged rows with these values in the first key columns.
@@ -202,7 +203,7 @@ class StorageTable:
 
     def _runs(self, stored: DataFrame, columns: Sequence[str]) -> DataFrame:
         own = [self.slots.of(name).read() for name in columns]
-        return stored.select(*own, F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT), F.col(EPOCH_COLUMN).alias(EPOCH))
+        return select(stored, [*own, f"{WEIGHT_COLUMN} AS {STATE_WEIGHT}", f"{EPOCH_COLUMN} AS {EPOCH}"])
 
 
 def merged_in_order(runs: DataFrame, desc: StateTableDesc, columns: Sequence[str]) -> DataFrame:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry, ViewEntry
@@ -85,12 +83,12 @@ def view_relation(entry: ViewEntry) -> Relation:
     return Relation(entry.name, visible, key, plan.append_only, hidden, is_view=True)
 
 
-def view_columns(entry: ViewEntry) -> list[Column]:
-    """The columns of the view's own state table under the names that :func:`view_relation` gives them."""
+def view_columns(entry: ViewEntry) -> list[str]:
+    """SQL for the columns of the view's own state table, named as by :func:`view_relation`."""
     names = _names_in_relation(entry)
-    columns = [F.col(quoted(o.column)).alias(o.name) for o in entry.plan.output]
+    columns = [f"{quoted(o.column)} AS {quoted(o.name)}" for o in entry.plan.output]
     shown = {o.column for o in entry.plan.output}
-    return columns + [F.col(quoted(c)).alias(names[c]) for c in entry.plan.column_names if c not in shown]
+    return columns + [f"{quoted(c)} AS {quoted(names[c])}" for c in entry.plan.column_names if c not in shown]
 
 
 def state_column(entry: ViewEntry, name: str) -> str:

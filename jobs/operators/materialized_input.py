@@ -14,13 +14,16 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import PlanNode
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.merge import sum_equal
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 
 #: Copies of a row, before and after the change.
 OLD_COPIES: Final = "_old"
 NEW_COPIES: Final = "_new"
+_COPIES: Final = (("old", OLD_COPIES), ("new", NEW_COPIES))
 
 
 def received(
@@ -94,17 +97,16 @@ def with_copies(
     """
     names = [c.name for c in table.desc.schema.columns]
     columns = columns_of(names)
-    zero = F.lit(0).cast("bigint")
-    rows = changed.select(*columns, zero.alias(OLD_COPIES), F.col(WEIGHT).alias("_delta"))
+    rows = select(changed, [*columns, f"0L AS {OLD_COPIES}", f"{WEIGHT} AS _delta"])
     if not ctx.is_backfill:
         runs = affected.stored(table, partition, names)
-        stored = runs.select(*columns, F.col(STATE_WEIGHT).alias(OLD_COPIES), zero.alias("_delta"))
+        stored = select(runs, [*columns, f"{STATE_WEIGHT} AS {OLD_COPIES}", "0L AS _delta"])
         sums = {name: F.sum(name) for name in (OLD_COPIES, "_delta")}
         rows = sum_equal(stored.union(rows), table.desc.schema, names, sums)
-    problem = F.lit(contradiction(ctx, table))
-    now = F.col(OLD_COPIES) + F.col("_delta")
-    now = F.when(now < 0, F.raise_error(problem).cast("bigint")).otherwise(now)
-    return rows.select(*columns, OLD_COPIES, now.alias(NEW_COPIES))
+    now = f"{OLD_COPIES} + _delta"
+    problem = text_literal(contradiction(ctx, table))
+    checked = f"CASE WHEN {now} < 0 THEN CAST(raise_error({problem}) AS BIGINT) ELSE {now} END AS {NEW_COPIES}"
+    return select(rows, [*columns, OLD_COPIES, checked])
 
 
 def both_versions(rows: DataFrame, version: str) -> DataFrame:
@@ -115,10 +117,7 @@ def both_versions(rows: DataFrame, version: str) -> DataFrame:
     version : name of the column that says ``old`` or ``new``.
     """
     others = columns_of([name for name in rows.columns if name not in {OLD_COPIES, NEW_COPIES}])
-    both = F.array(
-        F.struct(F.lit("old").alias("version"), F.col(OLD_COPIES).alias("copies")),
-        F.struct(F.lit("new").alias("version"), F.col(NEW_COPIES).alias("copies")),
-    )
-    exploded = rows.select(*others, F.explode(both).alias("_both"))
-    flat = exploded.select(*others, F.col("_both.version").alias(version), F.col("_both.copies").alias("_copies"))
+    both = ", ".join(f"struct('{name}' AS version, {copies} AS copies)" for name, copies in _COPIES)
+    exploded = select(rows, [*others, f"explode(array({both})) AS _both"])
+    flat = select(exploded, [*others, f"_both.version AS {quoted(version)}", "_both.copies AS _copies"])
     return repeat_by_weight(flat, "_copies")

@@ -34,11 +34,12 @@ from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Sid
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import Join
+from relstate_dagster.state_lib.columns import group_by, select
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
 from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.row_sums import Typed, sum_rows
-from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.table_schema import StateColumn
 
 _LEFT_IS_NEW = "_left_is_new"
@@ -80,8 +81,7 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     pairs = _pairs(ctx, node, *sides) if node.keeps_right_columns or not ctx.is_backfill else None
     outputs = []
     if node.keeps_right_columns and pairs is not None:
-        product = (F.col(LEFT_WEIGHT) * F.col(RIGHT_WEIGHT)).alias(WEIGHT)
-        outputs.append(pairs.select(*columns_of(node.column_names), product))
+        outputs.append(select(pairs, [*columns_of(node.column_names), f"{LEFT_WEIGHT} * {RIGHT_WEIGHT} AS {WEIGHT}"]))
     for side, other in (sides, reversed(sides)):
         if side.counted:
             records = _counted(ctx, node, side, other) if ctx.is_backfill else _recount(ctx, side, pairs)
@@ -118,13 +118,13 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     if wanted:
         matched, on = other.delta, [(w.ours, w.theirs) for w in wanted]
         if own is not None:
-            keys = [own.select(*columns_of([w.ours for w in wanted]))]
-            keys += [] if matched is None else [matched.select(*columns_of([w.theirs for w in wanted]))]
+            keys = [select(own, columns_of([w.ours for w in wanted]))]
+            keys += [] if matched is None else [select(matched, columns_of([w.theirs for w in wanted]))]
             matched, on = ctx.frames.share(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
         assert matched is not None
         null_safe = [w.null_safe for w in wanted]
         runs = side.side.state.storage.lookup(
-            matched.select(*columns_of([theirs for _, theirs in on])).distinct(),
+            select(matched, columns_of([theirs for _, theirs in on])).distinct(),
             on,
             null_safe=null_safe,
             columns=names,
@@ -135,9 +135,8 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
         runs = side.side.state.storage.runs(names)
     summed = sum_equal(runs, side.side.state.desc.schema, names, {side.weight: F.sum(STATE_WEIGHT)})
     # An epoch before retracted a record that the state did not have: it was not looked up then.
-    times, problem = F.col(side.weight), _contradiction(ctx, side)
-    checked = F.when(times < 0, F.raise_error(problem).cast("bigint")).otherwise(times)
-    side.touched = ctx.frames.share(summed.select(*columns_of(names), checked.alias(side.weight)).where(times != 0))
+    checked = f"{_unless(f'{side.weight} < 0', side.weight, _contradiction(ctx, side))} AS {side.weight}"
+    side.touched = ctx.frames.share(select(summed, [*columns_of(names), checked]).where(f"{side.weight} != 0"))
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -152,17 +151,17 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
         stored = other.touched if other.touched is not None else other.side.matching_rows(ctx, side.delta)
-        stored = stored.select(*columns_of(other.columns), other.weight)
-        flags = [F.lit(True).alias(side.is_new), F.lit(False).alias(other.is_new)]
+        stored = select(stored, [*columns_of(other.columns), other.weight])
+        flags = [f"true AS {side.is_new}", f"false AS {other.is_new}"]
         found.append((match(node, stored, ctx.frames.broadcastable(side.delta, weighted(side.delta, side.weight))), flags))
     apart = ctx.is_backfill or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
-        flags = [F.lit(True).alias(_LEFT_IS_NEW), F.lit(True).alias(_RIGHT_IS_NEW)]
+        flags = [f"true AS {_LEFT_IS_NEW}", f"true AS {_RIGHT_IS_NEW}"]
         found.append((match(node, weighted(left.delta, LEFT_WEIGHT), weighted(right.delta, RIGHT_WEIGHT)), flags))
     if not found:
         return None
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
-    all_pairs = reduce(DataFrame.unionByName, (pairs.select(*columns, *flags) for pairs, flags in found))
+    all_pairs = reduce(DataFrame.unionByName, (select(pairs, [*columns, *flags]) for pairs, flags in found))
     readers = [node.keeps_right_columns, left.counted, right.counted]
     return all_pairs if ctx.is_backfill or sum(readers) < 2 else ctx.frames.share(all_pairs)
 
@@ -174,52 +173,44 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     """
     other_weight = RIGHT_WEIGHT if side.weight == LEFT_WEIGHT else LEFT_WEIGHT
     columns = columns_of(side.columns)
-    zero = F.lit(0).cast("bigint")
     stack = []
     if side.delta is not None:
-        stack.append(side.delta.select(*columns, *_measures(delta=F.col(WEIGHT))))
+        stack.append(select(side.delta, [*columns, *_measures(delta=WEIGHT)]))
     if side.touched is not None and not ctx.frames.is_empty(side.touched):
-        old = _measures(old=F.col(side.weight), count=F.col(NUM_ASSOCIATIONS))
-        stack.append(side.touched.select(*columns, *old))
+        stack.append(select(side.touched, [*columns, *_measures(old=side.weight, count=NUM_ASSOCIATIONS)]))
     if not stack:
         return None
     if pairs is not None:
-        is_new = F.col(side.is_new)
-        found = F.when(is_new, F.col(other_weight)).otherwise(zero)
-        moved = F.when(is_new, zero).otherwise(F.col(other_weight))
-        stack.append(pairs.select(*columns, *_measures(found=found, moved=moved)))
+        found = f"IF({side.is_new}, {other_weight}, 0)"
+        moved = f"IF({side.is_new}, 0, {other_weight})"
+        stack.append(select(pairs, [*columns, *_measures(found=found, moved=moved)]))
     summed = sum_rows(reduce(DataFrame.union, stack), side.side.node.schema, {name: F.sum(name) for name in _MEASURES})
-    was_stored = F.col("_old") > 0
-    n_new = F.when(was_stored, F.col("_count") + F.col("_moved")).otherwise(F.col("_found"))
+    n_new, w_new = "IF(_old > 0, _count + _moved, _found)", "_old + _delta"
+    broken = f"(_old > 0 AND {w_new} < 0) OR {n_new} < 0"
     # A record of the change set that was not looked up was not touched from the other side: its count did not move.
-    n_old = F.when(was_stored, F.col("_count")).otherwise(F.col("_found"))
-    w_new = F.col("_old") + F.col("_delta")
-    problem = _contradiction(ctx, side)
-    broken = (was_stored & (w_new < 0)) | (n_new < 0)
-    checked = summed.select(
-        *columns,
-        F.col("_old").alias("_w_old"),
-        F.when(broken, F.raise_error(problem).cast("bigint")).otherwise(w_new).alias("_w_new"),
-        n_old.alias("_n_old"),
-        n_new.alias("_n_new"),
-    )
-    return ctx.frames.share(checked.where((F.col("_w_old") != F.col("_w_new")) | (F.col("_n_old") != F.col("_n_new"))))
+    n_old = "IF(_old > 0, _count, _found)"
+    checked = _unless(broken, w_new, _contradiction(ctx, side))
+    counts = ["_old AS _w_old", f"{checked} AS _w_new", f"{n_old} AS _n_old", f"{n_new} AS _n_new"]
+    return ctx.frames.share(select(summed, [*columns, *counts]).where("_w_old != _w_new OR _n_old != _n_new"))
 
 
-def _contradiction(ctx: EpochContext, side: _Side) -> Column:
-    """Error message for a record with a negative count, with the record's key."""
+def _unless(broken: str, value: str, problem: str) -> str:
+    """SQL for a whole number that raises an error if a condition holds."""
+    return f"CASE WHEN {broken} THEN CAST(raise_error({problem}) AS BIGINT) ELSE {value} END"
+
+
+def _contradiction(ctx: EpochContext, side: _Side) -> str:
+    """SQL for the message about a record with a negative count, with the record's key."""
     desc = side.side.state.desc
     key = [part.column for part in desc.schema.storage_key if part.column in side.columns]
-    values = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("NULL")) for name in key]
-    shown = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), value) for name, value in zip(key, values, strict=True)))
-    return F.concat(
-        F.lit(f"epoch {ctx.epoch}: a record of the {desc.schema.label} side of a join (table_id {desc.table_id}; "),
-        shown,
-        F.lit(
-            ") is retracted more often than it is there, or matched a negative number of times; the state and its inputs "
-            "contradict each other, rebuild with --full-refresh"
-        ),
+    values = [f"concat({text_literal(f'{name} = ')}, coalesce(CAST({quoted(name)} AS STRING), 'NULL'))" for name in key]
+    shown = f"concat_ws({', '.join([text_literal(', '), *values])})"
+    before = f"epoch {ctx.epoch}: a record of the {desc.schema.label} side of a join (table_id {desc.table_id}; "
+    after = (
+        ") is retracted more often than it is there, or matched a negative number of times; the state and its inputs "
+        "contradict each other, rebuild with --full-refresh"
     )
+    return f"concat({text_literal(before)}, {shown}, {text_literal(after)})"
 
 
 def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFrame | None:
@@ -233,44 +224,37 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
         return None
     records = weighted(side.delta, side.weight)
     columns = columns_of(side.columns)
-    found: Column = F.lit(0).cast("bigint")
+    found = "0L"
     if other.delta is not None:
         matches = weighted(other.delta, other.weight)
         alike_by_key = node.residual is None and bool(node.keys)
         if alike_by_key:
             key = dict.fromkeys(columns_of([w.ours for w in other.side.wanted]))
-            matches = matches.groupBy(*key).agg(F.sum(other.weight).alias(other.weight))
+            matches = group_by(matches, list(key)).agg(F.sum(other.weight).alias(other.weight))
         records = match(node, records, matches, "left")
-        found = F.coalesce(F.col(other.weight), found)
+        found = f"coalesce({other.weight}, 0L)"
         if not alike_by_key:
             record: list[Typed] = [*side.side.node.schema, StateColumn(side.weight, "bigint")]
-            records = sum_rows(records, record, {other.weight: F.sum(found)})
-            found = F.col(other.weight)
-    zero = F.lit(0).cast("bigint")
-    weight = F.col(side.weight)
-    return ctx.frames.share(
-        records.select(*columns, zero.alias("_w_old"), weight.alias("_w_new"), found.alias("_n_old"), found.alias("_n_new"))
-    )
+            records = sum_rows(records, record, {other.weight: F.sum(F.expr(found))})
+            found = other.weight
+    counts = ["0L AS _w_old", f"{side.weight} AS _w_new", f"{found} AS _n_old", f"{found} AS _n_new"]
+    return ctx.frames.share(select(records, [*columns, *counts]))
 
 
 _MEASURES = ("_delta", "_old", "_count", "_found", "_moved")
 
 
-def _measures(**given: Column) -> list[Column]:
-    return [given.get(name[1:], F.lit(0)).cast("bigint").alias(name) for name in _MEASURES]
+def _measures(**given: str) -> list[str]:
+    return [f"CAST({given.get(name[1:], '0')} AS BIGINT) AS {name}" for name in _MEASURES]
 
 
 def _stored(records: DataFrame, side: _Side) -> DataFrame:
     """State rows: a record retracted under its old count, inserted under the new."""
-    moved = F.col("_n_old") != F.col("_n_new")
-    old = F.struct(F.col("_n_old").alias("n"), F.when(moved, -F.col("_w_old")).otherwise(F.lit(0).cast("bigint")).alias("w"))
-    new = F.struct(
-        F.col("_n_new").alias("n"),
-        F.when(moved, F.col("_w_new")).otherwise(F.col("_w_new") - F.col("_w_old")).alias("w"),
-    )
+    old = "struct(_n_old AS n, IF(_n_old != _n_new, -_w_old, 0L) AS w)"
+    new = "struct(_n_new AS n, IF(_n_old != _n_new, _w_new, _w_new - _w_old) AS w)"
     columns = columns_of(side.columns)
-    rows = records.select(*columns, F.explode(F.array(old, new)).alias("_row")).where(F.col("_row.w") != 0)
-    return rows.select(*columns, F.col("_row.n").alias(NUM_ASSOCIATIONS), F.col("_row.w").alias(WEIGHT))
+    rows = select(records, [*columns, f"explode(array({old}, {new})) AS _row"]).where("_row.w != 0")
+    return select(rows, [*columns, f"_row.n AS {NUM_ASSOCIATIONS}", f"_row.w AS {WEIGHT}"])
 
 
 def _emitted(node: Join, records: DataFrame, side: _Side) -> list[DataFrame]:

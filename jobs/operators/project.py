@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.plan.nodes import Project
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -23,9 +24,8 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> Operato
     if child is None:
         return OperatorResult(None)
     child = computable(ctx, node, child)
-    projected = child.selectExpr(
-        *(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT, *ctx.fused_columns.columns
-    )
+    expressions = [f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions]
+    projected = select(child, [*expressions, WEIGHT, *ctx.fused_columns.columns])
     known = ctx.frames.values_of(child)
     if known is None:
         return OperatorResult(projected)

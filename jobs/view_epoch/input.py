@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.relations import state_column, view_columns
 from relstate_dagster.jobs.view_epoch.steps import Read
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
@@ -144,7 +145,7 @@ class ViewInput(Input):
         if self._versions.view_version is None:
             raise EpochError(f"view {self.name} has no rows published at epoch {self.inputs.epoch.epoch}")
         rows = self.inputs.warehouse.target(self.name).rows(session, self._versions.view_version)
-        return rows.select(*(quoted(o.name) for o in self._entry.plan.output))
+        return select(rows, [quoted(o.name) for o in self._entry.plan.output])
 
     def read_of_all(self) -> Read:
         """As of :class:`Input`."""
@@ -184,7 +185,7 @@ class ViewInput(Input):
         runs = table.runs([c.name for c in own.schema.columns], lookup_keys)
         if since is not None:
             runs = runs.where(F.col(EPOCH) > since)
-        return runs.select(*view_columns(self._entry), F.col(STATE_WEIGHT).alias(WEIGHT))
+        return select(runs, [*view_columns(self._entry), f"{STATE_WEIGHT} AS {WEIGHT}"])
 
 
 def _totals(files: Sequence[DataFile]) -> tuple[int, int | None]:

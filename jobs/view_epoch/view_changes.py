@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.targets.protocol import IS_THERE, OP
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.state_store import StateStore
@@ -45,12 +46,8 @@ def stored_changes(store: StateStore, view: ViewEntry, epoch: int, state_version
     table = store.storage_table(view.tables[-1].table_id, version=state_version, epoch=epoch)
     names = list(plan.column_names)
     columns = [table.slots.of(name).read() for name in names]
-    stored = table.stored().select(
-        *columns,
-        F.col(KEY).alias(VIEW_KEY),
-        F.col(EPOCH_COLUMN).alias(EPOCH),
-        F.col(WEIGHT_COLUMN).alias(STATE_WEIGHT),
-    )
+    facts = [f"{KEY} AS {VIEW_KEY}", f"{EPOCH_COLUMN} AS {EPOCH}", f"{WEIGHT_COLUMN} AS {STATE_WEIGHT}"]
+    stored = select(table.stored(), [*columns, *facts])
     zeros = None if plan.stream_key is not None else zero_signs([plan.field_named(name) for name in names])
     if zeros is not None:
         # The order of keys has one zero.

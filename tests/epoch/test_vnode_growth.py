@@ -29,7 +29,7 @@ def _misplaced(store: StateStore, desc: StateTableDesc, version: int | None) -> 
     """Rows of a table that are in another vnode than its count now says."""
     rows = store.stored([desc.table_id], version)
     slots = store.slots_of(desc.table_id)
-    own = rows.select(VNODE, *(slots.of(column.name).read() for column in desc.schema.columns))
+    own = rows.selectExpr(VNODE, *(slots.of(column.name).read() for column in desc.schema.columns))
     return own.where(F.col(VNODE) != table_vnode(desc.schema, desc.vnode_count)).count()
 
 

@@ -165,7 +165,7 @@ class PlanRows:
         if self.view.is_view(node.relation):
             upstream = self.view.upstream(node.relation)
             below = rows_of(upstream).of(upstream.entry.plan)
-            frame = below.frame.select(*view_columns(upstream.entry), *below.identity)
+            frame = below.frame.selectExpr(*view_columns(upstream.entry), *map(quoted, below.identity))
             return self._identified(node, frame, list(below.identity))
         rows = self.view.source_rows(node.relation)
         by = source_identity(self.view, node.relation, rows)
