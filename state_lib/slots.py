@@ -92,18 +92,18 @@ class StoredColumn:
             return stored.cast(self.data_type)
         return stored
 
-    def write(self, column: Callable[[str], Column] = lambda name: F.col(quoted(name))) -> Column | None:
+    def write(self, column: Callable[[str], str] = quoted) -> Column | None:
         """The column's value for its slot.
 
-        ``column`` gives the frame's column that is one of the table's own.
+        ``column`` gives the frame's column that is one of the table's own, as SQL.
         """
         if self.slot is None:
             return None
-        value = column(self.name)
         data_type = parse_type(self.data_type)
         if isinstance(data_type, _INTERVALS):
-            value = interval_as_integer(value, data_type)
-        return value.cast(self.slot.data_type).alias(self.slot.name)
+            value = interval_as_integer(F.col(column(self.name)), data_type)
+            return value.cast(self.slot.data_type).alias(self.slot.name)
+        return F.expr(f"CAST({column(self.name)} AS {self.slot.data_type}) AS {self.slot.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,16 +325,19 @@ def _stored_columns(
     ``struct`` is the struct column that holds the table's own columns, if one does.
     """
 
+    def text(name: str) -> str:
+        return quoted(name) if struct is None else f"{struct}.{quoted(name)}"
+
     def own(name: str) -> Column:
-        return F.col(quoted(name) if struct is None else f"{struct}.{quoted(name)}")
+        return F.col(text(name))
 
     filled: dict[str, Column] = {}
     for column in slots.columns:
-        value = column.write(own)
+        value = column.write(text)
         if column.slot is not None and value is not None:
             filled[column.slot.name] = value
     empty = [s for s in layout if s.name not in filled]
-    filled |= {s.name: F.expr(f"CAST(NULL AS {s.data_type})").alias(s.name) for s in empty}
+    filled |= {s.name: F.expr(f"CAST(NULL AS {s.data_type}) AS {s.name}") for s in empty}
     return Columns(
         [
             F.lit(desc.table_id).alias(TABLE_ID),
