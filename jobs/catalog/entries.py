@@ -119,7 +119,8 @@ class ViewEntry:
     published table is laid out. ``expiry`` is how old its state is, where that expires. ``watermarks`` are those by which
     groups may have been dropped from it. ``problem`` is why it was left behind by the last run that tried. ``built_until``
     is the epoch of its last slice, while it is built in slices and has reached no epoch. ``rows`` are those that went
-    through its plan in the last epoch that changed it.
+    through its plan in the last epoch that changed it. ``unfilled`` are the ids of plan nodes whose state is empty and is
+    filled in the next epoch, while the others go on (:mod:`.jobs.operators.filling`).
     """
 
     name: str
@@ -147,6 +148,7 @@ class ViewEntry:
     problem: Problem | None = None
     built_until: EpochEntry | None = None
     rows: EpochRows | None = None
+    unfilled: tuple[int, ...] = ()
 
     @property
     def plan(self) -> Materialize:
@@ -199,7 +201,7 @@ class ViewEntry:
     def reached(self, epoch: int, instant: datetime | None = None, *, keep: int = 32) -> ViewEntry:
         """The entry after one more epoch."""
         expiry = self.expiry if instant is None else self.expiry.after(epoch, instant, self.state_ttl)
-        return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None, built_until=None)
+        return replace(self, epochs=(*self.epochs, epoch)[-keep:], expiry=expiry, problem=None, built_until=None, unfilled=())
 
     def restarted(self) -> ViewEntry:
         """The entry before a backfill, in a new generation.
@@ -218,6 +220,7 @@ class ViewEntry:
             built_until=None,
             first_vnode_counts=first,
             rows=None,
+            unfilled=(),
         )
 
 

@@ -138,6 +138,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"problem": asdict(view.problem)} if view.problem is not None else {}),
         **({"built_until": _epoch_payload(view.built_until)} if view.built_until is not None else {}),
         **({"rows": view.rows.to_dict()} if view.rows is not None else {}),
+        **({"unfilled": list(view.unfilled)} if view.unfilled else {}),
     }
 
 
@@ -157,6 +158,7 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
             "built_until": None if payload.get("built_until") is None else _epoch(payload["built_until"]),
             "rows": None if payload.get("rows") is None else EpochRows.from_dict(payload["rows"]),
+            "unfilled": tuple(payload.get("unfilled", ())),
         }
     )
 

@@ -47,7 +47,7 @@ _CHANGED: Final = "_changed"
 def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
     """The change set of the groups: group columns, then the calls' results."""
     if child is None:
-        if node.group or not ctx.is_backfill:
+        if node.group or not ctx.state_is_new(node):
             return OperatorResult(None)
         child = _no_rows(ctx, node)
     tables = tables_by_role(ctx, node)
@@ -88,11 +88,11 @@ def _fold(
     """
     # Value states fold the change once; every other table reads it again.
     delta = ctx.frames.share(child) if tables.counts or tables.input is not None or tables.group_rows is not None else child
-    if ctx.frames.is_empty(delta) and not ctx.is_backfill:
+    if ctx.frames.is_empty(delta) and not ctx.state_is_new(node):
         return None
     frames = GroupFrames(node.group)
     affected: Affected | None = None
-    whole = aggregate_value.is_read_whole(ctx, tables)
+    whole = aggregate_value.is_read_whole(ctx, node, tables)
     if whole:
         aggregate_value.fold_into_all(node, delta, tables, frames)
     else:

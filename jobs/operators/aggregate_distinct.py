@@ -44,7 +44,7 @@ def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: S
     names = [*node.group, *values_of(call)]
     columns, zero = columns_of(names), F.lit(0).cast("bigint")
     counts = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
-    if not ctx.is_backfill:
+    if not ctx.state_is_new(node):
         on = [(name, name) for name in names]
         null_safe = [name in node.group for name in names]
         runs = table.storage.lookup(

@@ -144,7 +144,7 @@ def refilled(
     ----------
     changed_by_call : the changed counts of each extreme call.
     """
-    if ctx.is_backfill or not any(_has_deletions(ctx, changed) for changed in changed_by_call.values()):
+    if ctx.state_is_new(node) or not any(_has_deletions(ctx, changed) for changed in changed_by_call.values()):
         return groups
     groups = ctx.frames.share(groups)
     refilled = groups

@@ -35,7 +35,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, a
         return
     changed = ctx.frames.share(delta, summed=not is_consolidated(node.child))
     tables.input.write(changed)
-    versions = old_and_new(ctx, tables.input, node.group, changed, affected, _VERSION)
+    versions = old_and_new(ctx, node, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: node.calls[p] for p in _positions(tables)}
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
     if any(depends_on_order(call) for call in calls.values()):

@@ -36,7 +36,7 @@ _REMEDY: Final = (
 )
 
 
-def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
+def folds(node: Aggregate, *, is_new: bool) -> dict[str, str]:
     """Additional folds of a changelog's groups.
 
     Of the rows at the last place in the order, the greatest and the least digest. The places of all rows too, if older rows
@@ -50,7 +50,7 @@ def folds(node: Aggregate, *, is_backfill: bool) -> dict[str, str]:
         _GREATEST: f"max(named_struct('place', {place}, 'digest', {digest})).digest",
         _LEAST: f"~(max(named_struct('place', {place}, 'digest', ~{digest})).digest)",
     }
-    return found if is_backfill else {**found, _PLACES: f"collect_list(struct({place}))"}
+    return found if is_new else {**found, _PLACES: f"collect_list(struct({place}))"}
 
 
 def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
@@ -83,7 +83,7 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
 
 def late_rows(ctx: EpochContext, node: Aggregate, groups: DataFrame) -> int:
     """Count the rows that came late, in shared groups."""
-    if not node.is_of_changelog or ctx.is_backfill:
+    if not node.is_of_changelog or ctx.state_is_new(node):
         return 0
     held = ctx.frames.rows_of(groups)
     found = groups.agg(F.sum(_LATE)).first() if held is None else (pc.sum(held[_LATE]).as_py(),)

@@ -1,6 +1,7 @@
 """Rows of an aggregate out of its state, so that joins need no copy.
 
-They are what the value state had as of the last epoch, and the change that the aggregate has made of it since.
+They are what the value state had as of the last epoch, and the change that the aggregate has made of it since. Where the
+state is filled in this epoch, they are the rows that it is filled with.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators import aggregate_value
 from relstate_dagster.jobs.operators.aggregate_group import group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.filling import all_rows_now
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.consolidated import has_comparable_results
 from relstate_dagster.jobs.plan.nodes import Aggregate
@@ -33,6 +35,8 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     The aggregate's columns and ``_weight``. A group that this epoch has changed has three rows: its old row, the same with
     weight −1, and its new row. The one row of an aggregate without groups is merged.
     """
+    if ctx.state_is_new(node):
+        return all_rows_now(ctx, node)
     tables = tables_by_role(ctx, node)
     stored = [table.storage for table in tables.value_tables.values()]
     lookup_keys = ctx.frames.lookup_keys(wanted_by, on, null_safe=True)

@@ -33,9 +33,9 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
 
     Returns the affected groups, ``None`` if there are none.
     """
-    folds = _folds(node, tables, is_backfill=ctx.is_backfill)
+    folds = _folds(node, tables, is_new=ctx.state_is_new(node))
     folded = _folded(node, delta, folds)
-    if ctx.is_backfill:
+    if ctx.state_is_new(node):
         nothing = {_old_state(position): _no_state(node, table) for position, table in tables.value_tables.items()}
         afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
         frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
@@ -51,9 +51,9 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     return affected
 
 
-def is_read_whole(ctx: EpochContext, tables: Tables) -> bool:
+def is_read_whole(ctx: EpochContext, node: Aggregate, tables: Tables) -> bool:
     """Whether the old state is small enough to read before the groups are known."""
-    if ctx.is_backfill or not ctx.frames.held or tables.input is not None:
+    if ctx.state_is_new(node) or not ctx.frames.held or tables.input is not None:
         return False
     return few_rows(tables) is not None
 
@@ -70,18 +70,18 @@ def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: Gro
 
     No step finds the groups first.
     """
-    folds = _folds(node, tables, is_backfill=False)
+    folds = _folds(node, tables, is_new=False)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
     stored = [table.storage for table in tables.value_tables.values()]
     frames.add(lookup_several(stored, None, node.group), newest(tables))
 
 
-def _folds(node: Aggregate, tables: Tables, *, is_backfill: bool) -> dict[str, str]:
+def _folds(node: Aggregate, tables: Tables, *, is_new: bool) -> dict[str, str]:
     folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
     for position in tables.by_call:
         if tables.strategy(position) is CallStrategy.VALUE:
             folds |= folds_of(node, position, tables)
-    return folds | aggregate_newest.folds(node, is_backfill=is_backfill)
+    return folds | aggregate_newest.folds(node, is_new=is_new)
 
 
 def folds_of(node: Aggregate, position: int, tables: Tables) -> dict[str, str]:

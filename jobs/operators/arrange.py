@@ -33,13 +33,12 @@ from relstate_dagster.state_lib.tuning import tuning
 
 def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> OperatorResult:
     """The change set of the input, written to the state if that has its rows."""
-    table = _table(ctx, node)
-    if rows is None or ctx.is_backfill or not _is_kept(table):
+    if rows is None or not _is_kept(ctx, node):
         return OperatorResult(rows)
     kept = ctx.frames.share(rows)
     if ctx.frames.is_empty(kept):
         return OperatorResult(None)
-    table.write(kept)
+    _table(ctx, node).write(kept)
     return OperatorResult(kept)
 
 
@@ -56,10 +55,9 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
     -------
     The node's columns and ``_weight``, unmerged: rows that this epoch has changed are there with weight −1, too.
     """
-    table = _table(ctx, node)
-    if not _is_kept(table):
+    if not _is_kept(ctx, node):
         return None
-    runs = table.storage.runs(node.column_names, ctx.frames.lookup_keys(wanted_by, on))
+    runs = _table(ctx, node).storage.runs(node.column_names, ctx.frames.lookup_keys(wanted_by, on))
     columns = columns_of(node.column_names)
     before = runs.selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
     change_set = ctx.changes.get(node)
@@ -78,7 +76,7 @@ def keep(
     rows_read : about how many rows a lookup reads where they are not kept.
     rows_of : all rows of the input, as a context gives the relations below it.
     """
-    if rows_read is None or rows_read < tuning().arranged_lookup_rows or ctx.is_backfill or not ctx.frames.held:
+    if rows_read is None or rows_read < tuning().arranged_lookup_rows or ctx.state_is_new(node) or not ctx.frames.held:
         return None
     return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
 
@@ -88,7 +86,10 @@ def rows_kept(ctx: EpochContext, node: Arrange) -> int | None:
 
     0 if it keeps none, ``None`` if the log does not tell.
     """
-    return _row_count(_table(ctx, node))
+    if ctx.state_is_new(node):
+        return 0
+    table = _table(ctx, node)
+    return table.storage.row_count_of([table.desc.table_id])
 
 
 def _table(ctx: EpochContext, node: Arrange) -> StateTable:
@@ -96,12 +97,8 @@ def _table(ctx: EpochContext, node: Arrange) -> StateTable:
     return table
 
 
-def _is_kept(table: StateTable) -> bool:
-    return _row_count(table) != 0
-
-
-def _row_count(table: StateTable) -> int | None:
-    return table.storage.row_count_of([table.desc.table_id])
+def _is_kept(ctx: EpochContext, node: Arrange) -> bool:
+    return rows_kept(ctx, node) != 0
 
 
 def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], DataFrame]) -> DataFrame | None:

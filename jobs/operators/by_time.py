@@ -36,7 +36,7 @@ def changed_by_time(
         if not ctx.frames.is_empty(child):
             table.write(child)
             changed = as_now(child, now)
-    if ctx.is_backfill:
+    if ctx.state_is_new(node):
         return changed
     before = _text(ctx.last_instant)
     stored = table.storage.runs(list(node.child.column_names)).where(_may_have_changed(node.bounds, before, now))

@@ -52,7 +52,7 @@ def _condition(closing: Closing, watermarks: Watermarks) -> Column:
 
 def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
     """As :func:`.jobs.operators.aggregate.change`, whether or not the state has the groups that were closed."""
-    if child is None or ctx.is_backfill:
+    if child is None or ctx.state_is_new(node):
         return aggregate.change(ctx, node, child)
     closed = ctx.closed[node]
     child = ctx.frames.share(child)

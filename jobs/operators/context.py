@@ -5,6 +5,7 @@ Operators only describe DataFrames; the epoch runner alone commits.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,7 @@ from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
 from relstate_dagster.jobs.plan.closing import Closing
+from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.jobs.planner.in_place import is_only_read
 from relstate_dagster.state_lib.state_table import StateTable
@@ -70,6 +72,14 @@ class PlanResult:
     late_rows: int
 
 
+class Pass(enum.Enum):
+    """Rows that operators are run for (:mod:`.jobs.operators.filling`)."""
+
+    CHANGES = "changes since the last epoch"
+    ROWS_NOW = "all rows as of this epoch"
+    ROWS_BEFORE = "all rows as of the last epoch"
+
+
 @dataclass(slots=True)
 class EpochContext:
     """One epoch of one view.
@@ -77,7 +87,8 @@ class EpochContext:
     Parameters
     ----------
     epoch : the epoch that is being computed.
-    is_backfill : whether the view has no earlier epoch, so that all its state is empty.
+    new_state : nodes whose state is empty and is filled in this epoch.
+    node_ids : the ids by which it names them.
     relations : what the view reads.
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     frames : shares change sets between their consumers.
@@ -93,10 +104,13 @@ class EpochContext:
         (:mod:`.jobs.operators.old_rows`).
     asked_for_by_joins : then, the values that nothing but joins asks for.
     closed : the aggregates with closed groups, whose state may have been dropped (``source.watermark``).
+    runs_for : rows that operators are run for; other than changes, no operator finds rows in its state.
+    rows_now : all rows of nodes with new state, where only a part of the plan is filled.
     """
 
     epoch: int
-    is_backfill: bool
+    new_state: NewState
+    node_ids: Mapping[PlanNode, int]
     relations: Relations
     tables: Mapping[PlanNode, Sequence[StateTable]]
     frames: Frames
@@ -113,6 +127,14 @@ class EpochContext:
     leaves_out_old_errors: bool = False
     asked_for_by_joins: frozenset[PlanNode] = frozenset()
     closed: Mapping[Aggregate, Closed] = field(default_factory=dict)
+    runs_for: Pass = Pass.CHANGES
+    rows_now: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
+
+    def state_is_new(self, node: PlanNode) -> bool:
+        """Whether a node's state is empty, and its inputs come as all of their rows."""
+        if self.new_state.is_all or self.runs_for is not Pass.CHANGES:
+            return True
+        return bool(self.new_state.ids) and self.node_ids.get(node) in self.new_state.ids
 
     @property
     def spark(self) -> SparkSession:
@@ -124,7 +146,7 @@ class EpochContext:
 
         All rows of sources are too many to hold.
         """
-        return self.is_backfill and not self.frames.held and is_only_read(node)
+        return self.state_is_new(node) and not self.frames.held and is_only_read(node)
 
     def in_parallel(self, *calls: Callable[[], T]) -> list[T]:
         """Results of independent calls.

@@ -226,7 +226,7 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
         kept = arrange.rows_kept(ctx, side)
         return _most_rows(ctx, side.child) if kept == 0 else kept
     if isinstance(side, Aggregate):
-        return aggregate_value.few_rows(tables_by_role(ctx, side))
+        return None if ctx.state_is_new(side) else aggregate_value.few_rows(tables_by_role(ctx, side))
     counts = [_most_rows(ctx, child) for child in side.children]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts):

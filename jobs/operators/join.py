@@ -36,12 +36,12 @@ from relstate_dagster.state_lib.constants import WEIGHT
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:
     """Pairs of the two change sets with the other sides and with each other."""
-    sides = sides_of(ctx, node)
+    sides, is_new = sides_of(ctx, node), ctx.state_is_new(node)
     if ctx.leaves_out_old_errors:
         _check_values_asked_for(ctx, (sides[0], left), (sides[1], right))
     if not ctx.leaves_out_old_errors or node.residual is None:
-        return OperatorResult(_pairs(ctx, node, sides, left, right))
-    pairs = _pairs(ctx, replace(node, residual=None), sides, left, right)
+        return OperatorResult(_pairs(ctx, node, sides, left, right, is_new=is_new))
+    pairs = _pairs(ctx, replace(node, residual=None), sides, left, right, is_new=is_new)
     return OperatorResult(None if pairs is None else computable(ctx, node, pairs).where(node.residual))
 
 
@@ -71,15 +71,23 @@ def _has_rows_now(ctx: EpochContext, side: Side, change: DataFrame | None, chang
 
 
 def _pairs(
-    ctx: EpochContext, node: Join, sides: tuple[Side, Side], left: DataFrame | None, right: DataFrame | None
+    ctx: EpochContext,
+    node: Join,
+    sides: tuple[Side, Side],
+    left: DataFrame | None,
+    right: DataFrame | None,
+    *,
+    is_new: bool,
 ) -> DataFrame | None:
     left_side, right_side = sides
     columns = columns_of(node.column_names)
     product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT}"
-    whole = _matched_whole(ctx, node, (left, left_side), (right, right_side))
+    whole = None if is_new else _matched_whole(ctx, node, (left, left_side), (right, right_side))
     if whole is not None:
         return whole.selectExpr(*columns, f"{product} AS {WEIGHT}")
-    left, right = ctx.in_parallel(partial(_received, ctx, left_side, left), partial(_received, ctx, right_side, right))
+    left, right = ctx.in_parallel(
+        partial(_received, ctx, left_side, left, is_new=is_new), partial(_received, ctx, right_side, right, is_new=is_new)
+    )
 
     def met(changed: DataFrame, side: Side, other: Side) -> DataFrame:
         pairs = match(
@@ -87,14 +95,14 @@ def _pairs(
         )
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
-    alone = _has_all(ctx, left, right, left_side, right_side)
+    alone = None if is_new else _has_all(ctx, left, right, left_side, right_side)
     if alone is not None:
         return met(*alone)
     parts: list[DataFrame] = []
-    if not ctx.is_backfill:
+    if not is_new:
         changes = ((left, left_side, right_side), (right, right_side, left_side))
         parts += ctx.in_parallel(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
-    times = 1 if ctx.is_backfill else 1 - node.left_in_place - node.right_in_place
+    times = 1 if is_new else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
         pairs = match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT))
         parts.append(pairs.selectExpr(*columns, f"{'' if times > 0 else '-'}{product} AS {WEIGHT}"))
@@ -111,7 +119,7 @@ def _has_all(
     It is the one whose own side held nothing before that the other change set matches, and of two such ones the smaller.
     """
     in_place = left_side.table is None and right_side.table is None
-    if left is None or right is None or not in_place or ctx.is_backfill:
+    if left is None or right is None or not in_place:
         return None
     both = [(left, left_side, right, right_side), (right, right_side, left, left_side)]
     both.sort(key=lambda ways: _rows_held(ctx, ways[0]))
@@ -136,16 +144,16 @@ def _matched_whole(
     """
     for (changed, side), (unchanged, other) in ((left, right), (right, left)):
         in_place = side.table is None and other.table is None
-        if changed is not None and unchanged is None and in_place and not ctx.is_backfill:
+        if changed is not None and unchanged is None and in_place:
             return match_whole(ctx, node, other.node, other.wanted, weighted(changed, side.weight), other.weight)
     return None
 
 
-def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None) -> DataFrame | None:
+def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None, *, is_new: bool) -> DataFrame | None:
     """A side's change set, shared and written to its state; ``None`` if empty."""
     if change_set is None:
         return None
-    if side.table is None and ctx.is_backfill:
+    if side.table is None and is_new:
         return change_set
     shared = side.shared(ctx, change_set)
     if ctx.frames.is_empty(shared):

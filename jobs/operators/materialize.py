@@ -30,7 +30,7 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Ope
     if child is None:
         return OperatorResult(None)
     (table,) = ctx.tables[node]
-    if is_consolidated(node.child) or (ctx.is_backfill and has_pairs(node.child)):
+    if is_consolidated(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
         changes = child
     elif has_pairs(node.child):
         changes = _compared(ctx, node, child)

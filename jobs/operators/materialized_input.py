@@ -51,7 +51,9 @@ def contradiction(ctx: EpochContext, table: StateTable) -> str:
     )
 
 
-def new_minus_old(ctx: EpochContext, versions: DataFrame, version: str, compute: Callable[[DataFrame], DataFrame]) -> DataFrame:
+def new_minus_old(
+    ctx: EpochContext, node: PlanNode, versions: DataFrame, version: str, compute: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
     """A computation over new rows less the same over old rows.
 
     Of :func:`old_and_new`.
@@ -63,13 +65,14 @@ def new_minus_old(ctx: EpochContext, versions: DataFrame, version: str, compute:
     outputs = [
         compute(versions.where(F.col(version) == name).drop(version)).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
         for name, weight in (("old", -1), ("new", 1))
-        if name == "new" or not ctx.is_backfill
+        if name == "new" or not ctx.state_is_new(node)
     ]
     return reduce(DataFrame.union, outputs)
 
 
 def old_and_new(
     ctx: EpochContext,
+    node: PlanNode,
     table: StateTable,
     partition: Sequence[str],
     changed: DataFrame,
@@ -80,16 +83,17 @@ def old_and_new(
 
     Parameters are those of :func:`with_copies` and :func:`both_versions`.
     """
-    return both_versions(with_copies(ctx, table, partition, changed, affected), version)
+    return both_versions(with_copies(ctx, node, table, partition, changed, affected), version)
 
 
 def with_copies(
-    ctx: EpochContext, table: StateTable, partition: Sequence[str], changed: DataFrame, affected: Affected
+    ctx: EpochContext, node: PlanNode, table: StateTable, partition: Sequence[str], changed: DataFrame, affected: Affected
 ) -> DataFrame:
     """Rows of affected partitions with the number of their copies, before and after the change.
 
     Parameters
     ----------
+    node : whose input it is.
     table : materialized input, keyed by the partition columns first.
     partition : the partition columns; none means that all rows are one partition.
     changed : the consolidated change set of the input.
@@ -98,7 +102,7 @@ def with_copies(
     names = [c.name for c in table.desc.schema.columns]
     columns = columns_of(names)
     rows = select(changed, [*columns, f"0L AS {OLD_COPIES}", f"{WEIGHT} AS _delta"])
-    if not ctx.is_backfill:
+    if not ctx.state_is_new(node):
         runs = affected.stored(table, partition, names)
         stored = select(runs, [*columns, f"{STATE_WEIGHT} AS {OLD_COPIES}", "0L AS _delta"])
         sums = {name: F.sum(name) for name in (OLD_COPIES, "_delta")}

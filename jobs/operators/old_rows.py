@@ -24,7 +24,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.context import EpochContext, Pass
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from relstate_dagster.jobs.planner.one_row import has_one_row, is_of_subquery
@@ -55,7 +55,8 @@ def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: 
     # that none of them is optimized away; a condition in it would be taken out of it.
     values = ", ".join(f"CAST(array({sql}) AS STRING)" for sql in expressions)
     has_values = f"try_add(DATE'1970-01-01', length(concat_ws('', {values}))) > DATE'1970-01-01'"
-    kept = has_values if node in ctx.asked_for_by_joins else f"{WEIGHT} > 0 OR {has_values}"
+    is_old = node in ctx.asked_for_by_joins or ctx.runs_for is Pass.ROWS_BEFORE
+    kept = has_values if is_old else f"{WEIGHT} > 0 OR {has_values}"
     # Shared, or Spark would evaluate the condition of a filter above on the rows as they were before they were summed.
     return ctx.frames.share(consolidate(rows, columns).where(kept))
 

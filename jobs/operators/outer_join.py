@@ -74,17 +74,18 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         _Side(left_side, _LEFT_IS_NEW, node.left_has_associations, left),
         _Side(right_side, _RIGHT_IS_NEW, node.right_has_associations, right),
     )
-    ctx.in_parallel(*(partial(_receive, ctx, side) for side in sides))
-    if not ctx.is_backfill:
+    is_new = ctx.state_is_new(node)
+    ctx.in_parallel(*(partial(_receive, ctx, side, is_new=is_new) for side in sides))
+    if not is_new:
         ctx.in_parallel(partial(_read_touched, ctx, *sides), partial(_read_touched, ctx, *reversed(sides)))
-    # A backfill counts without them.
-    pairs = _pairs(ctx, node, *sides) if node.keeps_right_columns or not ctx.is_backfill else None
+    # Where all records are new they are counted without them.
+    pairs = _pairs(ctx, node, *sides) if node.keeps_right_columns or not is_new else None
     outputs = []
     if node.keeps_right_columns and pairs is not None:
         outputs.append(select(pairs, [*columns_of(node.column_names), f"{LEFT_WEIGHT} * {RIGHT_WEIGHT} AS {WEIGHT}"]))
     for side, other in (sides, reversed(sides)):
         if side.counted:
-            records = _counted(ctx, node, side, other) if ctx.is_backfill else _recount(ctx, side, pairs)
+            records = _counted(ctx, node, side, other) if is_new else _recount(ctx, side, pairs)
             if records is not None:
                 side.side.state.write(_stored(records, side))
                 outputs += _emitted(node, records, side)
@@ -93,13 +94,13 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     return OperatorResult(reduce(DataFrame.union, outputs) if outputs else None)
 
 
-def _receive(ctx: EpochContext, side: _Side) -> None:
+def _receive(ctx: EpochContext, side: _Side, *, is_new: bool) -> None:
     """Consolidate and share a side's change set; one that turns out empty is none."""
     if side.delta is not None:
         node = side.side.node
-        # In a backfill rows with a key are different ones, and rows that are not kept are summed where they are met.
+        # Of all rows those with a key are different ones, and rows that are not kept are summed where they are met.
         is_kept = side.counted or side.side.table is not None
-        is_summed = is_consolidated(node) or (ctx.is_backfill and (node.stream_key is not None or not is_kept))
+        is_summed = is_consolidated(node) or (is_new and (node.stream_key is not None or not is_kept))
         shared = side.side.shared(ctx, side.delta, summed=not is_summed)
         side.delta = None if ctx.frames.is_empty(shared) else shared
 
@@ -145,16 +146,16 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     A side read in place already contains its inserted rows, so the other side's pairs with it include those with its
     change set.
     """
-    found = []
+    found, is_new = [], ctx.state_is_new(node)
     for side, other in ((left, right), (right, left)):
-        if side.delta is None or ctx.is_backfill or (other.touched is not None and ctx.frames.is_empty(other.touched)):
+        if side.delta is None or is_new or (other.touched is not None and ctx.frames.is_empty(other.touched)):
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
         stored = other.touched if other.touched is not None else other.side.matching_rows(ctx, side.delta)
         stored = select(stored, [*columns_of(other.columns), other.weight])
         flags = [f"true AS {side.is_new}", f"false AS {other.is_new}"]
         found.append((match(node, stored, ctx.frames.broadcastable(side.delta, weighted(side.delta, side.weight))), flags))
-    apart = ctx.is_backfill or not (node.left_in_place or node.right_in_place)
+    apart = is_new or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
         flags = [f"true AS {_LEFT_IS_NEW}", f"true AS {_RIGHT_IS_NEW}"]
         found.append((match(node, weighted(left.delta, LEFT_WEIGHT), weighted(right.delta, RIGHT_WEIGHT)), flags))
@@ -163,7 +164,7 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
     all_pairs = reduce(DataFrame.unionByName, (select(pairs, [*columns, *flags]) for pairs, flags in found))
     readers = [node.keeps_right_columns, left.counted, right.counted]
-    return all_pairs if ctx.is_backfill or sum(readers) < 2 else ctx.frames.share(all_pairs)
+    return all_pairs if is_new or sum(readers) < 2 else ctx.frames.share(all_pairs)
 
 
 def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:

@@ -43,19 +43,17 @@ class Relations(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """Relations replaced by samples."""
+class OtherRelations:
+    """Relations with something replaced by a subclass."""
 
     relations: Relations
-    samples: Mapping[str, DataFrame]
-
-    def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
-        """The sample of a relation."""
-        return self.samples[name]
 
     def changes(self, name: str) -> DataFrame | None:
         """As of the relations themselves; so are the others."""
         return self.relations.changes(name)
+
+    def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:  # noqa: D102
+        return self.relations.rows(name, lookup_keys)
 
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:  # noqa: D102
         return self.relations.rows_between(name, column, lower, upper)
@@ -71,3 +69,14 @@ class Sampled:
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:  # noqa: D102
         return self.relations.sample(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(OtherRelations):
+    """Relations replaced by samples."""
+
+    samples: Mapping[str, DataFrame]
+
+    def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
+        """The sample of a relation."""
+        return self.samples[name]

@@ -30,6 +30,7 @@ from relstate_dagster.jobs.operators import (
     window,
 )
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult, PlanResult
+from relstate_dagster.jobs.operators.filling import PartialFill
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
 from relstate_dagster.jobs.operators.one_pass import FusedColumns, fusion_root
 from relstate_dagster.jobs.plan import nodes
@@ -68,26 +69,34 @@ def operator_of(node: PlanNode) -> Operator:
 
 
 def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
-    """Run the operators bottom-up; equal nodes run once."""
+    """Run the operators bottom-up; equal nodes run once.
+
+    Where the state of some nodes is new, these are run on all rows (:mod:`.jobs.operators.filling`).
+    """
     uses = _use_counts(root)
+    is_partly_new = ctx.new_state.is_some
     # What the view gets is changed on its way there where some of it may have expired, or cannot be computed any more: nothing
-    # can ride along.
-    changes_on_its_way = ctx.may_have_expired or ctx.leaves_out_old_errors
+    # can ride along. Where a part of the plan is filled, not all of it goes the same way.
+    changes_on_its_way = ctx.may_have_expired or ctx.leaves_out_old_errors or is_partly_new
     ctx = replace(
         ctx,
         fused_columns=FusedColumns(None if changes_on_its_way else fusion_root(root, uses)),
         asked_for_by_joins=asked_for_by_joins(root) if ctx.leaves_out_old_errors else frozenset(),
     )
+    fill = PartialFill(ctx, root, operator_of) if is_partly_new else None
     late_rows: list[int] = []
 
     def change_of(node: PlanNode) -> DataFrame | None:
         return ctx.steps.once(node, partial(compute, node))
 
     def compute(node: PlanNode) -> DataFrame | None:
+        if fill is not None and fill.fills(node):
+            ctx.changes[node] = fill.change(node, change_of)
+            return ctx.changes[node]
         inputs = ctx.in_parallel(*(partial(change_of, child) for child in node.children))
         if ctx.may_have_expired:
             inputs = expired.reconcile_expired(ctx, node, inputs)
-        elif ctx.strict and not ctx.is_backfill:
+        elif ctx.strict and not ctx.state_is_new(node):
             expired.check_agrees(ctx, node, inputs)
         is_closed = isinstance(node, nodes.Aggregate) and node in ctx.closed
         operator: Operator = closed_groups.change if is_closed else operator_of(node)
@@ -101,7 +110,14 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
         return changes
 
     with ctx.steps:
-        changes = change_of(root)
+        if fill is None:
+            changes = change_of(root)
+        else:
+            changes = fill.rows_now(root) if fill.fills(root) else change_of(root)
+            # State below new nodes goes on as well, though they do not ask for its changes.
+            ctx.in_parallel(
+                *(partial(change_of, node) for node, tables in ctx.tables.items() if tables and not fill.fills(node))
+            )
     return PlanResult(changes, sum(late_rows))
 
 

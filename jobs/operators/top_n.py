@@ -78,7 +78,7 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorRe
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
     """The first rows as of the last epoch; ``None`` where there was none."""
-    return None if ctx.is_backfill else ctx.frames.share(_stored(first, node), summed=True)
+    return None if ctx.state_is_new(node) else ctx.frames.share(_stored(first, node), summed=True)
 
 
 def _stored(table: StateTable, node: TopN) -> DataFrame:

@@ -25,8 +25,10 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorRe
     changed = received(ctx, table, node.child, child)
     if changed is None:
         return OperatorResult(None)
-    versions = ctx.frames.share(old_and_new(ctx, table, (), changed, Affected(changed, None, None), _VERSION))
-    return OperatorResult(consolidate(new_minus_old(ctx, versions, _VERSION, lambda rows: picked(node, rows)), node.schema))
+    versions = ctx.frames.share(old_and_new(ctx, node, table, (), changed, Affected(changed, None, None), _VERSION))
+    return OperatorResult(
+        consolidate(new_minus_old(ctx, node, versions, _VERSION, lambda rows: picked(node, rows)), node.schema)
+    )
 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:

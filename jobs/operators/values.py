@@ -11,8 +11,8 @@ from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(ctx: EpochContext, node: Values) -> OperatorResult:
-    """All rows with weight 1 in the backfill, nothing afterwards."""
-    if not ctx.is_backfill or not node.rows:
+    """All rows with weight 1 where all rows are asked for, else nothing."""
+    if not ctx.state_is_new(node) or not node.rows:
         return OperatorResult(None)
     return OperatorResult(weighted_rows(ctx.spark, node))
 

@@ -32,8 +32,8 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> Operator
     lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in node.partition], null_safe=True)
     partition = columns_of(node.partition)
     affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
-    rows = with_copies(ctx, table, node.partition, changed, affected)
-    reach = None if ctx.is_backfill or node.reach is None or node.reach.is_everywhere else node.reach
+    rows = with_copies(ctx, node, table, node.partition, changed, affected)
+    reach = None if ctx.state_is_new(node) or node.reach is None or node.reach.is_everywhere else node.reach
     if reach is not None:
         rows = near_changes(rows, node, reach)
     versions = ctx.frames.share(both_versions(rows, _VERSION))
@@ -45,4 +45,4 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> Operator
         computed = ordered.select("*", *results)
         return computed if reach is None else computed.where(AFFECTED).drop(AFFECTED)
 
-    return OperatorResult(consolidate(new_minus_old(ctx, versions, _VERSION, with_results), node.schema))
+    return OperatorResult(consolidate(new_minus_old(ctx, node, versions, _VERSION, with_results), node.schema))

@@ -28,6 +28,7 @@ from relstate_dagster.jobs.view_epoch.source_input import SourceInput
 from relstate_dagster.jobs.view_epoch.steps import Read
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.delta_layout import is_plain_layout
+from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_sums import columns_of_schema
@@ -173,7 +174,8 @@ class EpochInputs:
         """
         if self.is_backfill:
             return self._all_rows()
-        return tuple(self.of(name).read_of_change(moved.get(name)) for name in self.view.reads)
+        changes = tuple(self.of(name).read_of_change(moved.get(name)) for name in self.view.reads)
+        return (*changes, *(self.of(name).read_of_all() for name in self._read_by_unfilled()))
 
     def planned_sizes(
         self,
@@ -225,6 +227,7 @@ class EpochInputs:
             in_place_bytes=byte_count(in_place),
             looked_up_rows=_rows_of(state) + _rows_of(in_place),
             state=found,
+            unfilled=self._unfilled(found),
         )
 
     def advice_lines(self) -> tuple[str, ...]:
@@ -238,6 +241,27 @@ class EpochInputs:
             if columns
         ]
         return (*new, *self.advice.lines())
+
+    def _read_by_unfilled(self) -> list[str]:
+        """The relations below nodes whose state is filled in this epoch."""
+        new = [found.node for found in self.view.planned.stateful.nodes if found.id in self.view.unfilled]
+        return sorted({scan.relation for node in new for scan in walk(node) if isinstance(scan, Scan)})
+
+    def _unfilled(self, state: StateFound) -> frozenset[int]:
+        """Nodes whose state is filled in this epoch, while the others go on.
+
+        Raises
+        ------
+        StateError : the state of one has rows, or it is the view itself.
+        """
+        wanted, nodes = frozenset(self.view.unfilled), self.view.planned.stateful.nodes
+        full = [t.table_id for n in nodes if n.id in wanted for t in n.tables if state.rows[t.table_id]]
+        if full or nodes[-1].id in wanted:
+            reason = f"state tables {full} have rows" if full else "the published table has the rows of all epochs"
+            raise StateError(
+                f"view {self.view.name}: a part of its state cannot be filled: {reason}; rebuild with --full-refresh"
+            )
+        return wanted
 
     def _all_rows(self) -> tuple[Read, ...]:
         return tuple(self.of(name).read_of_all() for name in self.view.reads)

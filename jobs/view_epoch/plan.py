@@ -11,6 +11,7 @@ from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.steps import (
@@ -49,6 +50,7 @@ class ViewSizes:
     driver_writes_state, driver_writes_view : whether their columns have names and types that the driver can write.
     published : the published table; ``None`` if it was not looked at.
     state : the view's state tables.
+    unfilled : nodes of the plan whose state is empty and is filled in this epoch, while the others go on.
     """
 
     is_backfill: bool
@@ -65,6 +67,7 @@ class ViewSizes:
     driver_writes_view: bool = True
     published: TargetFound | None = None
     state: StateFound = _NO_STATE
+    unfilled: frozenset[int] = frozenset()
 
     @property
     def changed_bytes(self) -> int:
@@ -129,6 +132,7 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
         limits=_driver_limits(limits),
         reason=reason,
+        new_state=NewState(is_all=True) if sizes.is_backfill else NewState(sizes.unfilled),
     )
 
 

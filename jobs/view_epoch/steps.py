@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from relstate_dagster.jobs.engine.workloads import Workload
+from relstate_dagster.jobs.plan.new_state import NO_NEW_STATE, NewState
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
 from relstate_dagster.state_lib.collected import DriverLimits
@@ -94,6 +95,7 @@ class Compute:
     state_bytes, in_place_bytes : of the files that changes are looked up in; ``None`` where nothing is.
     limits : of the rows that the driver holds.
     reason : why this engine.
+    new_state : nodes of the plan whose state is filled, from all rows of what they read.
     """
 
     engine: Workload
@@ -104,6 +106,7 @@ class Compute:
     in_place_bytes: int | None
     limits: DriverLimits
     reason: str
+    new_state: NewState = NO_NEW_STATE
 
     def lines(self) -> tuple[str, ...]:
         """Lines for people."""
@@ -114,12 +117,15 @@ class Compute:
             Workload.FULL: "code generated, plans adapted",
         }[self.engine]
         tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
-        computed = f"compute: change sets {held}, {code}{tasks} ({self.reason})"
+        computed = [f"compute: change sets {held}, {code}{tasks} ({self.reason})"]
+        if self.new_state.is_some:
+            nodes = ", ".join(map(str, sorted(self.new_state.ids)))
+            computed.append(f"fill: the state of node{'s' * (len(self.new_state.ids) > 1)} {nodes} from all rows")
         if self.state_bytes is None or self.in_place_bytes is None:
-            return (computed,)
+            return tuple(computed)
         how = {None: "as Spark chooses", "broadcast": "broadcast", "shuffle_hash": "hashed"}[self.lookup_hint]
         places = f"{bytes_shown(self.state_bytes)} of state, {bytes_shown(self.in_place_bytes)} of sources in place"
-        return computed, f"look up: in {places}, keys {how}"
+        return *computed, f"look up: in {places}, keys {how}"
 
 
 @dataclass(frozen=True, slots=True)

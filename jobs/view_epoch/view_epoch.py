@@ -124,7 +124,7 @@ def compute_and_commit(
     try:
         return compute()
     except (PySparkException, Py4JJavaError) as error:
-        if inputs.is_backfill or not is_of_a_value(error):
+        if plan.compute.new_state.is_all or not is_of_a_value(error):
             raise explained(view.name, epoch, error) from error
         try:
             with errors_caught(inputs.spark):
@@ -142,7 +142,7 @@ def _computed_and_committed(
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
-    chain, previous = state_chain(files, view), None if inputs.is_backfill or known is None else known.known
+    chain, previous = state_chain(files, view), None if compute.new_state.is_all or known is None else known.known
     base = 0 if known is None else known.known
     tables: dict[PlanNode, list[StateTable]] = {
         node: [store.state_table(d.table_id, epoch=epoch, version=previous) for d in of_node]
@@ -150,7 +150,8 @@ def _computed_and_committed(
     }
     context = EpochContext(
         epoch=epoch,
-        is_backfill=inputs.is_backfill,
+        new_state=compute.new_state,
+        node_ids={found.node: found.id for found in view.planned.stateful.nodes},
         relations=inputs,
         tables=tables,
         frames=Frames(
@@ -174,7 +175,7 @@ def _computed_and_committed(
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
     # The first commit of a view is always made, and so is the one that publishes its slices.
-    is_needed = inputs.is_backfill or (view.last_epoch is None and inputs.epoch.slice is None)
+    is_needed = compute.new_state.is_all or (view.last_epoch is None and inputs.epoch.slice is None)
     if result.changes is None and not mem_tables and not is_needed:
         return None, steps
     stored: pa.Table | None = None
@@ -243,7 +244,7 @@ def _digest(inputs: EpochInputs, base: str) -> str:
     upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
     instant = None if epoch.instant is None else epoch.instant.isoformat()
     plan = [view.planned.digest, list(view.inlined.items())]
-    determining = [view.generation, plan, pins, upstream, instant, view.last_epoch, base]
+    determining = [view.generation, plan, pins, upstream, instant, view.last_epoch, base, *view.unfilled]
     return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()
 
 

@@ -165,6 +165,16 @@ def test_more_than_planned_replaces_the_remaining_steps(is_backfill: bool) -> No
     assert later.commit.writer is Writer.SPARK
 
 
+def test_state_to_be_filled_is_a_part_of_the_plan() -> None:
+    lines = _plan(unfilled=frozenset({3, 2})).compute.lines()
+    assert lines[1:] == (
+        "fill: the state of nodes 2, 3 from all rows",
+        "look up: in 0 B of state, 0 B of sources in place, keys hashed",
+    )
+    assert _plan(is_backfill=True).compute.new_state.is_all
+    assert not _plan().compute.new_state.ids
+
+
 def _escalations(plan: ViewEpochPlan) -> list[Escalation]:
     return [step for step in plan.steps if isinstance(step, Escalation)]
 

@@ -26,6 +26,7 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.plan.nodes import Field, PlanNode
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
@@ -135,6 +136,7 @@ class Lab:
     late_rows: int = 0
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
     planned: StatefulPlan | None = None
+    unfilled: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -185,7 +187,8 @@ class Lab:
 
         context = EpochContext(
             epoch=self.epoch,
-            is_backfill=first,
+            new_state=self._new_state(first),
+            node_ids={found.node: found.id for found in self.stateful.nodes},
             relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
             frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash", limits=run_limits().driver),
@@ -199,6 +202,7 @@ class Lab:
             closed=closed_groups(self.plan, self.watermarks),
         )
         result = compute_changes(context, self.plan)
+        self.unfilled = frozenset()
         self.late_rows = result.late_rows
         if self.strict:
             self.alternation.check(context.changes, self.epoch)
@@ -225,6 +229,18 @@ class Lab:
         tables = self._node_tables()
         self._leave_out({d.table_id: ClosedRows(closed.condition) for node, closed in found.items() for d in tables[node]})
         return len(found)
+
+    def drop_state(self, *nodes: PlanNode) -> None:
+        """Empty the state of some nodes: the next epoch fills it."""
+        self._end_last_check()
+        ids = {found.node: found.id for found in self.stateful.nodes}
+        self.unfilled = frozenset(ids[node] for node in nodes)
+        tables = self._node_tables()
+        everything = ClosedRows(F.lit(True))
+        self._leave_out({desc.table_id: everything for node in nodes for desc in tables[node]})
+
+    def _new_state(self, is_first: bool) -> NewState:
+        return NewState(is_all=True) if is_first else NewState(self.unfilled)
 
     def _node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
         return {found.node: found.tables for found in self.stateful.nodes}

@@ -18,6 +18,7 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
@@ -142,7 +143,8 @@ class ViewLab:
 
         context = EpochContext(
             epoch=epoch,
-            is_backfill=epoch == 1,
+            new_state=NewState(is_all=epoch == 1),
+            node_ids={found.node: found.id for found in self._stateful.nodes},
             relations=_Relations(self._session, self.files, epoch),
             tables=tables,
             frames=Frames(self._session, held=True, lookup_hint="shuffle_hash", limits=run_limits().driver),
