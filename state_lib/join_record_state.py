@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.sql_type import sql_type
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: Rows of the other side that a record is associated with.
@@ -64,7 +64,7 @@ def join_state_schema(
         rest = [name for name in unique_key if name not in leading]
     else:
         # A map has no order, so it stays out of the key; rows that differ in it alone are kept apart when merged.
-        rest = [c.name for c in columns if c.name not in leading and not contains_map(c.data_type)]
+        rest = [c.name for c in columns if c.name not in leading and not sql_type(c.data_type).has_maps]
     extra = (StateColumn(NUM_ASSOCIATIONS, "bigint"),) if with_associations else ()
     return StateTableSchema(
         label=label,

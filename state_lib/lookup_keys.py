@@ -18,6 +18,7 @@ from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 from relstate_dagster.state_lib.tuning import tuning
 
 #: Whether a row group or page has one of some values is asked value by value up to so many; of more only whether it can lie
@@ -25,7 +26,8 @@ from relstate_dagster.state_lib.tuning import tuning
 MOST_ONE_BY_ONE: Final = 128
 PUSHED_ONE_BY_ONE: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
 #: How whole numbers of each type end in SQL.
-_SUFFIXES: Final = {"bigint": "L", "int": "", "smallint": "S", "tinyint": "Y"}
+#: Of literals of whole numbers, by their bits.
+_SUFFIXES: Final = {64: "L", 32: "", 16: "S", 8: "Y"}
 
 
 class _Reach(enum.Enum):
@@ -148,10 +150,11 @@ class LookupKeys:
     def _one_of(self, column: str, ddl: str, *, by_page: bool) -> Column:
         if not self.values:
             return F.lit(False)
-        if ddl not in _SUFFIXES:
+        bits = sql_type(ddl).bits
+        if bits is None:
             return F.col(quoted(column)).isin(_literals(self.values, ddl))
         # As text: a thousand literals made one by one take a second.
-        texts = [f"{value}{_SUFFIXES[ddl]}" for value in self.values]
+        texts = [f"{value}{_SUFFIXES[bits]}" for value in self.values]
         listed = f"{quoted(column)} IN ({{}})".format
         condition = listed(", ".join(texts))
         if by_page and len(texts) > MOST_ONE_BY_ONE:

@@ -23,6 +23,7 @@ from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type, to_ddl, with_unique_fields
 from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_integer
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 from relstate_dagster.state_lib.table_schema import StateTableSchema
 
 #: Names that reads and change sets add to a table's own columns.
@@ -204,7 +205,7 @@ def _token(ddl: str) -> str:
     A complex type is cut short and gets a hash of its whole text.
     """
     token = re.sub(r"[^a-z0-9]+", "_", ddl.lower()).strip("_")
-    if "<" not in ddl:
+    if not sql_type(ddl).is_nested:
         return token
     digest = hashlib.sha256(ddl.encode()).hexdigest()[:8]
     return f"{token[:_TOKEN_CHARACTERS].rstrip('_')}_{digest}"

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import Column
 
 from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.sql_type import sql_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,10 @@ class WatermarkValue:
     def from_dict(cls, payload: Mapping[str, Any]) -> WatermarkValue:
         """Watermark from the values of :meth:`to_dict`."""
         value, data_type = payload["value"], payload["type"]
-        if data_type.startswith("timestamp"):
+        name = sql_type(data_type).name
+        if name in ("timestamp", "timestamp_ntz"):
             return cls(datetime.fromisoformat(value), data_type)
-        return cls(date.fromisoformat(value) if data_type == "date" else int(value), data_type)
+        return cls(date.fromisoformat(value) if name == "date" else int(value), data_type)
 
 
 #: Of each source, by the column that its watermark is about: one that was declared before may have closed groups, too.

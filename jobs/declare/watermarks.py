@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from relstate_dagster.jobs.declare.durations import duration
 from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.sql_type import sql_type
 
 WATERMARK: Final = "source.watermark"
 _FORM: Final = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+))(?:\s*-\s*(.+))?", re.DOTALL)
 _INTERVAL: Final = re.compile(r"INTERVAL\s+(?:'([^']+)'\s*(\w*)|(\d+)\s+(\w+))", re.IGNORECASE)
-_TIMES: Final = ("timestamp", "timestamp_ntz")
-_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
+_TIMES: Final = ("timestamp", "timestamp_ntz", "date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,17 @@ class Watermark:
         DeclarationError
             It is not. ``where`` names the source.
         """
-        if data_type not in (*_TIMES, "date", *_NUMBERS):
+        found = sql_type(data_type)
+        is_number = found.bits is not None
+        if not is_number and found.name not in _TIMES:
             raise DeclarationError(
                 f"{where}: '{WATERMARK}' is about column {self.column}, which is {data_type.upper()}; it needs a TIMESTAMP, "
                 "TIMESTAMP_NTZ, DATE or a whole number."
             )
-        if self.delay and isinstance(self.delay, timedelta) is (data_type in _NUMBERS):
-            wanted = "a number" if data_type in _NUMBERS else "an interval, as in INTERVAL 10 MINUTES"
+        if self.delay and isinstance(self.delay, timedelta) is is_number:
+            wanted = "a number" if is_number else "an interval, as in INTERVAL 10 MINUTES"
             raise DeclarationError(f"{where}: '{WATERMARK}': from {self.column}, {data_type.upper()}, {wanted} is subtracted.")
-        if data_type == "date" and isinstance(self.delay, timedelta) and self.delay % timedelta(days=1):
+        if found.name == "date" and isinstance(self.delay, timedelta) and self.delay % timedelta(days=1):
             raise DeclarationError(f"{where}: '{WATERMARK}': from {self.column}, a DATE, whole days are subtracted.")
 
 

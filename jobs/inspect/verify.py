@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
@@ -30,6 +31,7 @@ from relstate_dagster.jobs.view_epoch.shown_rows import SHOWN_ROWS, ShownRows, a
 from relstate_dagster.jobs.view_epoch.view_epoch import full_query
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.row_encoding import parts_of
 
 
 def verify_view(
@@ -189,7 +191,9 @@ def compared_bags(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Dif
     Each row is shown once.
     """
     names = [f"_c{n}" for n in range(len(expected.columns))]
-    has_float = any("float" in t or "double" in t for _, t in expected.dtypes)
+    has_float = any(
+        isinstance(part, T.FloatType | T.DoubleType) for f in expected.schema.fields for part in parts_of(f.dataType)
+    )
     one = F.lit(1).cast("bigint")
     stacked = (
         expected.toDF(*names).withColumn("_n", one).union(actual.toDF(*names).withColumn("_n", -one))

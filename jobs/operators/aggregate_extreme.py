@@ -68,11 +68,10 @@ def fold(
 def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
     """Counted values in the type in which they are kept, as ``_value``."""
     (name,) = values_of(call)
-    data_type = call.argument_types[0]
-    value = F.col(name)
-    if data_type.startswith("interval"):
-        value = interval_as_integer(value, parse_type(data_type))
-    kept = value.cast(first_value_type(data_type)).alias("_value")
+    of_value, value = call.types[0], F.col(name)
+    if of_value.interval_unit is not None:
+        value = interval_as_integer(value, parse_type(of_value.ddl))
+    kept = value.cast(first_value_type(of_value)).alias("_value")
     return counts.select(*columns_of(node.group), kept, WEIGHT)
 
 
@@ -131,7 +130,7 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
 
 
 def _no_values(call: AggCall) -> str:
-    data_type = first_value_type(call.argument_types[0])
+    data_type = first_value_type(call.types[0])
     return f"CAST(array() AS array<struct<value: {data_type}, count: bigint>>)"
 
 

@@ -28,7 +28,6 @@ from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import StateError
-from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.state_table import StateTable
 
 #: Their one input is kept in their first table.
@@ -63,7 +62,7 @@ def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: 
     names, key = rows.column_names, rows.stream_key
     if key is not None:
         return _left(ctx, agreeing_rows(ctx, table, change, names, key))
-    comparable = [f.name for f in rows.schema if not contains_map(f.data_type)]
+    comparable = [f.name for f in rows.schema if not f.type.has_maps]
     return _left(ctx, agreeing_counts(ctx, table, change, names, comparable))
 
 

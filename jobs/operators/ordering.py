@@ -13,7 +13,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.plan.nodes import Field, SortKey
-from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -60,4 +59,4 @@ def not_after(order: Sequence[SortKey], schema: Sequence[Field], others: Sequenc
 
 def _total(order: Sequence[SortKey], schema: Sequence[Field]) -> list[SortKey]:
     sorted_columns = {key.column for key in order}
-    return [*order, *(SortKey(f.name) for f in schema if f.name not in sorted_columns and not contains_map(f.data_type))]
+    return [*order, *(SortKey(f.name) for f in schema if f.name not in sorted_columns and not f.type.has_maps)]

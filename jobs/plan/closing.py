@@ -13,7 +13,6 @@ from typing import Final
 
 from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, Join, PlanNode, Project, Scan, walk
 from relstate_dagster.state_lib.constants import ROW_ID
-from relstate_dagster.state_lib.row_encoding import contains_map
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -80,7 +79,7 @@ def _can_be_read_again(node: Aggregate) -> bool:
     Row ids are given once, and maps cannot be compared.
     """
     rows = node.child.schema
-    return not node.is_of_changelog and not any(f.name == ROW_ID or contains_map(f.data_type) for f in rows)
+    return not node.is_of_changelog and not any(f.name == ROW_ID or f.type.has_maps for f in rows)
 
 
 def _closing(node: Aggregate, group: str) -> list[Closing]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relstate_dagster.jobs.plan.nodes import Aggregate, Filter, PlanNode, Project, Scan
 from relstate_dagster.state_lib.constants import ROW_ID
-from relstate_dagster.state_lib.row_encoding import contains_map
 
 
 def is_consolidated(node: PlanNode) -> bool:
@@ -36,7 +35,7 @@ def has_pairs(node: PlanNode) -> bool:
 
     That is what filters and projections of an aggregate's changes give where the key comes through.
     """
-    if node.stream_key is None or any(contains_map(field.data_type) for field in node.schema):
+    if node.stream_key is None or any(field.type.has_maps for field in node.schema):
         return False
     while isinstance(node, Filter | Project):
         node = node.child
@@ -48,4 +47,4 @@ def has_comparable_results(node: Aggregate) -> bool:
 
     Maps do not compare.
     """
-    return not any(contains_map(call.output.data_type) for call in node.calls)
+    return not any(call.output.type.has_maps for call in node.calls)

@@ -10,9 +10,10 @@ number: a product of whole numbers and a remainder are exact.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
+
+from relstate_dagster.state_lib.sql_type import sql_type
 
 #: The digits of Spark's longest decimals.
 MOST_DIGITS: Final = 38
@@ -30,8 +31,7 @@ _COUNT_DIGITS: Final = 20
 
 def decimal_parts(data_type: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type, else ``None``."""
-    match = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", data_type)
-    return (int(match[1]), int(match[2])) if match else None
+    return sql_type(data_type).decimal
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import SqlType, sql_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Field:
     name: str
     data_type: str
     nullable: bool = True
+
+    @property
+    def type(self) -> SqlType:
+        """Its type, parsed."""
+        return sql_type(self.data_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +480,11 @@ class AggCall:
     output: Field
     argument_types: tuple[str, ...] = ()
     kind: str = ""
+
+    @property
+    def types(self) -> tuple[SqlType, ...]:
+        """The types of the arguments, parsed."""
+        return tuple(map(sql_type, self.argument_types))
 
     @property
     def label(self) -> str:

@@ -24,7 +24,7 @@ from relstate_dagster.jobs.plan.nodes import (
 )
 from relstate_dagster.state_lib.constants import ROW_ID
 from relstate_dagster.state_lib.join_record_state import join_state_schema
-from relstate_dagster.state_lib.row_encoding import contains_map
+from relstate_dagster.state_lib.sql_type import SqlType
 from relstate_dagster.state_lib.table_schema import KeyPart, MergeRule, StateColumn, StateKind, StateTableSchema
 
 #: The number of rows of a group, in the first value state of an aggregate: a group whose count is 0 is gone.
@@ -33,8 +33,6 @@ GROUP_ROWS = "_group_rows"
 #: Columns of the fences of a top-n: how far a fence is, and the value of the first ordering column there.
 FENCE = "_fence"
 AT = "_at"
-#: Values that no fence can be at: nested ones have no literals, and statistics of files may leave out NaN.
-_NO_FENCE = ("array<", "struct<", "float", "double")
 
 
 class TableRole(enum.Enum):
@@ -156,17 +154,18 @@ def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema
     The first ordering column has to allow fences.
     """
     ordered = {key.column: KeyPart(key.column, key.descending, key.nulls_last) for key in node.order}
-    if any(_has_no_order(node.field_named(name).data_type) for name in ordered):
+    if any(_has_no_order(node.field_named(name).type) for name in ordered):
         return whole, replace(whole, label="first")
     rest = [part for part in whole.storage_key if part.column not in ordered]
     whole = replace(whole, storage_key=(*ordered.values(), *rest))
-    of_first = node.field_named(node.order[0].column).data_type if node.order else ""
-    if not node.order or any(word in of_first for word in _NO_FENCE):
+    of_first = node.field_named(node.order[0].column) if node.order else None
+    # Nested values have no literals, and statistics of files may leave out NaN.
+    if of_first is None or of_first.type.is_nested or of_first.type.has_floats:
         return whole, replace(whole, label="first")
     fences = StateTableSchema(
         "fences",
         StateKind.VALUE_STATE,
-        (StateColumn(FENCE, "int"), StateColumn(AT, of_first)),
+        (StateColumn(FENCE, "int"), StateColumn(AT, of_first.data_type)),
         (KeyPart(FENCE),),
         0,
         (),
@@ -175,9 +174,9 @@ def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema
     return whole, replace(whole, label="first"), fences
 
 
-def _has_no_order(data_type: str) -> bool:
+def _has_no_order(of_key: SqlType) -> bool:
     """Whether a type cannot be in a key."""
-    return contains_map(data_type) or any(word in data_type.lower() for word in ("variant", "collate"))
+    return of_key.has_maps or of_key.has_variants or of_key.has_collations
 
 
 def _materialized_input(child: PlanNode, prefix: tuple[str, ...]) -> StateTableSchema:
@@ -197,7 +196,7 @@ def _row_key(node: PlanNode) -> tuple[str, ...]:
     """Key of a node's stored rows: its stream key, or all columns but maps."""
     if node.stream_key is not None:
         return node.stream_key
-    return tuple(f.name for f in node.schema if not contains_map(f.data_type))
+    return tuple(f.name for f in node.schema if not f.type.has_maps)
 
 
 def _view_table(node: Materialize) -> StateTableSchema:

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.planner.sessions import MergedSessions
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 
 _REPLACEABLE = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
 
@@ -144,7 +145,7 @@ def _condition_of(call: Any) -> Any | None:
 
 
 def _is_cast_to_double(expression: Any) -> bool:
-    return class_name(expression) == "Cast" and type_ddl(expression.dataType()) == "double"
+    return class_name(expression) == "Cast" and sql_type(type_ddl(expression.dataType())).name == "double"
 
 
 def check_python_aggregates(grouping: list[Any], calls: list[Any]) -> None:

@@ -30,8 +30,9 @@ from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.layout import check_key_type
 from relstate_dagster.state_lib.slots import check_nested
+from relstate_dagster.state_lib.sql_type import sql_type
 
-_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10}
+_DIGITS: Final = {8: 3, 16: 5, 32: 10}
 #: A sum has ten digits more than what is summed, and a decimal no more than 38 in all.
 _MOST_DIGITS: Final = 28
 
@@ -110,7 +111,8 @@ def _digits(data_type: str) -> tuple[int, int] | None:
 
     ``None`` for types whose squares are too long or not exact.
     """
-    digits = decimal_parts(data_type) or ((_DIGITS[data_type], 0) if data_type in _DIGITS else None)
+    parsed = sql_type(data_type)
+    digits = parsed.decimal or ((_DIGITS[parsed.bits], 0) if parsed.bits in _DIGITS else None)
     return digits if digits and 2 * digits[0] <= _MOST_DIGITS else None
 
 

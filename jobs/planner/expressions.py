@@ -23,6 +23,7 @@ from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
+from relstate_dagster.state_lib.sql_type import sql_type
 
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(
@@ -317,21 +318,22 @@ class ExpressionWriter:
     def literal_text(self, literal: Any) -> str:
         """A literal of Catalyst's as SQL text that Spark reads back as its type."""
         data_type = type_ddl(literal.dataType())
-        value = literal.value() if "<" in data_type or "string" in data_type.lower() else None
-        if "<" in data_type and value is not None:
+        parsed = sql_type(data_type)
+        value = literal.value() if parsed.is_nested or parsed.name == "string" else None
+        if parsed.is_nested and value is not None:
             # What Spark has computed it may keep as bytes, which have no text.
             converters = self._catalyst.companion("org.apache.spark.sql.catalyst.CatalystTypeConverters")
             literals = self._catalyst.companion("org.apache.spark.sql.catalyst.expressions.Literal")
             literal = literals.create(converters.convertToScala(value, literal.dataType()), literal.dataType())
         text = str(literal.sql())
-        if "<" in data_type:
+        if parsed.is_nested:
             return f"CAST({text} AS {data_type})"
         if value is not None and not value.isValid():
             return f"CAST(X'{bytes(value.getBytes()).hex()}' AS {data_type})"
-        if data_type == "interval":
+        if parsed.name == "interval" and parsed.interval_unit is None:
             # As a literal it has either months or days and times.
             return f"CAST('{literal.value().toString()}' AS INTERVAL)" if literal.value() is not None else text
-        if data_type.startswith("decimal") and data_type != _written_decimal(text) and literal.value() is not None:
+        if parsed.decimal is not None and data_type != _written_decimal(text) and literal.value() is not None:
             return f"CAST({text} AS {data_type})"
         return text
 

@@ -25,6 +25,7 @@ from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.row_encoding.layout import check_key_type
 from relstate_dagster.state_lib.slots import check_nested
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
+from relstate_dagster.state_lib.sql_type import SqlType
 
 _ROW: Final = "_row"
 #: Comparisons that only 1 passes, of a number that begins at 1: with the number on their left, and on their right.
@@ -84,7 +85,7 @@ class FirstRow:
             inputs.computed(quoted(name), field.data_type)
         below = inputs.node()
         # Grouping makes one value of those that are equal: which of -0.0 and 0.0 a row has, the row knows.
-        in_group = {name for name in partition if _is_the_same_where_equal(below.field_named(name).data_type)}
+        in_group = {name for name in partition if _is_the_same_where_equal(below.field_named(name).type)}
         in_row = [*order, *(name for name in shown if name not in in_group and name not in order)]
         row = _struct(below, in_row)
         if row is None:
@@ -133,12 +134,12 @@ def _struct(node: PlanNode, names: list[str]) -> NamedExpr | None:
     return NamedExpr(f"named_struct({parts})", Field(_ROW, data_type, False))
 
 
-def _is_the_same_where_equal(data_type: str) -> bool:
+def _is_the_same_where_equal(of_group: SqlType) -> bool:
     """Whether values that are grouped together are identical.
 
     Not so for zeros of two signs, and under collations.
     """
-    return not any(word in data_type for word in ("float", "double", "collate"))
+    return not (of_group.has_floats or of_group.has_collations)
 
 
 def with_changelog_checks(plan: Materialize) -> Materialize:

@@ -10,8 +10,9 @@ from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expressi
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.map_keys import entries_type, with_maps_again, with_sorted_maps
 from relstate_dagster.jobs.planner.trees import class_name
-from relstate_dagster.state_lib.row_encoding import contains_map, parse_type
+from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 
 
 class GroupColumns:
@@ -35,7 +36,7 @@ class GroupColumns:
         """Group by an expression of Catalyst's, too."""
         value = expression.child() if class_name(expression) == "Alias" else expression
         data_type = type_ddl(value.dataType())
-        if contains_map(data_type):
+        if sql_type(data_type).has_maps:
             entries = with_sorted_maps(self._write.sql(value, self._inputs.names), parse_type(data_type))
             column = self._inputs.computed(entries, entries_type(data_type), "_entries")
             output = Field(f"_map_of_{column}", data_type, True)

@@ -20,7 +20,7 @@ def with_map_keys(node: PlanNode) -> PlanNode:
 
     The same node if it has a stream key, or no maps.
     """
-    maps = [f for f in node.schema if contains_map(f.data_type)]
+    maps = [f for f in node.schema if f.type.has_maps]
     if node.stream_key is not None or not maps:
         return node
     space = NameSpace(node.column_names)

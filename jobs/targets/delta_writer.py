@@ -26,6 +26,7 @@ from relstate_dagster.state_lib.lake.commit import commit_once, committing, writ
 from relstate_dagster.state_lib.lake.log import DeltaLog, rows_changed, rows_copied
 from relstate_dagster.state_lib.lake.table import DeltaTable, OpenedTable
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 from relstate_dagster.state_lib.tuning import tuning
 
 _CHANGES: Final = "_relstate_changes"
@@ -190,7 +191,7 @@ class DeltaWriter(TargetWriter):
         """
         types = dict(self._declared.columns)
         for column in self._declared.layout.partitioned_by:
-            if types[column] != "string":
+            if sql_type(types[column]).name != "string":
                 continue
             message = (
                 f"view {self._declared.view}: a row has an empty text in {column}, by which the view is PARTITIONED, and Delta "

@@ -100,13 +100,11 @@ def parts_of(data_type: T.DataType) -> Iterator[T.DataType]:
         yield from parts_of(data_type.valueType)
 
 
-def contains_map(data_type: T.DataType | str) -> bool:
-    """Whether a type, or its DDL text, is or contains a map.
+def contains_map(data_type: T.DataType) -> bool:
+    """Whether a type is or contains a map.
 
     Such values have no order, and no key has them.
     """
-    if isinstance(data_type, str):
-        return "map<" in data_type.lower() and contains_map(parse_type(data_type))
     return any(isinstance(part, T.MapType) for part in parts_of(data_type))
 
 

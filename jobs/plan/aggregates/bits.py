@@ -20,8 +20,6 @@ BITS: Final = "_bits"
 #: How many values have each bit, the lowest bit first.
 BIT_COUNTS: Final = "_bit_counts"
 
-_WIDTHS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-
 
 class BitXor(AggregateKind):
     """The exclusive or of the values that are there an odd number of times."""
@@ -32,7 +30,7 @@ class BitXor(AggregateKind):
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Calls of whole numbers that are not DISTINCT."""
-        return call.argument_types[0] in _WIDTHS and not call.distinct
+        return call.types[0].bits is not None and not call.distinct
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The value, and the count."""
@@ -68,11 +66,11 @@ class BitCounts(AggregateKind):
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Calls over an input that is not append-only; DISTINCT makes no difference."""
-        return call.argument_types[0] in _WIDTHS and not append_only
+        return call.types[0].bits is not None and not append_only
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The count of each bit, and of the values."""
-        width, value = _WIDTHS[call.argument_types[0]], f"CAST({quoted(call.arguments[0])} AS bigint)"
+        width, value = _width(call), f"CAST({quoted(call.arguments[0])} AS bigint)"
         sums = (f"sum(IF({value} & shiftleft(1L, {bit}) != 0, {WEIGHT}, 0L))" for bit in range(width))
         zeros = f"array_repeat(0L, {width})"
         counts = Accumulator(
@@ -89,7 +87,7 @@ class BitCounts(AggregateKind):
         """The bits, put together as a BIGINT: the highest one is the sign."""
         (data_type,) = call.argument_types
         is_there = f"c = {at[COUNT]}" if self._of_all else "c > 0"
-        value = f"shiftleft(IF(bit = {_WIDTHS[data_type] - 1}, -1L, 1L), bit)"
+        value = f"shiftleft(IF(bit = {_width(call) - 1}, -1L, 1L), bit)"
         bits = f"transform({at[BIT_COUNTS]}, (c, bit) -> IF({is_there}, {value}, 0L))"
         return where_any(f"CAST(aggregate({bits}, 0L, (a, b) -> a | b) AS {data_type})", at)
 
@@ -105,7 +103,7 @@ class AppendOnlyBits(AggregateKind):
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:
         """Calls over an append-only input; DISTINCT makes no difference."""
-        return call.argument_types[0] in _WIDTHS and append_only
+        return call.types[0].bits is not None and append_only
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The value, NULL where a group has no value but NULL."""
@@ -122,6 +120,13 @@ class AppendOnlyBits(AggregateKind):
     def result(self, _call: AggCall, at: Version) -> str:
         """The value."""
         return at[BITS]
+
+
+def _width(call: AggCall) -> int:
+    """The bits of a call's argument."""
+    bits = call.types[0].bits
+    assert bits is not None
+    return bits
 
 
 KINDS: Final = (

@@ -9,6 +9,7 @@ from typing import Final
 
 from relstate_dagster.jobs.plan.aggregates.kind import Accumulator, AggregateKind, CallStrategy, CountedValues, Version
 from relstate_dagster.jobs.plan.nodes import AggCall
+from relstate_dagster.state_lib.sql_type import SqlType
 from relstate_dagster.state_lib.table_schema import StateKind
 
 #: The first values with their counts, and whether they are all the values of the group.
@@ -16,14 +17,14 @@ FIRST: Final = "_first"
 COMPLETE: Final = "_complete"
 
 
-def first_value_type(data_type: str) -> str:
+def first_value_type(of_value: SqlType) -> str:
     """The type of a value within an array.
 
     Delta stores no intervals there, and nothing of type VOID.
     """
-    if data_type == "void":
+    if of_value.name == "void":
         return "boolean"
-    return "bigint" if data_type.startswith("interval") else data_type
+    return of_value.ddl if of_value.interval_unit is None else "bigint"
 
 
 class Extreme(AggregateKind):
@@ -42,18 +43,17 @@ class Extreme(AggregateKind):
 
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The first values, and whether there are others."""
-        values = f"array<struct<`value`: {first_value_type(call.argument_types[0])}, `count`: bigint>>"
+        values = f"array<struct<`value`: {first_value_type(call.types[0])}, `count`: bigint>>"
         return Accumulator(FIRST, values), Accumulator(COMPLETE, "boolean")
 
     def result(self, call: AggCall, at: Version) -> str:
         """The first value; NULL where there is none."""
-        data_type = call.argument_types[0]
-        if data_type == "void":
+        of_value = call.types[0]
+        if of_value.name == "void":
             return "NULL"
         value = f"get({at[FIRST]}, 0).value"
-        if data_type.startswith("interval"):
-            unit = "'1' MONTH" if "month" in data_type or "year" in data_type else "'0.000001' SECOND"
-            value = f"INTERVAL {unit} * {value}"
+        if of_value.interval_unit is not None:
+            value = f"INTERVAL {of_value.interval_unit} * {value}"
         return f"CAST({value} AS {call.output.data_type})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from relstate_dagster.jobs.plan.aggregates.kind import Accumulator, AggregateKind, CallStrategy, Version
-from relstate_dagster.jobs.plan.aggregates.sums import is_exact
 from relstate_dagster.jobs.plan.nodes import AggCall
 
 #: Of whole numbers and decimals, the result is the same in any order.
@@ -38,4 +37,4 @@ MATERIALIZED: Final = Materialized()
 
 def depends_on_order(call: AggCall) -> bool:
     """Whether Spark may give a call another result for the same rows in another order."""
-    return call.function not in _ANY_ORDER or not all(map(is_exact, call.argument_types))
+    return call.function not in _ANY_ORDER or not all(argument.is_exact for argument in call.types)

@@ -11,23 +11,19 @@ from typing import Final
 
 from relstate_dagster.jobs.plan.aggregates.count import COUNT, counted
 from relstate_dagster.jobs.plan.aggregates.kind import Accumulator, AggregateKind, CallStrategy, Version, added
-from relstate_dagster.jobs.plan.decimal_sums import decimal_parts, decimal_sum
+from relstate_dagster.jobs.plan.decimal_sums import decimal_sum
 from relstate_dagster.jobs.plan.nodes import AggCall
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_type import sql_type
 
 SUM: Final = "_sum"
 #: The part of a sum of long decimals that is above the low one.
 HIGH: Final = "_sum_high"
 #: A total that a result names more than once.
 TOTAL: Final = "_total"
-
-WHOLE_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-
-
-def is_exact(data_type: str) -> bool:
-    """Whether sums of the type are exact in any order: of whole numbers and decimals."""
-    return data_type in WHOLE_NUMBERS or decimal_parts(data_type) is not None
+#: The bits of a BIGINT, whose sums need a wider type.
+_LONG: Final = 64
 
 
 def can_be_kept(call: AggCall) -> bool:
@@ -35,7 +31,7 @@ def can_be_kept(call: AggCall) -> bool:
     if call.distinct or len(call.arguments) != 1:
         return False
     decimals = decimal_sum(call.argument_types[0])
-    return decimals.can_be_kept if decimals else is_exact(call.argument_types[0])
+    return decimals.can_be_kept if decimals else call.types[0].is_exact
 
 
 def sum_type(argument_type: str) -> str:
@@ -46,7 +42,7 @@ def sum_type(argument_type: str) -> str:
     decimals = decimal_sum(argument_type)
     if decimals:
         return decimals.kept_as
-    return "decimal(38,0)" if argument_type == "bigint" else "bigint"
+    return "decimal(38,0)" if sql_type(argument_type).bits == _LONG else "bigint"
 
 
 def summed(call: AggCall, column: str) -> tuple[Accumulator, ...]:
@@ -56,7 +52,7 @@ def summed(call: AggCall, column: str) -> tuple[Accumulator, ...]:
     if decimals:
         weighted = decimals.weighted(value, WEIGHT)
     else:
-        weight = f"CAST({WEIGHT} AS decimal(18,0))" if data_type == "bigint" else WEIGHT
+        weight = f"CAST({WEIGHT} AS decimal(18,0))" if call.types[0].bits == _LONG else WEIGHT
         weighted = f"CAST({value} AS {kept_as}) * {weight}"
     parts = [added(column, kept_as, f"coalesce(CAST(sum({weighted}) AS {kept_as}), CAST(0 AS {kept_as}))")]
     if decimals and decimals.has_high_part:
