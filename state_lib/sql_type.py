@@ -1,4 +1,4 @@
-"""A SQL type, parsed once from its DDL text: what plans and operators ask of it.
+"""Facts about SQL types, parsed once from their DDL text.
 
 Plans store the text. Whoever decides by a type asks its parsed form, and never looks for words in the text: a field of a struct
 may be called anything.

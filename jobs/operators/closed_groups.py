@@ -22,15 +22,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
-from relstate_dagster.jobs.operators import aggregate, expand, filter, project  # noqa: A004 - the operator's name in the field
+from relstate_dagster.jobs.operators import aggregate
 from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
 from relstate_dagster.jobs.operators.context import Closed, EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
 from relstate_dagster.jobs.plan.closing import Closing, closings
 from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
-from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.state_table import StateTable
 
@@ -138,14 +139,5 @@ def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
         return rows
     (child,) = node.children
     below = _evaluated(ctx, child, rows)
-    match node:
-        case Filter():
-            found = filter.change(ctx, node, below).changes
-        case Project():
-            found = project.change(ctx, node, below).changes
-        case Expand():
-            found = expand.change(ctx, node, below).changes
-        case _:
-            raise PlanError(f"{type(node).__name__} is not between a source and its windows")
-    assert found is not None
-    return found
+    computed = computable(ctx, node, below) if isinstance(node, Filter | Project | Expand) else below
+    return rows_by_rule(node, [computed], [WEIGHT])

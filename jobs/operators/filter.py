@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.plan.nodes import Filter
 from relstate_dagster.state_lib.constants import WEIGHT
 
@@ -19,5 +20,5 @@ def change(ctx: EpochContext, node: Filter, child: DataFrame | None) -> Operator
     if child is None:
         return OperatorResult(None)
     if not ctx.fused_columns.columns:
-        return OperatorResult(computable(ctx, node, child).where(node.condition))
+        return OperatorResult(rows_by_rule(node, [computable(ctx, node, child)], [WEIGHT]))
     return OperatorResult(child.withColumn(WEIGHT, F.expr(f"IF({node.condition}, {WEIGHT}, 0L)")).where(ctx.fused_columns.kept))

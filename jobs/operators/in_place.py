@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,6 +22,7 @@ from relstate_dagster.jobs.operators import aggregate_rows, aggregate_value, arr
 from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -45,9 +45,7 @@ class Wanted:
     null_safe: bool = False
 
 
-def rows_now(  # noqa: PLR0911 - one return a kind of node
-    ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]
-) -> DataFrame:
+def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
     """Rows of a node that a change set asks for, and maybe more.
 
     Parameters
@@ -70,14 +68,12 @@ def rows_now(  # noqa: PLR0911 - one return a kind of node
                 read = _rows_read(ctx, node.child, wanted_by, wanted)
                 kept = arrange.keep(ctx, node, read, lambda c: rows_now(c, node.child, wanted_by, ()))
             return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
-        case Filter():
-            rows = rows_now(ctx, node.child, wanted_by, wanted)
-            return computable(ctx, node, rows).where(node.condition)
-        case Project():
-            rows = computable(ctx, node, rows_now(ctx, node.child, wanted_by, _below(node, wanted)))
-            return rows.selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), WEIGHT)
+        case Filter() | Project():
+            of_child = _below(node, wanted) if isinstance(node, Project) else wanted
+            rows = computable(ctx, node, rows_now(ctx, node.child, wanted_by, of_child))
+            return rows_by_rule(node, [rows], [WEIGHT])
         case UnionAll():
-            return reduce(DataFrame.union, (rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
+            return rows_by_rule(node, [rows_now(ctx, child, wanted_by, wanted) for child in node.inputs], [WEIGHT])
         case Join():
             return _joined_now(ctx, node, wanted_by, wanted)
         case Aggregate():

@@ -13,10 +13,9 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.plan.nodes import Project
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.sql_text import quoted
 
 
 def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> OperatorResult:
@@ -24,8 +23,7 @@ def change(ctx: EpochContext, node: Project, child: DataFrame | None) -> Operato
     if child is None:
         return OperatorResult(None)
     child = computable(ctx, node, child)
-    expressions = [f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions]
-    projected = select(child, [*expressions, WEIGHT, *ctx.fused_columns.columns])
+    projected = rows_by_rule(node, [child], [WEIGHT, *ctx.fused_columns.columns])
     known = ctx.frames.values_of(child)
     if known is None:
         return OperatorResult(projected)

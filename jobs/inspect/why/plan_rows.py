@@ -28,9 +28,10 @@ from relstate_dagster.jobs.catalog.relations import view_columns
 from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.inspect.comparable import comparable
 from relstate_dagster.jobs.inspect.why.view_at import ViewAt
-from relstate_dagster.jobs.operators import expand, generate, values
+from relstate_dagster.jobs.operators import values
 from relstate_dagster.jobs.operators.in_place import match as matched
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.temporal_filter import holds
 from relstate_dagster.jobs.operators.top_n_input import picked
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -102,7 +103,7 @@ class PlanRows:
         self.of(node)
         return self._parts[node]
 
-    def _evaluated(self, node: PlanNode) -> Rows:  # noqa: C901, PLR0911, PLR0912 - one case a kind of node
+    def _evaluated(self, node: PlanNode) -> Rows:  # noqa: C901, PLR0911 - one case a kind of node
         match node:
             case Scan():
                 return self._scanned(node)
@@ -110,26 +111,18 @@ class PlanRows:
                 return self._constants(node)
             case FullQuery():
                 return self._of_query(node)
-            case Filter() | TemporalFilter():
+            case TemporalFilter():
                 child = self.of(node.child)
                 return Rows(child.frame.where(self.condition(node)), child.identity)
             case TemporalProject():
                 child = self.of(node.child)
                 own, flags = columns_of(node.child.column_names), node.flags_at(self._instant())
                 return Rows(child.frame.selectExpr(*own, *flags, *child.identity), child.identity)
-            case Project():
-                child = self.of(node.child)
-                expressions = (f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions)
-                return Rows(child.frame.selectExpr(*expressions, *child.identity), child.identity)
-            case Arrange() | Materialize():
+            case Materialize():
                 return self.of(node.child)
-            case Expand():
+            case Filter() | Project() | Arrange() | Expand() | Generate():
                 child = self.of(node.child)
-                return Rows(child.frame.select(F.expr(expand.projected(node)), *child.identity), child.identity)
-            case Generate():
-                child = self.of(node.child)
-                columns = (*columns_of(node.child.column_names), *child.identity)
-                return Rows(child.frame.select(*columns, generate.generated(node)), child.identity)
+                return Rows(rows_by_rule(node, [child.frame], child.identity), child.identity)
             case UnionAll():
                 return self._union(node)
             case Join():
