@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 
@@ -12,7 +13,9 @@ from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Field, Join, Ma
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import StateError
+from tests.operators.histories import drawn_history, epochs_of, seeds_of
 from tests.operators.lab import Lab, Row, decimal
+from tests.operators.test_differential import QUERIES
 from tests.sizes import Resized
 
 Changes = Mapping[str, list[tuple[Row, int]]]
@@ -197,3 +200,23 @@ def test_rows_kept_by_their_ids_are_not_filled_alone(spark: SparkSession) -> Non
         lab.drop_state(*_nodes(lab, _is(Join)))
         with pytest.raises(StateError, match="rows of e are kept by ids that they were given as they came in"):
             lab.step(_STEPS[1])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", QUERIES)
+def test_any_part_of_any_plan_is_filled(spark: SparkSession, name: str) -> None:
+    """Parts that are drawn, in each epoch of drawn histories."""
+    for seed in seeds_of(f"filled {name}"):
+        draw = random.Random(seed)
+        with Lab(spark, QUERIES[name], collect_shared=draw.random() < 0.7) as lab:
+            kept = [found.node for found in lab.stateful.nodes if found.tables]
+            for n, changes in enumerate(epochs_of(drawn_history(seed, epochs=5))):
+                if n:
+                    lab.drop_state(*draw.sample(kept, draw.randint(0, len(kept))))
+                try:
+                    lab.step(changes)
+                except StateError as error:
+                    if "by ids that they were given" not in str(error):
+                        raise
+                    return
+                lab.check()
