@@ -76,6 +76,7 @@ class PartialFill:
     ----------
     ctx : of the epoch; its operators run for changes.
     operator_of : the operator of a node.
+    uses : how many nodes read each node.
 
     Raises
     ------
@@ -83,12 +84,17 @@ class PartialFill:
     """
 
     def __init__(
-        self, ctx: EpochContext, root: PlanNode, operator_of: Callable[[PlanNode], Callable[..., OperatorResult]]
+        self,
+        ctx: EpochContext,
+        root: PlanNode,
+        operator_of: Callable[[PlanNode], Callable[..., OperatorResult]],
+        uses: Mapping[PlanNode, int],
     ) -> None:
         # What arrange keeps it finds again when lookups would read many rows.
         self._new = {node for node in walk(root) if ctx.state_is_new(node) and not isinstance(node, Arrange)}
         self._ctx = ctx
         self._operator_of = operator_of
+        self._uses = uses
         used: dict[str, set[str]] = {}
         for node in self._new:
             for name, columns in used_columns(node).items():
@@ -141,7 +147,9 @@ class PartialFill:
     def _rows(self, ctx: EpochContext, node: PlanNode) -> DataFrame | None:
         def computed() -> DataFrame | None:
             inputs = ctx.in_parallel(*(partial(self._rows, ctx, child) for child in node.children))
-            return self._operator_of(node)(ctx, node, *inputs).changes
+            rows = self._operator_of(node)(ctx, node, *inputs).changes
+            is_shared = self._uses.get(node, 0) > 1 and not ctx.is_read_again(node)
+            return ctx.frames.share(rows) if rows is not None and is_shared else rows
 
         return ctx.steps.once((ctx.runs_for, node), computed)
 

@@ -83,7 +83,7 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
         fused_columns=FusedColumns(None if changes_on_its_way else fusion_root(root, uses)),
         asked_for_by_joins=asked_for_by_joins(root) if ctx.leaves_out_old_errors else frozenset(),
     )
-    fill = PartialFill(ctx, root, operator_of) if is_partly_new else None
+    fill = PartialFill(ctx, root, operator_of, uses) if is_partly_new else None
     late_rows: list[int] = []
 
     def change_of(node: PlanNode) -> DataFrame | None:
