@@ -115,7 +115,7 @@ def read_changes(spark: SparkSession, layout: FileLayout, files: Sequence[Change
         frames.append(rows.selectExpr(*columns, f"IF({CHANGE_TYPE} IN {INSERTIONS}, 1L, -1L) AS {WEIGHT}"))
     for weight, paths in _by_weight(files).items():
         frames.append(layout.read(spark, paths).selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
-    for weight, places in _places_by_weight(files).items():
+    for weight, places in places_by_weight(files).items():
         rows = rows_at(spark, layout.read(spark, list(places)), places)
         frames.append(rows.selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
     return reduce(DataFrame.union, frames) if frames else layout.read(spark, []).selectExpr(*columns, f"1L AS {WEIGHT}")
@@ -130,7 +130,7 @@ def _by_weight(files: Sequence[ChangeFile]) -> dict[int, list[str]]:
     return {weight: [path for path, of_path in total.items() if of_path == weight] for weight in set(total.values()) - {0}}
 
 
-def _places_by_weight(files: Sequence[ChangeFile]) -> dict[int, dict[str, pa.Int64Array]]:
+def places_by_weight(files: Sequence[ChangeFile]) -> dict[int, dict[str, pa.Int64Array]]:
     """Places of changed rows in partly changed files, by their summed weights."""
     weighted: dict[str, list[pa.Table]] = {}
     for file in files:

@@ -17,26 +17,42 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, ChangeFile, change_files, read_changes
+from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, change_files, read_changes
 from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
+from relstate_dagster.jobs.sources.commit_range import CommitRange
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
-from relstate_dagster.jobs.sources.pins import ChangeRange, Pin, Rest
+from relstate_dagster.jobs.sources.net_files import (
+    FileDifference,
+    FilesAt,
+    must_be_netted,
+    reads_older_files,
+    without_cancelled,
+)
+from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin, Rest
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.row_counts import RowCounts
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
-from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, commit_info, files_of, table_facts
+from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, files_of, table_facts
 from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.statistics import byte_count, data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
+from relstate_dagster.state_lib.row_sums import columns_of_schema, sum_rows
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
 
 _REBUILD: Final = "rebuild the views that read it with --full-refresh"
+_REBUILD_LONGER: Final = (
+    "Rebuild the views that read it with --full-refresh, and keep files longer than the time between two runs "
+    "(delta.deletedFileRetentionDuration)"
+)
+_NO_FEED: Final = "it has no change data feed"
+#: File names that a filter lists at most; all files are read and netted where more differ.
+_MOST_NAMES: Final = 2_000
 _CDF_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -158,51 +174,182 @@ class DeltaSource(Source):
         for pin in (since, until):
             self._check_is_there(pin)
         facts = self.facts(until.version)
+        commits = self._commits(since, until, facts, append_only=append_only)
+        reason = None if append_only else self._why_net(commits, since, facts)
+        if reason is not None:
+            return self._net_range(commits, since, until, facts, reason)
+        self._check_readable(commits, since, until)
+        return ChangeRange(
+            commits.rows_inserted,
+            commits.rows_deleted,
+            commits.changed_bytes,
+            tuple(commits.appended),
+            commits.only_appends,
+            facts.has_change_feed,
+            None if commits.changed is None else tuple(commits.changed),
+        )
+
+    def _commits(self, since: Pin, until: Pin, facts: TableFacts, *, append_only: bool) -> CommitRange:
+        """Changes of the commits between two pins, from the log."""
         counts = RowCounts(self.table.path, lambda: {f.path: f.rows for f in data_files(self.table.at(since.version))})
-        inserted = deleted = changed_bytes = 0
-        appended: list[AppendedFile] = []
-        marking_commits = 0
-        gone: list[str] = []
-        only_appends = True
         layout = FileLayout.of(self.table.path, facts)
-        changed: list[ChangeFile] | None = None if layout is None else []
+        commits = CommitRange(changed=None if layout is None else [])
+        marking_commits = 0
         for version in range(since.version + 1, until.version + 1):
-            actions = self.log.commit(version)
+            try:
+                actions = self.log.commit(version)
+            except SourceError as error:
+                if self.log.has(version):
+                    raise
+                commits.missing = error
+                return commits
             recorded, adds, removes = files_of(actions)
+            commits.note(actions)
             if removes or recorded:
-                only_appends = False
-                self._check_recorded(actions, version, facts, append_only=append_only)
+                commits.only_appends = False
+                if append_only:
+                    self._refuse_updates(version)
             read = recorded or [*adds, *removes]
-            missing = self._fill_in_sizes(read)
-            gone += missing
-            if gone:
+            commits.gone += self._fill_in_sizes(read)
+            if commits.gone:
                 continue
             plus, minus = counts.changed(actions)
-            inserted, deleted = inserted + plus, deleted + minus
+            commits.rows_inserted, commits.rows_deleted = commits.rows_inserted + plus, commits.rows_deleted + minus
             vectors = partial(self._vectors, version) if marking_commits < tuning().marking_commits else lambda: None
             of_commit = None if layout is None else change_files(layout, actions, vectors)
             if of_commit is None:
-                changed_bytes += sum(int(f.get("size") or 0) for f in read)
+                commits.changed_bytes += sum(int(f.get("size") or 0) for f in read)
             else:
-                changed_bytes += sum(f.bytes for f in of_commit)
+                commits.changed_bytes += sum(f.bytes for f in of_commit)
                 marking_commits += any(f.positions is not None for f in of_commit)
-            changed = None if changed is None or of_commit is None else [*changed, *of_commit]
-            appended += [AppendedFile.of(add, version) for add in adds]
-        if gone:
+            commits.changed = None if commits.changed is None or of_commit is None else [*commits.changed, *of_commit]
+            commits.appended += [AppendedFile.of(add, version) for add in adds]
+        return commits
+
+    def _check_readable(self, commits: CommitRange, since: Pin, until: Pin) -> None:
+        """Raise if a commit of a range is gone, or a file that it names."""
+        if commits.missing is not None:
+            raise commits.missing
+        if commits.gone:
             raise SourceError(
-                f"{where}: {len(gone)} files with the changes between versions {since.version} and {until.version} are "
-                f"gone (vacuumed); the first is {gone[0]}. Rebuild the views that read it with "
-                "--full-refresh, and keep files longer than the time between two runs (delta.deletedFileRetentionDuration)"
+                f"source {self.name} ({self.path}): {len(commits.gone)} files with the changes between versions "
+                f"{since.version} and {until.version} are gone (vacuumed); the first is {commits.gone[0]}. {_REBUILD_LONGER}"
             )
-        read_as_files = None if changed is None else tuple(changed)
+
+    def _why_net(self, commits: CommitRange, since: Pin, facts: TableFacts) -> str | None:
+        """Reason not to read changes as they were recorded; ``None`` without one."""
+        if commits.missing is not None:
+            return "commits are no longer in its log"
+        if commits.gone:
+            return "files with its recorded changes are gone"
+        if commits.changed is not None:  # read from files that commits name, whether recorded or not
+            return None if facts.has_change_feed or commits.only_appends else _NO_FEED
+        if not facts.has_change_feed:
+            return _NO_FEED
+        if commits.alters and (commits.switches_feed_off or not self._had_feed(since)):
+            return "its change data feed was off for a time"
+        return "Delta does not read its change data feed over a change of its columns" if commits.alters else None
+
+    def _had_feed(self, pin: Pin) -> bool:
+        """Whether the feed was on at a version, as far as the log still tells."""
+        try:
+            return self.facts(pin.version).has_change_feed
+        except SourceError:
+            return True
+
+    def _net_range(self, commits: CommitRange, since: Pin, until: Pin, facts: TableFacts, reason: str) -> ChangeRange:
+        """The range as the net difference of files.
+
+        Those of both versions, or, where these are fewer bytes, those of the commits. So files that OPTIMIZE has rewritten
+        are mostly not read.
+
+        Raises
+        ------
+        SourceError : files of the earlier version are gone.
+        """
+        by_commits = by_versions = difference = None
+        layout = self._layout_of_both(commits, since, until)
+        if layout is not None and commits.changed is not None and not commits.gone and commits.missing is None:
+            by_commits = without_cancelled(commits.changed)
+        try:
+            difference = self._difference(commits, since, until, reason)
+            by_versions = None if layout is None else difference.change_files(layout)
+        except SourceError:
+            if by_commits is None:
+                raise
+        found = [files for files in (by_versions, by_commits) if files is not None]
+        files = min(found, key=lambda some: sum(file.bytes for file in some), default=None)
+        if files == ():
+            rows = (0, 0)
+        elif difference is None or (files is not None and files is by_commits):
+            rows = (commits.rows_inserted, commits.rows_deleted)
+        else:
+            rows = difference.rows()
+        whole_bytes = 0 if difference is None else difference.whole_bytes
         return ChangeRange(
-            inserted,
-            deleted,
-            changed_bytes,
-            tuple(appended),
-            only_appends,
+            *rows,
+            whole_bytes if files is None else sum(file.bytes for file in files),
+            (),
+            False,
             facts.has_change_feed,
-            read_as_files,
+            files,
+            net=NetChange(
+                reason,
+                frozenset() if difference is None else difference.names,
+                len(data_files(self.table.at(until.version))),
+                self._advice(commits, facts),
+            ),
+        )
+
+    def _layout_of_both(self, commits: CommitRange, since: Pin, until: Pin) -> FileLayout | None:
+        """Layout of the files of both versions; ``None`` where only Delta can read them."""
+        layout = self.layout(until.version)
+        if layout is None or (not commits.alters and commits.missing is None):
+            return layout
+        try:
+            return layout if reads_older_files(layout, self.facts(since.version)) else None
+        except SourceError:
+            return None
+
+    def _difference(self, commits: CommitRange, since: Pin, until: Pin, reason: str) -> FileDifference:
+        """The files in which two pinned versions differ.
+
+        Raises
+        ------
+        SourceError : the earlier version cannot be opened any more, or its files are gone.
+        """
+        where = f"source {self.name} ({self.path}): {reason}"
+        try:
+            touched = None if commits.missing is not None else commits.touched
+            difference = FileDifference.between(self._differing(since.version), self._differing(until.version), touched)
+        except DeltaError as error:
+            self._check_readable(commits, since, until)
+            raise SourceError(f"{where}, and version {since.version} cannot be opened any more; {_REBUILD}") from error
+        own = [path for path in (*difference.removed, *difference.marked) if not is_absolute(path)]
+        gone = [path for path, size in zip(own, self.log.file_sizes(own), strict=True) if size is None]
+        if gone:
+            self._check_readable(commits, since, until)
+            raise SourceError(
+                f"{where}, and {len(gone)} files of version {since.version} are gone (vacuumed); the first is {gone[0]}. "
+                f"{_REBUILD_LONGER}"
+            )
+        return difference
+
+    def _differing(self, version: int) -> FilesAt:
+        """The files of a version, to compare them with those of another one."""
+        return FilesAt({file.path: file for file in data_files(self.table.at(version))}, self.deleted(version))
+
+    def _advice(self, commits: CommitRange, facts: TableFacts) -> str:
+        """Advice to read later changes more cheaply; empty without any."""
+        if facts.has_change_feed:
+            is_late = commits.missing is not None or commits.gone
+            longer = "delta.logRetentionDuration and delta.deletedFileRetentionDuration"
+            return f"source {self.name}: run more often, or raise {longer}, to read recorded changes" if is_late else ""
+        if not commits.rows_copied:
+            return ""
+        return (
+            f"source {self.name}: {commits.rows_copied:,} unchanged rows were read, as commits had rewritten their files; with "
+            "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true') only changed rows are"
         )
 
     def _check_rest(self, since: Pin, until: Pin, *, append_only: bool) -> ChangeRange:
@@ -237,19 +384,12 @@ class DeltaSource(Source):
                 file["size"] = size
         return gone
 
-    def _check_recorded(self, actions: list[Action], version: int, facts: TableFacts, *, append_only: bool) -> None:
-        """Raise if a commit changed rows without a record, or must not change any."""
-        if not facts.has_change_feed:
-            raise SourceError(
-                f"source {self.name} ({self.path}) has no change data feed, and version {version} "
-                f"({commit_info(actions).get('operation', 'a commit')}) updated or deleted rows; set TBLPROPERTIES "
-                f"('delta.enableChangeDataFeed' = 'true') and then {_REBUILD}"
-            )
-        if append_only:
-            raise SourceError(
-                f"source {self.name} ({self.path}) is declared append-only, but version {version} updated or deleted rows; "
-                f"drop the declaration and {_REBUILD}"
-            )
+    def _refuse_updates(self, version: int) -> None:
+        """Raise for a commit that changed rows which are declared never to change."""
+        raise SourceError(
+            f"source {self.name} ({self.path}) is declared append-only, but version {version} updated or deleted rows; "
+            f"drop the declaration and {_REBUILD}"
+        )
 
     def _vectors(self, version: int) -> tuple[DeletedRows, DeletedRows] | None:
         """The rows deleted before and after a commit; ``None`` where that is not known."""
@@ -342,6 +482,8 @@ class DeltaSource(Source):
             later = self.read_strategy(found.rest.later, until, generated_columns)
             rest = f"{len(found.appended) - len(found.rest.later.appended)} file(s) that were not read before"
             return rest if found.rest.until is not None or later == "nothing changed" else f"{rest}; {later}"
+        if found.net is not None:
+            return _net_strategy(found, found.net)
         if not found.appended and found.only_appends:
             return "nothing changed"
         if _reads_appended(found, generated_columns):
@@ -351,16 +493,24 @@ class DeltaSource(Source):
         return "Delta's change feed"
 
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
+        self,
+        spark: SparkSession,
+        since: Pin,
+        until: Pin,
+        found: ChangeRange,
+        generated_columns: Collection[str] = (),
+        columns: Collection[str] | None = None,
     ) -> DataFrame | None:
         """The change set between two pins; ``None`` if there is none.
 
-        The columns of the table and the weight.
+        The columns of the table, if all are needed, and the weight.
         """
         if found.rest is not None:
             rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, generated_columns)
-            later = self.changes(spark, since.whole, until.whole, found.rest.later, generated_columns)
+            later = self.changes(spark, since.whole, until.whole, found.rest.later, generated_columns, columns)
             return rest if later is None else _union_of_common(rest, later)
+        if found.net is not None:
+            return self._net_changes(spark, since, until, found, found.net, columns)
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
         if _reads_appended(found, generated_columns):
@@ -369,8 +519,35 @@ class DeltaSource(Source):
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
         feed = self._change_feed(spark, since, until)
-        columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
-        return feed.select(*columns, _weight_of_feed())
+        return feed.select(*(quoted(c) for c in feed.columns if c not in _CDF_COLUMNS), _weight_of_feed())
+
+    def _net_changes(
+        self,
+        spark: SparkSession,
+        since: Pin,
+        until: Pin,
+        found: ChangeRange,
+        net: NetChange,
+        columns: Collection[str] | None,
+    ) -> DataFrame | None:
+        """Changes of files that differ, equal rows summed."""
+        layout = self.layout(until.version)
+        if found.files is not None and layout is not None:
+            if not found.files:
+                return None
+            rows = read_changes(spark, layout, found.files)
+            return _summed(rows, columns) if must_be_netted(found.files) else rows
+        if not net.names:
+            return None
+        before, after = (self._rows_of(spark, pin, net.names, weight) for pin, weight in ((since, -1), (until, 1)))
+        return _summed(_union_of_common(before, after), columns)
+
+    def _rows_of(self, spark: SparkSession, pin: Pin, names: Collection[str], weight: int) -> DataFrame:
+        """The rows of a version that are in files of some names, read by Delta."""
+        rows = self.snapshot(spark, pin)
+        if len(names) <= _MOST_NAMES:
+            rows = rows.where(F.col("_metadata.file_name").isin(*sorted(names)))
+        return rows.withColumn(WEIGHT, F.lit(weight).cast("bigint"))
 
     def changes_by_commit(self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange) -> DataFrame | None:
         """As :meth:`changes`, with the version of each change's commit.
@@ -383,6 +560,11 @@ class DeltaSource(Source):
             return None
         if found.only_appends:
             return self._appended(spark, until, found, (COMMIT_VERSION,))
+        if found.net is not None:
+            raise SourceError(
+                f"source {self.name} ({self.path}) does not say which commit made which change between versions "
+                f"{since.version} and {until.version}: {found.net.reason}"
+            )
         feed = self._change_feed(spark, since, until)
         columns = [quoted(c) for c in feed.columns if c not in _CDF_COLUMNS]
         return feed.select(*columns, _weight_of_feed(), F.col("_commit_version").alias(COMMIT_VERSION))
@@ -447,6 +629,22 @@ def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
     types = {field.name: field.dataType for field in more.schema.fields}
     common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
     return rows.select(*common).union(more.select(*common))
+
+
+def _summed(rows: DataFrame, columns: Collection[str] | None) -> DataFrame:
+    """Equal rows of a change set summed, and those that cancel out dropped."""
+    kept = [name for name in rows.columns if name != WEIGHT and (columns is None or name in columns)]
+    typed = [column for column in columns_of_schema(rows.schema) if column.name in kept]
+    return sum_rows(rows, typed, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
+
+
+def _net_strategy(found: ChangeRange, net: NetChange) -> str:
+    """Description of a net change: its files and the reason."""
+    if found.files == () or (found.files is None and not net.names):
+        return "nothing changed"
+    if found.files is None:
+        return f"{len(net.names)} changed file(s) at both versions, by Delta, netted: {net.reason}"
+    return f"{len(found.files)} removed or added file(s) out of {net.total_files}, netted: {net.reason}"
 
 
 def _weight_of_feed() -> Column:

@@ -86,11 +86,30 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class NetChange:
+    """Changes that are the net difference of the files of two versions.
+
+    Parameters
+    ----------
+    reason : why recorded changes are not read.
+    names : names of the files that differ, as Spark has them.
+    total_files : of the later version.
+    advice : how later changes would be cheaper to read; empty if they would not.
+    """
+
+    reason: str
+    names: frozenset[str]
+    total_files: int
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeRange:
     """The commits between two pins: rows and bytes they changed, and the files they appended.
 
     ``files`` are the files that hold the changes, where they can be read as they are; ``None`` where Delta must. ``rest`` is
-    there where the earlier pin was not of all files: its rows are changes as well, and counted as such.
+    there where the earlier pin was not of all files: its rows are changes as well, and counted as such. ``net`` is there where
+    the changes are not as the table recorded them, but what is left of rewritten files once equal rows cancel out.
     """
 
     rows_inserted: int
@@ -101,3 +120,4 @@ class ChangeRange:
     has_change_feed: bool
     files: tuple[ChangeFile, ...] | None = None
     rest: Rest | None = None
+    net: NetChange | None = None

@@ -73,7 +73,13 @@ class Source(ABC):
 
     @abstractmethod
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
+        self,
+        spark: SparkSession,
+        since: Pin,
+        until: Pin,
+        found: ChangeRange,
+        generated_columns: Collection[str] = (),
+        columns: Collection[str] | None = None,
     ) -> DataFrame | None:
         """The change set between two pins; ``None`` if there is none.
 
@@ -83,6 +89,7 @@ class Source(ABC):
         ----------
         found : as :meth:`check_range` found them.
         generated_columns : columns that the source makes for its rows (:data:`.jobs.plan.relation.MADE_BY_SOURCES`).
+        columns : those that are needed; others may be left out. ``None`` for all.
         """
 
     @abstractmethod

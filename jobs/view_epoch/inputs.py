@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -240,7 +240,16 @@ class EpochInputs:
             for name, columns in added.items()
             if columns
         ]
-        return (*new, *self.advice.lines())
+        return (*new, *self._advice_on_sources(), *self.advice.lines())
+
+    def _advice_on_sources(self) -> Iterator[str]:
+        """Advice to read changes of sources more cheaply."""
+        for name in self.view.reads:
+            source = self.of(name)
+            if isinstance(source, SourceInput) and source.since is not None:
+                net = source.range(source.since).net
+                if net is not None and net.advice:
+                    yield net.advice
 
     def _read_by_unfilled(self) -> list[str]:
         """The relations below nodes whose state is filled in this epoch."""

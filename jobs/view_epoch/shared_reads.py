@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -73,6 +73,10 @@ class SharedReads:
                     wanted.setdefault(key, []).append(columns)
         return cls({key: frozenset().union(*of_views) for key, of_views in wanted.items() if len(of_views) > 1})
 
+    def columns_of(self, key: ReadKey, own: Collection[str]) -> frozenset[str]:
+        """Columns that a view needs of a read, or any view that shares it."""
+        return self.columns.get(key, frozenset()) | set(own)
+
     def changes(
         self,
         spark: SparkSession,
@@ -110,7 +114,7 @@ class SourceReads:
     shared : the changes that several views read.
     """
 
-    ranges: dict[tuple[str, Pin, Pin], ChangeRange] = field(default_factory=dict)
+    ranges: dict[tuple[str, Pin, Pin, bool], ChangeRange] = field(default_factory=dict)
     shared: SharedReads = field(default_factory=SharedReads)
     _sources: dict[str, Source] = field(default_factory=dict)
     _indexes: dict[tuple[str, str], SourceIndex] = field(default_factory=dict)
@@ -121,9 +125,9 @@ class SourceReads:
 
     def range(self, source: Source, since: Pin, until: Pin, *, append_only: Callable[[], bool]) -> ChangeRange:
         """As :meth:`.jobs.sources.protocol.Source.check_range`, once."""
-        place = (source.name, since, until)
+        place = (source.name, since, until, append_only())
         if place not in self.ranges:
-            self.ranges[place] = source.check_range(since, until, append_only=append_only())
+            self.ranges[place] = source.check_range(since, until, append_only=place[-1])
         return self.ranges[place]
 
     def index(self, warehouse: Warehouse, entry: SourceEntry, column: str) -> SourceIndex:

@@ -97,12 +97,14 @@ class SourceInput(Input):
         if since.is_same(until):
             return None
         found = self.range(since)
-        changes = self.inputs.reads.shared.changes(
+        shared, key = self.inputs.reads.shared, ReadKey(self.name, since.identity, until.identity, generated)
+        scanned = scanned_columns(self.inputs.view)[self.name]
+        changes = shared.changes(
             spark,
-            ReadKey(self.name, since.identity, until.identity, generated),
+            key,
             found.changed_bytes,
-            scanned_columns(self.inputs.view)[self.name],
-            lambda: self.source.changes(spark, since, until, found, generated),
+            scanned,
+            lambda: self.source.changes(spark, since, until, found, generated, shared.columns_of(key, scanned)),
         )
         return None if changes is None else self.as_planned(changes, keeps_unread=False)
 
@@ -140,10 +142,11 @@ class SourceInput(Input):
         assert self.since is not None
         changed = self.range(self.since)
         rows = (changed.rows_inserted, changed.rows_deleted)
+        known = rows if changed.net is None or not any(rows) else None
         way = self.source.read_strategy(changed, self.pin, self.generated_columns)
         if self.inputs.view.strategy == "full":
             way = f"{way}; the query reads all rows"
-        return Read(self.name, way, changed.changed_bytes, rows, sum(rows), self.width())
+        return Read(self.name, way, changed.changed_bytes, known, sum(rows), self.width())
 
     def types(self) -> Mapping[str, T.DataType]:
         """As of :class:`Input`."""

@@ -17,7 +17,7 @@ from relstate_dagster.jobs.script import Result, ScriptSession
 from relstate_dagster.state_lib.size_settings import SizeSettings, current_sizes
 
 #: The statements that change sources have some rows each. What epochs and VERIFY do, they do in sessions of their own.
-_FOR_FEW_ROWS = {
+FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -56,7 +56,7 @@ class Script:
         self.warehouse = Warehouse(folder, functions)
         # A session of its own: tables and views of one test are not those of the next.
         changing = spark.newSession()
-        for key, value in _FOR_FEW_ROWS.items():
+        for key, value in FOR_FEW_ROWS.items():
             changing.conf.set(key, value)
         self.session = ScriptSession(changing, self.warehouse, clock=clock)
 

@@ -39,7 +39,13 @@ class Multiples(Source):
         return spark.range(12).selectExpr("id AS n", f"id * {pin.version} AS v", "1L AS _weight")
 
     def changes(
-        self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange, generated_columns: Collection[str] = ()
+        self,
+        spark: SparkSession,
+        since: Pin,
+        until: Pin,
+        found: ChangeRange,
+        generated_columns: Collection[str] = (),
+        columns: Collection[str] | None = None,
     ) -> DataFrame | None:
         gone = self.all_rows(spark, since).selectExpr("n", "v", "-1L AS _weight")
         return self.all_rows(spark, until).union(gone).where("n > 0")
