@@ -8,7 +8,7 @@ from typing import Final
 STARTER: Final = {
     "sources.sql": """\
 -- An existing Delta table needs no declaration if it lies in the warehouse. For one that lies elsewhere give its folder,
--- and its key if it has one; its change data feed must be on unless it is only appended to.
+-- and its key if it has one. With its change data feed on, less is read.
 CREATE TABLE IF NOT EXISTS orders (
   order_id BIGINT NOT NULL,
   customer STRING,

@@ -188,7 +188,7 @@ class Tuning:
     marking_commits: int = _int(
         8,
         "Deletion vectors of up to this many commits of a range are compared to find the deleted rows; with more, Delta's "
-        "change feed is read.",
+        "change feed is read, or, without one, the vectors of the two versions.",
     )
     marked_rows: int = _int(1_000_000, "Places of up to this many deleted rows are broadcast to the tasks that read the files.")
     footer_files: int = _int(

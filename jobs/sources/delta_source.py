@@ -285,10 +285,10 @@ class DeltaSource(Source):
             rows = (commits.rows_inserted, commits.rows_deleted)
         else:
             rows = difference.rows()
-        whole_bytes = 0 if difference is None else difference.whole_bytes
+        total_bytes = 0 if difference is None or not difference.names else difference.total_bytes
         return ChangeRange(
             *rows,
-            whole_bytes if files is None else sum(file.bytes for file in files),
+            total_bytes if files is None else sum(file.bytes for file in files),
             (),
             False,
             facts.has_change_feed,
@@ -513,11 +513,11 @@ class DeltaSource(Source):
             return self._net_changes(spark, since, until, found, found.net, columns)
         if since.version == until.version or (not found.appended and found.only_appends):
             return None
-        if _reads_appended(found, generated_columns):
-            return self._appended(spark, until, found, generated_columns)
-        layout = self.layout(until.version)
+        layout = None if generated_columns and found.only_appends else self.layout(until.version)
         if found.files is not None and layout is not None:
             return read_changes(spark, layout, found.files) if found.files else None
+        if _reads_appended(found, generated_columns):
+            return self._appended(spark, until, found, generated_columns)
         feed = self._change_feed(spark, since, until)
         return feed.select(*(quoted(c) for c in feed.columns if c not in _CDF_COLUMNS), _weight_of_feed())
 
@@ -643,8 +643,9 @@ def _net_strategy(found: ChangeRange, net: NetChange) -> str:
     if found.files == () or (found.files is None and not net.names):
         return "nothing changed"
     if found.files is None:
-        return f"{len(net.names)} changed file(s) at both versions, by Delta, netted: {net.reason}"
-    return f"{len(found.files)} removed or added file(s) out of {net.total_files}, netted: {net.reason}"
+        return f"all rows of both versions, by Delta, {len(net.names)} changed file(s) netted: {net.reason}"
+    hint = ", which would have only the changed rows" if net.advice and net.reason == _NO_FEED else ""
+    return f"{len(found.files)} removed or added file(s) out of {net.total_files}, netted: {net.reason}{hint}"
 
 
 def _weight_of_feed() -> Column:

@@ -19,7 +19,7 @@ from relstate_dagster.jobs.sources.change_files import ChangeFile, places_by_wei
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
 from relstate_dagster.state_lib.lake.log import TableFacts
-from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,6 @@ class FilesAt:
 
     files: Mapping[str, DataFile]
     deleted: DeletedRows | None
-
-    def bytes_of(self, paths: Sequence[str]) -> int:
-        """Bytes of some files."""
-        return sum(self.files[path].bytes for path in paths)
 
     def live_rows(self, path: str) -> int:
         """Rows of a file without deleted ones, as far as the log tells."""
@@ -85,10 +81,9 @@ class FileDifference:
         return frozenset(map(file_name, (*self.removed, *self.added, *self.marked)))
 
     @property
-    def whole_bytes(self) -> int:
-        """Bytes of all these files at both versions."""
-        once = self.before.bytes_of(self.removed) + self.after.bytes_of(self.added)
-        return once + self.before.bytes_of(self.marked) + self.after.bytes_of(self.marked)
+    def total_bytes(self) -> int:
+        """Bytes of all files of both versions: Delta leaves none out."""
+        return byte_count(self.before.files.values()) + byte_count(self.after.files.values())
 
     def change_files(self, layout: FileLayout) -> tuple[ChangeFile, ...] | None:
         """The files with their weights; ``None`` where only Delta can read them."""
