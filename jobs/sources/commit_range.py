@@ -24,6 +24,7 @@ class CommitRange:
     changed_bytes : of the files with the changes.
     appended : files that came in with changed rows.
     only_appends : whether no row was updated or deleted.
+    partitions : partition values of appended files, by path, as texts of the log.
     gone : files of the range that are not there any more.
     touched : names of all files that a commit added or removed, also without a change of rows.
     rows_copied : unchanged rows that were written to other files, as far as writers tell.
@@ -38,6 +39,7 @@ class CommitRange:
     changed_bytes: int = 0
     appended: list[AppendedFile] = field(default_factory=list)
     only_appends: bool = True
+    partitions: dict[str, dict[str, str | None]] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
     rows_copied: int = 0

@@ -7,7 +7,7 @@ It is worked out from the log, so reading the same range again gives the same id
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -16,12 +16,13 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, change_files, read_changes
 from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.commit_range import CommitRange
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
-from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, struct_of
+from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
 from relstate_dagster.jobs.sources.net_files import (
     FileDifference,
     FilesAt,
@@ -33,6 +34,7 @@ from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin, Rest
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.row_counts import RowCounts
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
+from relstate_dagster.state_lib.char_columns import char_type
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path, is_absolute
@@ -187,6 +189,7 @@ class DeltaSource(Source):
             commits.only_appends,
             facts.has_change_feed,
             None if commits.changed is None else tuple(commits.changed),
+            partitions=commits.partitions if commits.changed is None and self._has_values(facts) else None,
         )
 
     def _commits(self, since: Pin, until: Pin, facts: TableFacts, *, append_only: bool) -> CommitRange:
@@ -224,6 +227,7 @@ class DeltaSource(Source):
                 marking_commits += any(f.positions is not None for f in of_commit)
             commits.changed = None if commits.changed is None or of_commit is None else [*commits.changed, *of_commit]
             commits.appended += [AppendedFile.of(add, version) for add in adds]
+            commits.partitions |= {add["path"]: add.get("partitionValues") or {} for add in adds}
         return commits
 
     def _check_readable(self, commits: CommitRange, since: Pin, until: Pin) -> None:
@@ -245,10 +249,14 @@ class DeltaSource(Source):
         if commits.changed is not None:  # read from files that commits name, whether recorded or not
             return None if facts.has_change_feed or commits.only_appends else _NO_FEED
         if not facts.has_change_feed:
-            return _NO_FEED
+            return None if commits.only_appends and self._has_values(facts) else _NO_FEED
         if commits.alters and (commits.switches_feed_off or not self._had_feed(since)):
             return "its change data feed was off for a time"
         return "Delta does not read its change data feed over a change of its columns" if commits.alters else None
+
+    def _has_values(self, facts: TableFacts) -> bool:
+        """Whether files and the log's texts of partition values tell all of a row."""
+        return facts.column_mapping != "id" and not any(map(char_type, struct_of(facts.schema_json).fields))
 
     def _had_feed(self, pin: Pin) -> bool:
         """Whether the feed was on at a version, as far as the log still tells."""
@@ -584,7 +592,30 @@ class DeltaSource(Source):
                 f"cannot be read: {str(error).splitlines()[0]}"
             ) from error
 
+    def _appended_by_values(
+        self, spark: SparkSession, pin: Pin, found: ChangeRange, partitions: Mapping[str, Mapping[str, str | None]]
+    ) -> DataFrame:
+        """Rows of appended files as insertions, with partition values from the log.
+
+        Their texts are cast by the session, as Delta does. Folders may have other texts: those of times are local.
+        """
+        schema, facts = struct_of(pin.schema_json), self.facts(pin.version)
+        is_mapped = facts.column_mapping == "name"
+        stored = T.StructType([field for field in schema.fields if field.name not in facts.partition_columns])
+        rows = FileLayout(self.path, stored, (), is_mapped).read(spark, [file.path for file in found.appended])
+        columns = []
+        for field in schema.fields:
+            column = F.col(quoted(field.name))
+            if field.name in facts.partition_columns:
+                logged = physical_name(field) if is_mapped else field.name
+                texts = [partitions[file.path].get(logged) or None for file in found.appended]
+                column = _of_file(self.path, found.appended, texts, "string").cast(field.dataType).alias(field.name)
+            columns.append(column)
+        return rows.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT))
+
     def _appended(self, spark: SparkSession, until: Pin, found: ChangeRange, generated_columns: Collection[str]) -> DataFrame:
+        if found.partitions is not None and not generated_columns:
+            return self._appended_by_values(spark, until, found, found.partitions)
         files = self._counted(found.appended) if ROW_ID in generated_columns else found.appended
         return self._read_files(spark, until, files, generated_columns)
 
@@ -666,16 +697,18 @@ def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
     return row_id_of_ordinal(base_ms, _of_file(table, files, list(before)) + F.col("_metadata.row_index"))
 
 
-def _of_file(table: str, files: Sequence[AppendedFile], values: Sequence[int]) -> Column:
+def _of_file(
+    table: str, files: Sequence[AppendedFile], values: Sequence[int | str | None], data_type: str = "bigint"
+) -> Column:
     """The value that belongs to the file of a row."""
     if not files:
-        return F.lit(None).cast("bigint")
+        return F.lit(None).cast(data_type)
     names = [file_name(file.path) for file in files]
     where = F.col("_metadata.file_name")
     if len(set(names)) < len(names):  # a converted table may have a file of the same name in each folder
         names, where = [full_path(table, file.path) for file in files], _path_of_file()
     pairs = [F.lit(part) for name, value in zip(names, values, strict=True) for part in (name, value)]
-    of_file = F.create_map(*(part.cast("bigint") if n % 2 else part for n, part in enumerate(pairs)))
+    of_file = F.create_map(*(part.cast(data_type) if n % 2 else part for n, part in enumerate(pairs)))
     return F.element_at(of_file, where)
 
 

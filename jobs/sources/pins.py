@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,6 +111,7 @@ class ChangeRange:
     ``files`` are the files that hold the changes, where they can be read as they are; ``None`` where Delta must. ``rest`` is
     there where the earlier pin was not of all files: its rows are changes as well, and counted as such. ``net`` is there where
     the changes are not as the table recorded them, but what is left of rewritten files once equal rows cancel out.
+    ``partitions`` are the partition values of appended files as texts, where only these tell them.
     """
 
     rows_inserted: int
@@ -121,3 +123,4 @@ class ChangeRange:
     files: tuple[ChangeFile, ...] | None = None
     rest: Rest | None = None
     net: NetChange | None = None
+    partitions: Mapping[str, Mapping[str, str | None]] | None = None

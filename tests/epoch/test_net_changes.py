@@ -246,3 +246,24 @@ def test_keys_and_indexes_of_tables_without_a_feed(script: Script, spark: SparkS
         raise script.error("REFRESH")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 7")
     script.run("REFRESH; VERIFY")
+
+
+def test_appended_files_are_read_alone(script: Script, spark: SparkSession, tmp_path: Path) -> None:
+    """Also where Delta alone reads updates, and where a query reads no column."""
+    path = _create(spark, tmp_path / "t", "k INT, p TIMESTAMP", "", "PARTITIONED BY (p)")
+    into = f"INSERT INTO delta.`{path}` VALUES"
+    spark.sql(f"{into} (1, TIMESTAMP'2024-02-29 23:59:59.5'), (2, NULL)")
+    Registry(spark, script.warehouse).add_source(SourceEntry("t", path))
+    script.run(
+        "CREATE MATERIALIZED VIEW m AS SELECT p, k FROM t; CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t; REFRESH"
+    )
+    spark.sql(f"{into} (3, TIMESTAMP'1969-12-31 00:00:00.000001'), (4, NULL)")
+    ((text,),) = script.rows("EXPLAIN MATERIALIZED VIEW m")
+    assert "2 appended file(s)" in text, text
+    script.run("REFRESH; VERIFY")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 4")
+    spark.sql(f"{into} (3, TIMESTAMP'1969-12-31 00:00:00.000001')")
+    ((text,),) = script.rows("EXPLAIN MATERIALIZED VIEW m")
+    assert "all rows of both versions, by Delta" in text
+    script.run("REFRESH; VERIFY")
+    assert script.rows("SELECT n FROM n") == [(4,)]
