@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Generate, PlanNode, Project, UnionAll
+from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -44,7 +45,7 @@ def _filtered(node: Filter, inputs: Sequence[DataFrame], _carried: Sequence[str]
 
 
 def _projected(node: Project, inputs: Sequence[DataFrame], carried: Sequence[str]) -> DataFrame:
-    return inputs[0].selectExpr(*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), *carried)
+    return select(inputs[0], [*(f"{e.sql} AS {quoted(e.output.name)}" for e in node.expressions), *carried])
 
 
 def _stacked(_node: UnionAll, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
