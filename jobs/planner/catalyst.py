@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from relstate_dagster.jobs.engine.functions import UserFunctions
+from relstate_dagster.jobs.engine.names import JavaNames
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
 from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
@@ -117,7 +118,7 @@ class Catalyst:
         self.session = spark.newSession()
         for key, value in meaning_of(spark).items():
             self.session.conf.set(key, value)
-        self.jvm: Any = self.session._jvm
+        self.jvm: Any = JavaNames(self.session._jvm)
         self._make_active()
         self.trees = Trees(self.session)
         self._functions = functions
@@ -305,7 +306,7 @@ def inline_cte(jvm: Any) -> Any:
 
 def frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
     """The rows of a JVM plan, as a frame of a classic session."""
-    jvm: Any = session._jvm
+    jvm: Any = JavaNames(session._jvm)
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
 
 

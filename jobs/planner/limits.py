@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from relstate_dagster.jobs.engine.names import JavaNames
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan, inline_cte
 from relstate_dagster.jobs.planner.expressions import expression_id
 from relstate_dagster.jobs.planner.trees import class_name, items
@@ -23,7 +24,7 @@ def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
     session = frame.sparkSession
     if not hasattr(session, "_jsparkSession"):
         return None
-    plan: Any = inline_cte(session._jvm).apply(frame._jdf.queryExecution().analyzed())
+    plan: Any = inline_cte(JavaNames(session._jvm)).apply(frame._jdf.queryExecution().analyzed())
     if class_name(plan) not in _LIMITS:
         return None
     while class_name(plan) in _LIMITS:

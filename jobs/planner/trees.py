@@ -11,6 +11,8 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.engine.names import JavaNames
+
 _EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
 _SUBQUERY = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
 _SEQ = "scala.collection.immutable.Seq"
@@ -35,7 +37,7 @@ class Trees:
     """Rewrites expressions and plans of one session's JVM."""
 
     def __init__(self, session: SparkSession) -> None:
-        self.jvm: Any = session._jvm
+        self.jvm: Any = JavaNames(session._jvm)
         self._gateway: Any = session.sparkContext._gateway
         #: What Java has for a name: each is asked for once, by several calls.
         self._classes: dict[str, Any] = {}
