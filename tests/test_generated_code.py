@@ -39,7 +39,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert first[2] > 0, "each piece was compiled for driver and tasks"
     assert (second[0], second[1]) == (first[0], 0)
     assert second[2] >= first[1]
-    return next(cache.glob("classes/*.generated"))
+    return next(cache.glob("generated/*.classes"))
 
 
 def _run(cache: Path) -> list[Any]:

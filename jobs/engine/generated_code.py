@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
+from relstate_dagster.jobs.engine.cache import cache_folder
 from relstate_dagster.jobs.engine.class_archive import class_archive
 from relstate_dagster.jobs.engine.java import Java
 from relstate_dagster.jobs.engine.java_classes import add_classes
@@ -42,4 +43,4 @@ def keep_generated_code(session: SparkSession, java: Java) -> None:
 
 def kept_classes(java: Java) -> Path:
     """File of kept classes for this Java and the installed Spark."""
-    return class_archive(java).with_suffix(".generated")
+    return cache_folder() / "generated" / f"{class_archive(java).stem}.classes"

@@ -25,6 +25,7 @@ from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.sql_type import sql_type
 
+_ID = "_relstate_expression_id"
 #: Expressions whose value is fixed within a query but changes from one run to the next.
 _TIME_DEPENDENT = frozenset(
     {
@@ -509,7 +510,10 @@ def check_below(expression: Any) -> None:
 
 def expression_id(named: Any) -> int:
     """The id that Catalyst gives a named expression, unique in a session."""
-    return int(named.exprId().id())
+    kept = vars(named)
+    if _ID not in kept:
+        kept[_ID] = int(named.exprId().id())
+    return int(kept[_ID])
 
 
 def _name(attribute: Any, names: Mapping[int, str]) -> str:
