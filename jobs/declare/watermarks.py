@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from relstate_dagster.jobs.declare.durations import duration
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.sql_type import sql_type
 
 WATERMARK: Final = "source.watermark"
 _FORM: Final = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+))(?:\s*-\s*(.+))?", re.DOTALL)
@@ -52,6 +51,9 @@ class Watermark:
         DeclarationError
             It is not. ``where`` names the source.
         """
+        # Definitions import this module, and must not import PySpark.
+        from relstate_dagster.state_lib.sql_type import sql_type  # noqa: PLC0415
+
         found = sql_type(data_type)
         is_number = found.bits is not None
         if not is_number and found.name not in _TIMES:
