@@ -36,7 +36,7 @@ class FilesAt:
     deleted: DeletedRows | None
 
     def live_rows(self, path: str) -> int:
-        """Rows of a file without deleted ones, as far as the log tells."""
+        """Rows of a file that are not marked as deleted, by the log."""
         marked = 0 if self.deleted is None else len(self.deleted.positions(path))
         return max(0, self.files[path].rows - marked)
 

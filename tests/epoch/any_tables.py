@@ -90,7 +90,10 @@ class AnyTable:
         return DeltaTable(str(self.path)).version()
 
     def rows(self, count: int, keys: list[int] | None = None) -> str:
-        """Some rows as a SELECT, with NULLs, NaN, zeros of both signs and, without a key, equal rows."""
+        """Drawn rows as a SELECT.
+
+        They have NULLs, NaN, zeros of both signs and, without a key, equal rows.
+        """
         if keys is None:
             keys = list(range(self._next, self._next + count))
             self._next += count
@@ -237,7 +240,7 @@ class AnyTable:
 
 
 def bag(frame: DataFrame) -> Counter[str]:
-    """Rows of a frame as texts, so that NaN and signs of zero are told apart."""
+    """Rows of a frame as texts, which differ by NaN and the sign of zero."""
     return Counter(str(tuple(row)) for row in frame.collect())
 
 

@@ -1,4 +1,4 @@
-"""Changes of tables without a change data feed: the net difference of their files is what changed, whoever wrote them."""
+"""The net difference of files is what changed in a table, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.epoch.scripts import Script
 
 
 class _Net(DeltaSource):
-    """A source that never reads recorded changes, and finds the files that differ in one of several ways."""
+    """A source that compares files in a chosen way, and reads no recorded changes."""
 
     way = "as it chooses"
 
@@ -203,7 +203,7 @@ def test_a_feed_that_was_off_for_a_time(script: Script, spark: SparkSession, tmp
 
 
 def test_other_columns_partitions_and_types(script: Script, spark: SparkSession, tmp_path: Path) -> None:
-    """Overwritten with another schema: the files of each version are read as that version reads them."""
+    """Each version of a table with a new schema is read by its own schema."""
     path = _create(spark, tmp_path / "t", "k INT, v INT, p STRING", "", "PARTITIONED BY (p)")
     spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 1, 'a'), (2, 2, 'b')")
     Registry(spark, script.warehouse).add_source(SourceEntry("t", path, ("k",)))

@@ -36,7 +36,7 @@ DELETE FROM r WHERE k = 0
 
 
 def _leave_unfilled(spark: SparkSession, script: Script, kind: type[PlanNode], *, drops: bool = True) -> None:
-    """Empty the state of a view's nodes of a kind, and have the next epoch fill it."""
+    """Empty the state of nodes of a kind; the next epoch fills it."""
     warehouse = script.warehouse
     view = warehouse.read().views["tops"]
     nodes = [found for found in view.planned.stateful.nodes if isinstance(found.node, kind)]

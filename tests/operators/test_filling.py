@@ -1,4 +1,4 @@
-"""A part of a plan is filled while the rest goes on by changes; the oracle is the query."""
+"""A part of a plan is filled while the rest goes on; the oracle is the query."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_is_filled_is_what_the_node_would_have(spark: SparkSession) -> None
 
 
 def test_new_nodes_above_nodes_that_go_on(spark: SparkSession) -> None:
-    """As for a view that is edited: all of it is new but the aggregate, whose state goes on."""
+    """All nodes are new but the aggregate, as in an edited view."""
     with Lab(spark, _JOINED) as lab:
         for step in _STEPS[:2]:
             lab.step(step)
@@ -156,7 +156,7 @@ def test_new_nodes_above_nodes_that_go_on(spark: SparkSession) -> None:
 
 
 def test_by_time_as_well(spark: SparkSession) -> None:
-    """Rows that time alone has taken from the input of a new node are in the change."""
+    """Rows that left the input of a new node by time are retracted."""
     start = datetime(2024, 1, 1, tzinfo=timezone.utc)
     events = Relation("ev", (Field("k", "int", False), Field("g", "int"), Field("until", "timestamp")), ("k",))
     query = "SELECT g, count(*) AS n FROM ev WHERE until > now() GROUP BY g"
