@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.columns import group_by, select
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_encoding import parse_type, parts_of, to_ddl
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateColumn
@@ -68,6 +69,11 @@ def sum_rows(rows: DataFrame, columns: Sequence[Typed], totals: Mapping[str, Col
     grouped = rows.groupBy(*keys).agg(*named, *firsts)
     found = {name: f"_first_{n} AS {quoted(name)}" for n, name in enumerate(picked)}
     return select(grouped, [*(found.get(name, quoted(name)) for name in types), *map(quoted, totals)])
+
+
+def consolidate(df: DataFrame, columns: Sequence[Typed]) -> DataFrame:
+    """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
+    return sum_rows(df, columns, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
 
 
 def zero_signs(columns: Sequence[Typed]) -> str | None:

@@ -80,19 +80,6 @@ class StoredColumn:
             return f"CAST({self.slot.name} AS {self.data_type})"
         return self.slot.name
 
-    def typed(self, stored: Column | None) -> Column:
-        """A stored value as a value of the column's type."""
-        data_type = parse_type(self.data_type)
-        if stored is None:
-            return F.lit(None)
-        if isinstance(data_type, T.YearMonthIntervalType):
-            return (F.expr("INTERVAL '1' MONTH") * stored).cast(self.data_type)
-        if isinstance(data_type, T.DayTimeIntervalType):
-            return (F.expr("INTERVAL '0.000001' SECOND") * stored).cast(self.data_type)
-        if self.slot is not None and to_ddl(data_type) != self.slot.data_type:
-            return stored.cast(self.data_type)
-        return stored
-
     def write(self, column: Callable[[str], str] = quoted) -> Column | None:
         """The column's value for its slot.
 

@@ -166,7 +166,7 @@ class StorageTable:
             if value is None:
                 encoded = encode_row([prefix[p.column] for p in key], encoded_parts(self.desc.schema.columns, key))
             elif column.slot is not None:
-                stored = stored.where(column.typed(F.col(column.slot.name)).eqNullSafe(value))
+                stored = stored.where(F.expr(column.value).eqNullSafe(value))
         if encoded is not None:
             # Structs and arrays have no literal; the encoded key finds any prefix, by reading the key column.
             stored = stored.where(F.substring(F.col(KEY), 1, len(encoded)) == F.lit(encoded))

@@ -15,10 +15,11 @@ from relstate_dagster.jobs.operators import aggregate_value
 from relstate_dagster.jobs.operators.aggregate_group import group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.filling import all_rows_now
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import has_comparable_results
 from relstate_dagster.jobs.plan.nodes import Aggregate
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.shared_lookup import lookup_several
 from relstate_dagster.state_lib.sql_text import quoted
 

@@ -28,11 +28,12 @@ from relstate_dagster.jobs.operators.context import Closed, EpochContext, Operat
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.closing import Closing, closings
 from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
 
 

@@ -23,11 +23,12 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group
 from relstate_dagster.jobs.operators.agreement import agreeing_counts, agreeing_rows
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.pairs import sides_of
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
 
 #: Their one input is kept in their first table.

@@ -28,11 +28,12 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult, Pass
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import OtherRelations, Relations
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Field, FullQuery, PlanNode, Scan, Temporal, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
 

@@ -6,8 +6,8 @@ Cost: the inputs and the view.
 from __future__ import annotations
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.plan.nodes import FullQuery
+from relstate_dagster.state_lib.row_sums import consolidate
 
 
 def change(ctx: EpochContext, node: FullQuery) -> OperatorResult:

@@ -29,9 +29,10 @@ from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before, rows_now
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_sums import consolidate
 
 
 def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:

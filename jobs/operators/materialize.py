@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.row_sums import same_value
+from relstate_dagster.state_lib.row_sums import consolidate, same_value
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 _OLD: Final = "_old_row"

@@ -25,10 +25,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.operators.context import EpochContext, Pass
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from relstate_dagster.jobs.planner.one_row import has_one_row, is_of_subquery
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.row_sums import consolidate
 
 #: Spark would evaluate what two expressions share before either of them, and not within what catches its error.
 _SHARED_PARTS: Final = "spark.sql.subexpressionElimination.enabled"

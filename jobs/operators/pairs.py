@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.in_place import Wanted, rows_now
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
 
 LEFT_WEIGHT: Final = "_left_weight"

@@ -31,13 +31,14 @@ from relstate_dagster.jobs.operators import top_n_input
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import contradiction, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate, repeat_by_weight
+from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.nodes import TopN
 from relstate_dagster.jobs.plan.state_tables import AT, FENCE
 from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_encoding import parse_type
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning

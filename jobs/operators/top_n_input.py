@@ -11,8 +11,8 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
-from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.plan.nodes import TopN
+from relstate_dagster.state_lib.row_sums import consolidate
 
 _VERSION = "_version"
 

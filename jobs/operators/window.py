@@ -15,8 +15,9 @@ from relstate_dagster.jobs.operators.changed_windows import AFFECTED, near_chang
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import both_versions, new_minus_old, received, with_copies
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
-from relstate_dagster.jobs.operators.z_sets import columns_of, consolidate
+from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Window
+from relstate_dagster.state_lib.row_sums import consolidate
 
 _VERSION = "_version"
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.row_sums import Typed, columns_of_schema, sum_rows
+from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -18,11 +18,6 @@ def columns_of(names: Sequence[str]) -> list[str]:
     It would take a dot for a field access.
     """
     return [quoted(name) for name in names]
-
-
-def consolidate(df: DataFrame, columns: Sequence[Typed]) -> DataFrame:
-    """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
-    return sum_rows(df, columns, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
 
 
 def sum_equal_rows(df: DataFrame) -> DataFrame:

@@ -42,7 +42,7 @@ from relstate_dagster.state_lib.lake.log import Action, DeltaLog, TableFacts, fi
 from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.statistics import byte_count, data_files, row_count
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
-from relstate_dagster.state_lib.row_sums import columns_of_schema, sum_rows
+from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
@@ -255,11 +255,11 @@ class DeltaSource(Source):
         return "Delta does not read its change data feed over a change of its columns" if commits.alters else None
 
     def _has_values(self, facts: TableFacts) -> bool:
-        """Whether files and the log's texts of partition values tell all of a row."""
+        """Whether files and the log's partition values hold all of a row."""
         return facts.column_mapping != "id" and not any(map(char_type, struct_of(facts.schema_json).fields))
 
     def _had_feed(self, pin: Pin) -> bool:
-        """Whether the feed was on at a version, as far as the log still tells."""
+        """Whether the feed was on at a version; true if the log lacks it."""
         try:
             return self.facts(pin.version).has_change_feed
         except SourceError:
@@ -304,7 +304,7 @@ class DeltaSource(Source):
             net=NetChange(
                 reason,
                 frozenset() if difference is None else difference.names,
-                len(data_files(self.table.at(until.version))),
+                len(data_files(self.table.at(until.version)) if difference is None else difference.after.files),
                 self._advice(commits, facts),
             ),
         )
@@ -666,7 +666,7 @@ def _summed(rows: DataFrame, columns: Collection[str] | None) -> DataFrame:
     """Equal rows of a change set summed, and those that cancel out dropped."""
     kept = [name for name in rows.columns if name != WEIGHT and (columns is None or name in columns)]
     typed = [column for column in columns_of_schema(rows.schema) if column.name in kept]
-    return sum_rows(rows, typed, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
+    return consolidate(rows, typed)
 
 
 def _net_strategy(found: ChangeRange, net: NetChange) -> str:

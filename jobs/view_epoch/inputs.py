@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
-from relstate_dagster.jobs.operators.z_sets import consolidate
 from relstate_dagster.jobs.plan.nodes import Join, Scan, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.jobs.sources.pins import ChangeRange
@@ -31,7 +30,7 @@ from relstate_dagster.state_lib.delta_layout import is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
-from relstate_dagster.state_lib.row_sums import columns_of_schema
+from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
 from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
