@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.row_width import value_bytes
 from relstate_dagster.state_lib.size_settings import Sizing
 from relstate_dagster.state_lib.sql_text import quoted
@@ -63,6 +65,31 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
             return None
         raise
     return rows if rows.num_rows <= most_rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Rows that the driver holds, and the type that Spark gives them."""
+
+    rows: pa.Table
+    schema: T.StructType
+
+    def select(self, names: Sequence[str]) -> HeldRows:
+        """Some columns."""
+        return HeldRows(self.rows.select(list(names)), T.StructType([self.schema[name] for name in names]))
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows as a frame of a session."""
+        return frame_of(spark, self.rows, self.schema)
+
+
+def held_rows(df: DataFrame, most_bytes: int) -> HeldRows | None:
+    """All rows of a frame; ``None`` if the driver, or Arrow, cannot hold them."""
+    if not all(is_plain(f.dataType) for f in df.schema.fields):
+        return None
+    whole = nullable_within(df)
+    rows = collected(whole, most_bytes)
+    return None if rows is None else HeldRows(rows, whole.schema)
 
 
 def rows_within(df: DataFrame, most_bytes: int) -> int:

@@ -32,6 +32,7 @@ from relstate_dagster.jobs.operators import (
 )
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
 from relstate_dagster.jobs.plan.consolidated import has_comparable_results
@@ -44,14 +45,14 @@ from relstate_dagster.state_lib.sql_text import quoted
 _CHANGED: Final = "_changed"
 
 
-def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> OperatorResult:
     """The change set of the groups: group columns, then the calls' results."""
     if child is None:
         if node.group or not ctx.state_is_new(node):
             return OperatorResult(None)
-        child = _no_rows(ctx, node)
+        child = ctx.row_sets.of(_no_rows(ctx, node))
     tables = tables_by_role(ctx, node)
-    changed_by_call: dict[int, DataFrame] = {}
+    changed_by_call: dict[int, RowSet] = {}
     affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
         return OperatorResult(None)
@@ -62,23 +63,19 @@ def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> Opera
     stored = aggregate_value.stored_rows(ctx, node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
-        return OperatorResult(_emit(node, tables, groups, fused_columns))
-    groups = ctx.frames.share(groups)
-    if ctx.frames.is_empty(groups):
+        return OperatorResult(ctx.row_sets.of(_emit(node, tables, groups, fused_columns)))
+    shared = ctx.row_sets.shared(groups)
+    if shared.is_empty:
         return OperatorResult(None)
-    late = aggregate_newest.late_rows(ctx, node, groups)
+    late = aggregate_newest.late_rows(ctx, node, shared)
     for table, row in stored:
-        table.write(groups.selectExpr(*row).where(f"{WEIGHT} != 0"))
-    changes = _emit(node, tables, groups)
-    held = ctx.frames.rows_of(groups)
-    if held is None:
-        return OperatorResult(changes, late)
-    changed = held.filter(held[_CHANGED]).select(list(node.group))
-    return OperatorResult(ctx.frames.derived(changes, changed) if changed.num_rows else None, late)
+        table.write(shared.frame.selectExpr(*row).where(f"{WEIGHT} != 0"))
+    changes = shared.derived(_emit(node, tables, shared.frame), {name: name for name in node.group}, where=_CHANGED)
+    return OperatorResult(None if changes.is_empty else changes, late)
 
 
 def _fold(
-    ctx: EpochContext, node: Aggregate, child: DataFrame, tables: Tables, changed_by_call: dict[int, DataFrame]
+    ctx: EpochContext, node: Aggregate, child: RowSet, tables: Tables, changed_by_call: dict[int, RowSet]
 ) -> DataFrame | None:
     """Affected groups, with all strategies' measures of change and state.
 
@@ -87,16 +84,16 @@ def _fold(
     ``changed_by_call`` receives the changed counts of each extreme call.
     """
     # Value states fold the change once; every other table reads it again.
-    delta = ctx.frames.share(child) if tables.counts or tables.input is not None or tables.group_rows is not None else child
-    if ctx.frames.is_empty(delta) and not ctx.state_is_new(node):
+    delta = child.shared() if tables.counts or tables.input is not None or tables.group_rows is not None else child
+    if delta.is_empty and not ctx.state_is_new(node):
         return None
     frames = GroupFrames(node.group)
     affected: Affected | None = None
     whole = aggregate_value.is_read_whole(ctx, node, tables)
     if whole:
-        aggregate_value.fold_into_all(node, delta, tables, frames)
+        aggregate_value.fold_into_all(node, delta.frame, tables, frames)
     else:
-        affected = aggregate_value.fold(ctx, node, delta, tables, frames)
+        affected = aggregate_value.fold(ctx, node, delta.frame, tables, frames)
         if affected is None:
             return None
     for position in tables.counts:
@@ -107,7 +104,7 @@ def _fold(
             aggregate_distinct.fold(ctx, node, call, position, delta, tables, frames)
     if tables.input is not None and affected is not None:
         aggregate_input.fold(ctx, node, delta, tables, affected, frames)
-    together = frames.together(single_partition=whole and ctx.frames.single_partition)
+    together = frames.together(single_partition=whole and ctx.row_sets.single_partition)
     return together.where(f"_d{GROUP_ROWS} IS NOT NULL") if whole else together
 
 

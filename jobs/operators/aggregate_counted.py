@@ -9,12 +9,13 @@ The counts are written without being read: weights add up.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Tables
 from relstate_dagster.jobs.operators.agreement import agreeing_counts
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import value_column
 from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
@@ -29,33 +30,30 @@ def values_of(call: AggCall) -> list[str]:
     return [value_column(n) for n in range(len(call.arguments))]
 
 
-def changed_counts(
-    ctx: EpochContext, node: Aggregate, call: AggCall, position: int, delta: DataFrame, tables: Tables
-) -> DataFrame:
+def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, position: int, delta: RowSet, tables: Tables) -> RowSet:
     """Changes of the counts of a group's values, written to the call's counts.
 
     ``_weight`` is never 0.
 
-    ``delta`` is shared. The frame is shared or derived.
+    ``delta`` is shared. The result is shared or derived.
     """
     group, values = columns_of(node.group), values_of(call)
-    present = delta
+    present = delta.frame
     for argument in call.arguments:
         present = present.where(F.col(quoted(argument)).isNotNull())
     renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
-    changed = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
-    changed = changed.where(F.col(WEIGHT) != 0)
-    held = ctx.frames.rows_of(delta)
-    if held is None or held.num_rows > tuning().summed_by_each_rows:
-        changed = ctx.frames.share(changed)
+    counted = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
+    counted = counted.where(F.col(WEIGHT) != 0)
+    if delta.most_rows <= tuning().summed_by_each_rows:
+        own = {name: name for name in (*node.group, WEIGHT)}
+        changed = delta.derived(counted, {**own, **dict(zip(values, call.arguments, strict=True))})
     else:
-        known = held.select([*node.group, *call.arguments, WEIGHT]).rename_columns([*node.group, *values_of(call), WEIGHT])
-        changed = ctx.frames.derived(changed, known)
+        changed = ctx.row_sets.shared(counted)
     if ctx.may_have_expired:
         # A value may have occurred before its group expired and came back.
-        names = [*node.group, *values_of(call)]
-        changed = ctx.frames.share(agreeing_counts(ctx, tables.counts[position], changed, names, names))
-    tables.counts[position].write(changed)
+        names = [*node.group, *values]
+        changed = ctx.row_sets.shared(agreeing_counts(tables.counts[position], changed, names, names))
+    tables.counts[position].write(changed.frame)
     return changed
 
 

@@ -16,6 +16,7 @@ from relstate_dagster.jobs.operators import aggregate_value
 from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, never_negative, values_of
 from relstate_dagster.jobs.operators.aggregate_group import GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -27,7 +28,7 @@ def fold(
     node: Aggregate,
     call: AggCall,
     position: int,
-    delta: DataFrame,
+    delta: RowSet,
     tables: Tables,
     frames: GroupFrames,
 ) -> None:
@@ -39,21 +40,21 @@ def fold(
     frames.add(folded, {name: only(name) for name in folds})
 
 
-def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: DataFrame) -> DataFrame:
+def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: RowSet) -> DataFrame:
     """Values that begin to occur in a group (weight 1) or cease to (−1)."""
     names = [*node.group, *values_of(call)]
     columns, zero = columns_of(names), F.lit(0).cast("bigint")
-    counts = changed.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
+    counts = changed.frame.select(*columns, zero.alias("_old"), F.col(WEIGHT).alias("_delta"))
     if not ctx.state_is_new(node):
         on = [(name, name) for name in names]
         null_safe = [name in node.group for name in names]
         runs = table.storage.lookup(
-            changed,
+            changed.frame,
             on,
             null_safe,
             names,
-            hint=ctx.frames.hint(changed),
-            lookup_keys=ctx.frames.lookup_keys(changed, on, null_safe=null_safe),
+            hint=changed.hint,
+            lookup_keys=changed.lookup_keys(on, null_safe=null_safe),
         )
         stored = runs.select(*columns, F.col(STATE_WEIGHT).alias("_old"), zero.alias("_delta"))
         summed = stored.union(counts).groupBy(*columns)

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.extreme import COMPLETE, FIRST, first_value_type
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
@@ -44,10 +44,10 @@ def fold(
     node: Aggregate,
     call: AggCall,
     position: int,
-    delta: DataFrame,
+    delta: RowSet,
     tables: Tables,
     frames: GroupFrames,
-) -> DataFrame:
+) -> RowSet:
     """Write the changed counts, and add the first changed values per group.
 
     Returns
@@ -60,7 +60,7 @@ def fold(
         f"{_first_of(tables, position, ctx.extreme_rows + 1)} FILTER (WHERE {WEIGHT} > 0) AS {more}",
         f"{_first_of(tables, position, ctx.extreme_rows)} FILTER (WHERE {WEIGHT} < 0) AS {fewer}",
     ]
-    folded = _as_kept(node, call, changed).groupBy(*columns_of(node.group)).agg(*map(F.expr, firsts))
+    folded = _as_kept(node, call, changed.frame).groupBy(*columns_of(node.group)).agg(*map(F.expr, firsts))
     frames.add(folded, {more: only(more), fewer: only(fewer)})
     return changed
 
@@ -135,7 +135,7 @@ def _no_values(call: AggCall) -> str:
 
 
 def refilled(
-    ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame, changed_by_call: Mapping[int, DataFrame]
+    ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame, changed_by_call: Mapping[int, RowSet]
 ) -> DataFrame:
     """The groups, with prefixes taken from the counts where the kept values ran out.
 
@@ -143,36 +143,23 @@ def refilled(
     ----------
     changed_by_call : the changed counts of each extreme call.
     """
-    if ctx.state_is_new(node) or not any(_has_deletions(ctx, changed) for changed in changed_by_call.values()):
+    if ctx.state_is_new(node) or not any(changed.may_retract for changed in changed_by_call.values()):
         return groups
-    groups = ctx.frames.share(groups)
-    refilled = groups
+    shared = ctx.row_sets.shared(groups)
+    refilled = shared.frame
     for position, changed in changed_by_call.items():
-        affected = _run_out(ctx, node, groups, position)
+        affected = _run_out(node, shared, position)
         if affected is not None:
             refilled = _refilled(ctx, node, tables, position, changed, affected, refilled)
     return refilled
 
 
-def _has_deletions(ctx: EpochContext, changed: DataFrame) -> bool:
-    rows = ctx.frames.values_of(changed)
-    return rows is None or (rows.num_rows > 0 and pc.min(rows[WEIGHT]).as_py() < 0)
-
-
-def _run_out(ctx: EpochContext, node: Aggregate, groups: DataFrame, position: int) -> Affected | None:
+def _run_out(node: Aggregate, groups: RowSet, position: int) -> Affected | None:
     """The groups whose kept values ran out; ``None`` where none did."""
-    ran_out = f"{_RAN_OUT}_{position}"
-    keys = groups.where(ran_out).select(*columns_of(node.group))
-    held = ctx.frames.rows_of(groups)
-    if held is None:
-        return Affected(keys, None, None)
-    rows = held.filter(held[ran_out])
-    if not rows.num_rows:
+    keys = groups.where(f"{_RAN_OUT}_{position}", node.group)
+    if keys.is_empty:
         return None
-    if not node.group:
-        return Affected(keys, None, None)
-    keys = ctx.frames.of_rows(rows.select(list(node.group)), keys.schema)
-    return Affected.by(ctx, keys, node.group)
+    return Affected.by(keys, node.group) if node.group else Affected(groups.frame, None, None)
 
 
 def _refilled(
@@ -180,7 +167,7 @@ def _refilled(
     node: Aggregate,
     tables: Tables,
     position: int,
-    changed: DataFrame,
+    changed: RowSet,
     affected: Affected,
     groups: DataFrame,
 ) -> DataFrame:
@@ -188,11 +175,12 @@ def _refilled(
     names = [*node.group, *values_of(call)]
     columns = columns_of(names)
     stored = affected.stored(table, node.group, names).select(*columns, F.col(STATE_WEIGHT).alias(WEIGHT))
+    rows = changed.frame
     if node.group:
-        changed = changed.alias("changed").join(
+        rows = rows.alias("changed").join(
             affected.groups.alias("wanted"), same_group(node.group, "changed", "wanted"), "left_semi"
         )
-    counts = stored.union(changed.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
+    counts = stored.union(rows.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
     found = f"_found_{position}"
     firsts = (

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import AggregateKind, CallStrategy
 from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
@@ -59,10 +60,10 @@ class Affected:
     hint: str | None
 
     @classmethod
-    def by(cls, ctx: EpochContext, changed: DataFrame, group: Sequence[str]) -> Affected:
+    def by(cls, changed: RowSet, group: Sequence[str]) -> Affected:
         """The groups of a shared change set, which may have each more than once."""
-        lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in group], null_safe=True)
-        return cls(changed.select(*columns_of(group)), lookup_keys, ctx.frames.hint(changed))
+        lookup_keys = changed.lookup_keys([(name, name) for name in group], null_safe=True)
+        return cls(changed.frame.select(*columns_of(group)), lookup_keys, changed.hint)
 
     def stored(self, table: StateTable, group: Sequence[str], columns: Sequence[str]) -> DataFrame:
         """Unmerged rows of these groups in a state table, keyed by the group first.

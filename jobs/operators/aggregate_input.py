@@ -17,6 +17,7 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrame
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import old_and_new
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
 from relstate_dagster.jobs.plan.aggregates.materialized import depends_on_order
@@ -29,12 +30,12 @@ _OVER_NOTHING = "_over_nothing"
 _FOUND = "_found"
 
 
-def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
+def fold(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, affected: Affected, frames: GroupFrames) -> None:
     """Write the changed input rows, and add old and new values of calls."""
     if tables.input is None:
         return
-    changed = ctx.frames.share(delta, summed=not is_consolidated(node.child))
-    tables.input.write(changed)
+    changed = delta.shared(summed=not is_consolidated(node.child))
+    tables.input.write(changed.frame)
     versions = old_and_new(ctx, node, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: node.calls[p] for p in _positions(tables)}
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]

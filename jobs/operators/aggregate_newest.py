@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.append_only_extreme import EXTREME
 from relstate_dagster.jobs.plan.aggregates.kind import Version
@@ -81,13 +80,11 @@ def checked(node: Aggregate, groups: DataFrame) -> DataFrame:
     return groups.selectExpr(*others, f"CASE {cases} ELSE {new} END AS {new}", f"{late} AS {_LATE}")
 
 
-def late_rows(ctx: EpochContext, node: Aggregate, groups: DataFrame) -> int:
+def late_rows(ctx: EpochContext, node: Aggregate, groups: RowSet) -> int:
     """Count the rows that came late, in shared groups."""
     if not node.is_of_changelog or ctx.state_is_new(node):
         return 0
-    held = ctx.frames.rows_of(groups)
-    found = groups.agg(F.sum(_LATE)).first() if held is None else (pc.sum(held[_LATE]).as_py(),)
-    return (found[0] or 0) if found else 0
+    return groups.total(_LATE)
 
 
 def _place(node: Aggregate) -> str:

@@ -15,6 +15,7 @@ from relstate_dagster.jobs.operators import aggregate_value
 from relstate_dagster.jobs.operators.aggregate_group import group_exists, tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.filling import all_rows_now
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import has_comparable_results
 from relstate_dagster.jobs.plan.nodes import Aggregate
@@ -24,7 +25,7 @@ from relstate_dagster.state_lib.shared_lookup import lookup_several
 from relstate_dagster.state_lib.sql_text import quoted
 
 
-def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame:
+def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: RowSet, on: Sequence[tuple[str, str]]) -> DataFrame:
     """Rows of at least the groups that a shared change set asks for.
 
     Parameters
@@ -40,9 +41,9 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
         return all_rows_now(ctx, node)
     tables = tables_by_role(ctx, node)
     stored = [table.storage for table in tables.value_tables.values()]
-    lookup_keys = ctx.frames.lookup_keys(wanted_by, on, null_safe=True)
-    keys = wanted_by if on else None
-    runs = lookup_several(stored, keys, node.group, on=on, hint=ctx.frames.hint(wanted_by), lookup_keys=lookup_keys)
+    lookup_keys = wanted_by.lookup_keys(on, null_safe=True)
+    keys = wanted_by.frame if on else None
+    runs = lookup_several(stored, keys, node.group, on=on, hint=wanted_by.hint, lookup_keys=lookup_keys)
     picked = (F.expr(f"{sql} AS {name}") for name, sql in aggregate_value.newest(tables).items())
     group = columns_of(node.group)
     newest = runs.groupBy(*group).agg(*picked)
@@ -54,6 +55,6 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: DataFrame, on: Seque
     change = ctx.changes.get(node)
     if change is None:
         return before
-    both = before.union(change)
+    both = before.union(change.frame)
     # One row, that every row meets: where fifteen such follow each other (TPC-DS q9), three for one would be 3¹⁵.
     return both if node.group or not has_comparable_results(node) else consolidate(both, node.schema)

@@ -40,11 +40,11 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
         frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
         return Affected(folded.select(*columns_of(node.group)), None, None)
-    folded = ctx.frames.share(folded)
-    if ctx.frames.is_empty(folded):
+    shared = ctx.row_sets.shared(folded)
+    if shared.is_empty:
         return None
-    frames.add(folded, {name: only(name) for name in folds})
-    affected = Affected.by(ctx, folded, node.group)
+    frames.add(shared.frame, {name: only(name) for name in folds})
+    affected = Affected.by(shared, node.group)
     stored = [table.storage for table in tables.value_tables.values()]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, lookup_keys=affected.lookup_keys)
     frames.add(old, newest(tables))
@@ -53,7 +53,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
 
 def is_read_whole(ctx: EpochContext, node: Aggregate, tables: Tables) -> bool:
     """Whether the old state is small enough to read before the groups are known."""
-    if ctx.state_is_new(node) or not ctx.frames.held or tables.input is not None:
+    if ctx.state_is_new(node) or not ctx.row_sets.shares_by_jobs or tables.input is not None:
         return False
     return few_rows(tables) is not None
 

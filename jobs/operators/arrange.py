@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.relations import Sampled
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Scan, walk
-from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.row_encoding import parse_type
@@ -31,18 +31,18 @@ from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning
 
 
-def change(ctx: EpochContext, node: Arrange, rows: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Arrange, rows: RowSet | None) -> OperatorResult:
     """The change set of the input, written to the state if that has its rows."""
     if rows is None or not _is_kept(ctx, node):
         return OperatorResult(rows)
-    kept = ctx.frames.share(rows)
-    if ctx.frames.is_empty(kept):
+    kept = rows.shared()
+    if kept.is_empty:
         return OperatorResult(None)
-    _table(ctx, node).write(kept)
+    _table(ctx, node).write(kept.frame)
     return OperatorResult(kept)
 
 
-def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequence[tuple[str, str]]) -> DataFrame | None:
+def rows_now(ctx: EpochContext, node: Arrange, wanted_by: RowSet, on: Sequence[tuple[str, str]]) -> DataFrame | None:
     """Rows as of this epoch that a change set asks for, at least.
 
     ``None`` if the state has none.
@@ -57,11 +57,11 @@ def rows_now(ctx: EpochContext, node: Arrange, wanted_by: DataFrame, on: Sequenc
     """
     if not _is_kept(ctx, node):
         return None
-    runs = _table(ctx, node).storage.runs(node.column_names, ctx.frames.lookup_keys(wanted_by, on))
+    runs = _table(ctx, node).storage.runs(node.column_names, wanted_by.lookup_keys(on))
     columns = columns_of(node.column_names)
     before = runs.selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
     change_set = ctx.changes.get(node)
-    return before if change_set is None else before.union(change_set.select(*columns, WEIGHT))
+    return before if change_set is None else before.union(change_set.frame.select(*columns, WEIGHT))
 
 
 def keep(
@@ -76,7 +76,12 @@ def keep(
     rows_read : about how many rows a lookup reads where they are not kept.
     rows_of : all rows of the input, as a context gives the relations below it.
     """
-    if rows_read is None or rows_read < tuning().arranged_lookup_rows or ctx.state_is_new(node) or not ctx.frames.held:
+    if (
+        rows_read is None
+        or rows_read < tuning().arranged_lookup_rows
+        or ctx.state_is_new(node)
+        or not ctx.row_sets.shares_by_jobs
+    ):
         return None
     return ctx.steps.once(("keep", node), lambda: _kept(ctx, node, rows_of))
 
@@ -109,13 +114,11 @@ def _kept(ctx: EpochContext, node: Arrange, rows_of: Callable[[EpochContext], Da
     most = min(tuning().arranged_rows, total // tuning().arranged_one_in)
     if not _are_few(ctx, names, rows_of, most / total):
         return None
-    whole = nullable_within(rows_of(ctx))
-    found = collected(whole, ctx.frames.limits.collected_bytes)
-    if found is None or found.num_rows > most:
+    found = ctx.row_sets.few(rows_of(ctx), most)
+    if found is None:
         return None
-    rows = frame_of(ctx.spark, found, whole.schema)
-    _table(ctx, node).write(rows)
-    return rows
+    _table(ctx, node).write(found.frame)
+    return found.frame
 
 
 def _are_few(ctx: EpochContext, names: Sequence[str], rows_of: Callable[[EpochContext], DataFrame], most: float) -> bool:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan.nodes import Temporal, TimeBound
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.sql_text import quoted
@@ -25,27 +26,27 @@ Crossed: TypeAlias = Callable[[DataFrame, str, str], DataFrame]
 
 
 def changed_by_time(
-    ctx: EpochContext, node: Temporal, child: DataFrame | None, as_now: AsNow, crossed_of: Crossed
-) -> DataFrame | None:
+    ctx: EpochContext, node: Temporal, child: RowSet | None, as_now: AsNow, crossed_of: Crossed
+) -> RowSet | None:
     """Changed rows as of now, and stored rows that time alone has changed."""
     (table,) = ctx.tables[node]
     now = _text(ctx.instant)
     changed = None
     if child is not None:
-        child = ctx.frames.share(child)
-        if not ctx.frames.is_empty(child):
-            table.write(child)
-            changed = as_now(child, now)
+        child = child.shared()
+        if not child.is_empty:
+            table.write(child.frame)
+            changed = as_now(child.frame, now)
     if ctx.state_is_new(node):
-        return changed
+        return None if changed is None else ctx.row_sets.of(changed)
     before = _text(ctx.last_instant)
     stored = table.storage.runs(list(node.child.column_names)).where(_may_have_changed(node.bounds, before, now))
     crossed = crossed_of(stored, before, now)
     if changed is not None:
-        return changed.union(crossed)
+        return ctx.row_sets.of(changed.union(crossed))
     # With nothing else to tell, it is worth a look whether any row has crossed: views above then have nothing to do.
-    crossed = ctx.frames.share(crossed)
-    return None if ctx.frames.is_empty(crossed) else crossed
+    alone = ctx.row_sets.shared(crossed)
+    return None if alone.is_empty else alone
 
 
 def _may_have_changed(bounds: Sequence[TimeBound], before: str, now: str) -> str:

@@ -28,6 +28,7 @@ from relstate_dagster.jobs.operators.context import Closed, EpochContext, Operat
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.closing import Closing, closings
 from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
@@ -52,40 +53,40 @@ def _condition(closing: Closing, watermarks: Watermarks) -> Column:
     return F.coalesce(upper < reached if closing.span.is_included else upper <= reached, F.lit(False))
 
 
-def change(ctx: EpochContext, node: Aggregate, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> OperatorResult:
     """As :func:`.jobs.operators.aggregate.change`, whether or not the state has the groups that were closed."""
     if child is None or ctx.state_is_new(node):
         return aggregate.change(ctx, node, child)
     closed = ctx.closed[node]
-    child = ctx.frames.share(child)
-    late = ctx.frames.share(child.where(closed.condition))
-    if ctx.frames.is_empty(late):
+    child = child.shared()
+    late = ctx.row_sets.shared(child.frame.where(closed.condition))
+    if late.is_empty:
         return aggregate.change(ctx, node, child)
-    (counted,) = late.agg(F.sum(F.abs(F.col(WEIGHT)))).collect()
+    (counted,) = late.frame.agg(F.sum(F.abs(F.col(WEIGHT)))).collect()
     late_rows = counted[0] or 0
-    dropped = ctx.frames.share(_without_state(ctx, node, late))
-    rows = _rows_now(ctx, node, closed.closing, dropped)
+    dropped = ctx.row_sets.shared(_without_state(ctx, node, late))
+    rows = _rows_now(ctx, node, closed.closing, dropped.frame)
     if rows is None:
         found = aggregate.change(ctx, node, child)
         return replace(found, late_rows=found.late_rows + late_rows)
     # Rows that are taken back here carry nothing.
     ctx = replace(ctx, fused_columns=FusedColumns())
     names = node.child.column_names
-    now = ctx.frames.share(_of_groups(ctx, rows, dropped, node.group))
-    came = _of_groups(ctx, late, dropped, node.group).select(*columns_of(names), (-F.col(WEIGHT)).alias(WEIGHT))
-    before = consolidate(now.select(*columns_of(names), WEIGHT).union(came), node.child.schema)
-    others = _of_groups(ctx, child, dropped, node.group, "left_anti").select(*columns_of(names), WEIGHT)
-    new = aggregate.change(ctx, node, others.union(now.select(*columns_of(names), WEIGHT)))
-    old = aggregate.change(_on_the_side(ctx, node), node, before)
+    now = ctx.row_sets.shared(_of_groups(rows, dropped, node.group)).frame.select(*columns_of(names), WEIGHT)
+    came = _of_groups(late.frame, dropped, node.group).select(*columns_of(names), (-F.col(WEIGHT)).alias(WEIGHT))
+    before = consolidate(now.union(came), node.child.schema)
+    others = _of_groups(child.frame, dropped, node.group, "left_anti").select(*columns_of(names), WEIGHT)
+    new = aggregate.change(ctx, node, ctx.row_sets.of(others.union(now)))
+    old = aggregate.change(_on_the_side(ctx, node), node, ctx.row_sets.of(before))
     columns = columns_of(node.column_names)
     pairs = ((new.changes, 1), (old.changes, -1))
-    parts = [frame.select(*columns, F.col(WEIGHT) * sign) for frame, sign in pairs if frame is not None]
+    parts = [rows.frame.select(*columns, F.col(WEIGHT) * sign) for rows, sign in pairs if rows is not None]
     late_rows += new.late_rows
     if not parts:
         return OperatorResult(None, late_rows)
     both = reduce(DataFrame.union, parts).toDF(*node.column_names, WEIGHT)
     # A group that is only there, or not, is there still: who reads it expects insertions alone.
-    return OperatorResult(consolidate(both, node.schema) if node.append_only else both, late_rows)
+    return OperatorResult(ctx.row_sets.of(consolidate(both, node.schema) if node.append_only else both), late_rows)
 
 
 def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
@@ -94,20 +95,18 @@ def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
     return replace(ctx, tables={**ctx.tables, node: tables}, fused_columns=FusedColumns(), changes={})
 
 
-def _without_state(ctx: EpochContext, node: Aggregate, late: DataFrame) -> DataFrame:
+def _without_state(ctx: EpochContext, node: Aggregate, late: RowSet) -> DataFrame:
     """The groups of late rows that the state does not have."""
     (table, *_) = tables_by_role(ctx, node).value_tables.values()
-    found = Affected.by(ctx, late, node.group).stored(table, node.group, node.group)
+    found = Affected.by(late, node.group).stored(table, node.group, node.group)
     newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
     known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0)
-    groups = late.select(*columns_of(node.group)).distinct()
+    groups = late.frame.select(*columns_of(node.group)).distinct()
     return groups.alias("one").join(known.alias("other"), same_group(node.group, "one", "other"), "left_anti")
 
 
-def _of_groups(
-    ctx: EpochContext, rows: DataFrame, groups: DataFrame, group: Sequence[str], how: str = "left_semi"
-) -> DataFrame:
-    wanted = ctx.frames.broadcastable(groups, groups).alias("other")
+def _of_groups(rows: DataFrame, groups: RowSet, group: Sequence[str], how: str = "left_semi") -> DataFrame:
+    wanted = groups.broadcastable(groups.frame).alias("other")
     return rows.alias("one").join(wanted, same_group(group, "one", "other"), how)
 
 
@@ -140,5 +139,6 @@ def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
         return rows
     (child,) = node.children
     below = _evaluated(ctx, child, rows)
-    computed = computable(ctx, node, below) if isinstance(node, Filter | Project | Expand) else below
-    return rows_by_rule(node, [computed], [WEIGHT])
+    if isinstance(node, Filter | Project | Expand):
+        below = computable(ctx, node, ctx.row_sets.of(below)).frame
+    return rows_by_rule(node, [below], [WEIGHT])

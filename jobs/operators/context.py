@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
-from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import Relations
+from relstate_dagster.jobs.operators.row_set import RowSet, RowSets
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
 from relstate_dagster.jobs.plan.closing import Closing
 from relstate_dagster.jobs.plan.new_state import NewState
@@ -54,7 +54,7 @@ class OperatorResult:
     late_rows : rows that came after a newer row of their key, or to a group that a watermark had closed.
     """
 
-    changes: DataFrame | None
+    changes: RowSet | None
     late_rows: int = 0
 
 
@@ -68,7 +68,7 @@ class PlanResult:
     late_rows : of all operators.
     """
 
-    changes: DataFrame | None
+    changes: RowSet | None
     late_rows: int
 
 
@@ -91,7 +91,7 @@ class EpochContext:
     node_ids : the ids by which it names them.
     relations : what the view reads.
     tables : the state tables of each node, in the order of ``infer_state_tables``.
-    frames : shares change sets between their consumers.
+    row_sets : makes what operators give each other.
     full_query : runs a query in full and gives its difference to what the view holds.
     extreme_rows, spare_rows : how many rows are kept apart, as the view's properties say.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
@@ -113,7 +113,7 @@ class EpochContext:
     node_ids: Mapping[PlanNode, int]
     relations: Relations
     tables: Mapping[PlanNode, Sequence[StateTable]]
-    frames: Frames
+    row_sets: RowSets
     full_query: Callable[[FullQuery], DataFrame | None]
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
@@ -121,14 +121,14 @@ class EpochContext:
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)
     fused_columns: FusedColumns = field(default_factory=FusedColumns)
-    changes: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
+    changes: dict[PlanNode, RowSet | None] = field(default_factory=dict)
     strict: bool = False
     may_have_expired: bool = False
     leaves_out_old_errors: bool = False
     asked_for_by_joins: frozenset[PlanNode] = frozenset()
     closed: Mapping[Aggregate, Closed] = field(default_factory=dict)
     runs_for: Pass = Pass.CHANGES
-    rows_now: dict[PlanNode, DataFrame | None] = field(default_factory=dict)
+    rows_now: dict[PlanNode, RowSet | None] = field(default_factory=dict)
 
     def state_is_new(self, node: PlanNode) -> bool:
         """Whether a node's state is empty, and its inputs come as all of their rows."""
@@ -139,21 +139,21 @@ class EpochContext:
     @property
     def spark(self) -> SparkSession:
         """The session that the epoch's DataFrames belong to."""
-        return self.frames.spark
+        return self.row_sets.spark
 
     def is_read_again(self, node: PlanNode) -> bool:
         """Whether each reader reads a node's rows again.
 
         All rows of sources are too many to hold.
         """
-        return self.state_is_new(node) and not self.frames.held and is_only_read(node)
+        return self.state_is_new(node) and not self.row_sets.shares_by_jobs and is_only_read(node)
 
     def in_parallel(self, *calls: Callable[[], T]) -> list[T]:
         """Results of independent calls.
 
         They run at the same time where sharing computes.
         """
-        if not self.frames.held:
+        if not self.row_sets.shares_by_jobs:
             return [call() for call in calls]
         # Jobs of another thread would be of no job group, and in no pool. Each needs properties of its own: Spark notes in
         # them which query a thread is running.

@@ -21,6 +21,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.nodes import PlanNode
@@ -34,16 +35,7 @@ _EXACT_TIMES: Final = {
 }
 
 
-def change_rows(given: Iterable[tuple[PlanNode, DataFrame]]) -> DataFrame:
-    """Rows of change sets, equal ones summed.
-
-    ``n`` (of the node), ``key`` and ``row`` as JSON, ``w`` (never 0).
-    """
-    rows = _summed(_as_text(n, node, frame) for n, (node, frame) in enumerate(given))
-    return rows.select("n", "key", "row", "w").where("w <> 0")
-
-
-def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
+def check_change_sets(changes: Mapping[PlanNode, RowSet | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
     """Check the change sets of an epoch, and count their insertions and deletions.
 
     Equal rows count each.
@@ -53,7 +45,7 @@ def check_change_sets(changes: Mapping[PlanNode, DataFrame | None], view: str, e
     StateError : one is not what its operator promises; names the operator, its key, and a row.
     """
     flows: dict[PlanNode, Flow] = dict.fromkeys(changes, (0, 0))
-    given = [(node, frame) for node, frame in changes.items() if frame is not None]
+    given = [(node, rows.frame) for node, rows in changes.items() if rows is not None]
     for node, frame in given:
         missing = {*node.column_names, WEIGHT} - set(frame.columns)
         if missing:

@@ -5,15 +5,16 @@ Linear: no state, cost |Δ| × projections.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan.nodes import Expand
 from relstate_dagster.state_lib.constants import WEIGHT
 
 
-def change(ctx: EpochContext, node: Expand, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Expand, child: RowSet | None) -> OperatorResult:
     """The projections of every changed row, all of them under its weight."""
-    return OperatorResult(None if child is None else rows_by_rule(node, [computable(ctx, node, child)], [WEIGHT]))
+    if child is None:
+        return OperatorResult(None)
+    return OperatorResult(ctx.row_sets.of(rows_by_rule(node, [computable(ctx, node, child).frame], [WEIGHT])))

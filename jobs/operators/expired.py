@@ -23,6 +23,7 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group
 from relstate_dagster.jobs.operators.agreement import agreeing_counts, agreeing_rows
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.pairs import sides_of
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
@@ -35,7 +36,7 @@ from relstate_dagster.state_lib.state_table import StateTable
 _KEEPERS = (nodes.Window, nodes.TopN, nodes.Temporal, nodes.Materialize)
 
 
-def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> list[DataFrame | None]:
+def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[RowSet | None]) -> list[RowSet | None]:
     """Inputs of an operator, reconciled with its state tables after expiry."""
     if isinstance(node, Join):
         return [
@@ -50,24 +51,24 @@ def reconcile_expired(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFr
     return list(inputs)
 
 
-def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: DataFrame) -> DataFrame | None:
+def agreeing_with(ctx: EpochContext, table: StateTable, rows: PlanNode, change: RowSet) -> RowSet | None:
     """A change of a node, reconciled with the table of its rows.
 
     ``None`` if nothing is left.
     """
     if rows.append_only:
         return change
-    change = ctx.frames.share(change, summed=True)
-    if ctx.frames.is_empty(change):
+    change = change.shared(summed=True)
+    if change.is_empty:
         return None
     names, key = rows.column_names, rows.stream_key
     if key is not None:
-        return _left(ctx, agreeing_rows(ctx, table, change, names, key))
+        return _left(ctx, agreeing_rows(table, change, names, key))
     comparable = [f.name for f in rows.schema if not f.type.has_maps]
-    return _left(ctx, agreeing_counts(ctx, table, change, names, comparable))
+    return _left(ctx, agreeing_counts(table, change, names, comparable))
 
 
-def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame | None]) -> None:
+def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[RowSet | None]) -> None:
     """Check, in strict mode, that a join retracts only stored rows.
 
     Joins look rows of a side up by what changes on the other one. A retraction of a row that was never stored would be noticed
@@ -84,9 +85,9 @@ def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame |
             continue
         agreed = agreeing_with(ctx, side.table, side.node, change)
         columns = columns_of(side.node.column_names)
-        rows = change.select(*columns, WEIGHT)
+        rows = change.frame.select(*columns, WEIGHT)
         if agreed is not None:
-            rows = rows.union(agreed.select(*columns, (-F.col(WEIGHT)).alias(WEIGHT)))
+            rows = rows.union(agreed.frame.select(*columns, (-F.col(WEIGHT)).alias(WEIGHT)))
         for row in consolidate(rows, side.node.schema).limit(1).collect():
             raise StateError(
                 f"epoch {ctx.epoch}: strict mode: {row.asDict()} of {side.table.storage.place()} is not what the state has of "
@@ -94,26 +95,26 @@ def check_agrees(ctx: EpochContext, node: PlanNode, inputs: Sequence[DataFrame |
             )
 
 
-def _of_aggregate(ctx: EpochContext, node: Aggregate, change: DataFrame) -> DataFrame | None:
+def _of_aggregate(ctx: EpochContext, node: Aggregate, change: RowSet) -> RowSet | None:
     """The change without retractions from groups, or input rows, that are not stored."""
     tables = tables_by_role(ctx, node)
     if node.group and not node.child.append_only:
-        change = ctx.frames.share(change)
-        if ctx.frames.is_empty(change):
+        change = change.shared()
+        if change.is_empty:
             return None
         (table, *_) = tables.value_tables.values()
-        found = Affected.by(ctx, change, node.group).stored(table, node.group, node.group)
+        found = Affected.by(change, node.group).stored(table, node.group, node.group)
         newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
         known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0).alias("known")
-        retracted = change.where(F.col(WEIGHT) < 0).alias("retracted")
+        retracted = change.frame.where(F.col(WEIGHT) < 0).alias("retracted")
         retracted = retracted.join(known, same_group(node.group, "retracted", "known"), "left_semi")
-        agreed = _left(ctx, change.where(F.col(WEIGHT) > 0).union(retracted))
+        agreed = _left(ctx, change.frame.where(F.col(WEIGHT) > 0).union(retracted))
         if agreed is None:
             return None
         change = agreed
     return change if tables.input is None else agreeing_with(ctx, tables.input, node.child, change)
 
 
-def _left(ctx: EpochContext, change: DataFrame) -> DataFrame | None:
-    shared = ctx.frames.share(change)
-    return None if ctx.frames.is_empty(shared) else shared
+def _left(ctx: EpochContext, change: DataFrame) -> RowSet | None:
+    shared = ctx.row_sets.shared(change)
+    return None if shared.is_empty else shared

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult, Pass
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import OtherRelations, Relations
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Field, FullQuery, PlanNode, Scan, Temporal, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
@@ -119,11 +120,11 @@ class PartialFill:
         """Whether a node's state is filled."""
         return node in self._new
 
-    def rows_now(self, node: PlanNode) -> DataFrame | None:
+    def rows_now(self, node: PlanNode) -> RowSet | None:
         """All rows of a node as of this epoch; new state below it is filled."""
         return self._rows(self._now, node)
 
-    def change(self, node: PlanNode, change_of: Callable[[PlanNode], DataFrame | None]) -> DataFrame | None:
+    def change(self, node: PlanNode, change_of: Callable[[PlanNode], RowSet | None]) -> RowSet | None:
         """The change set of a node with new state.
 
         Parameters
@@ -131,7 +132,7 @@ class PartialFill:
         change_of : the change set of another node.
         """
         now = self.rows_now(node)
-        now = self._ctx.rows_now[node] = None if now is None else self._ctx.frames.share(now)
+        now = self._ctx.rows_now[node] = None if now is None else now.shared()
         below = list(walk(node))
         by_time = any(isinstance(one, Temporal) for one in below) and self._ctx.instant != self._ctx.last_instant
         if not by_time and all(change_of(one) is None for one in below if isinstance(one, Scan)):
@@ -139,18 +140,18 @@ class PartialFill:
         before = self._rows(self._before, node)
         columns = columns_of(node.column_names)
         signed = ((now, F.col(WEIGHT)), (before, -F.col(WEIGHT)))
-        parts = [rows.select(*columns, weight.alias(WEIGHT)) for rows, weight in signed if rows is not None]
+        parts = [rows.frame.select(*columns, weight.alias(WEIGHT)) for rows, weight in signed if rows is not None]
         if not parts:
             return None
-        changes = self._ctx.frames.share(consolidate(parts[0] if len(parts) == 1 else parts[0].union(parts[1]), node.schema))
-        return None if self._ctx.frames.is_empty(changes) else changes
+        changes = self._ctx.row_sets.shared(consolidate(reduce(DataFrame.union, parts), node.schema))
+        return None if changes.is_empty else changes
 
-    def _rows(self, ctx: EpochContext, node: PlanNode) -> DataFrame | None:
-        def computed() -> DataFrame | None:
+    def _rows(self, ctx: EpochContext, node: PlanNode) -> RowSet | None:
+        def computed() -> RowSet | None:
             inputs = ctx.in_parallel(*(partial(self._rows, ctx, child) for child in node.children))
             rows = self._operator_of(node)(ctx, node, *inputs).changes
             is_shared = self._uses.get(node, 0) > 1 and not ctx.is_read_again(node)
-            return ctx.frames.share(rows) if rows is not None and is_shared else rows
+            return rows.shared() if rows is not None and is_shared else rows
 
         return ctx.steps.once((ctx.runs_for, node), computed)
 
@@ -177,7 +178,7 @@ def all_rows_now(ctx: EpochContext, node: PlanNode) -> DataFrame:
     """Rows of a node whose state has been filled in this epoch."""
     rows = ctx.rows_now.get(node)
     if rows is not None:
-        return rows
+        return rows.frame
     columns = ", ".join(f"{quoted(f.name)} {f.data_type}" for f in [*node.schema, Field(WEIGHT, "bigint")])
     return ctx.spark.createDataFrame([], columns)
 

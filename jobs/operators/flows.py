@@ -16,7 +16,7 @@ def held_flows(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
         if node not in ctx.changes:
             continue
         changes = ctx.changes[node]
-        flow = (0, 0) if changes is None else ctx.frames.flow_of(changes)
+        flow = (0, 0) if changes is None else changes.flow
         if flow is not None:
             found[node] = flow
     return found

@@ -13,4 +13,4 @@ from relstate_dagster.state_lib.row_sums import consolidate
 def change(ctx: EpochContext, node: FullQuery) -> OperatorResult:
     """The difference between the new and the old result, as a consolidated change set."""
     difference = ctx.full_query(node)
-    return OperatorResult(None if difference is None else consolidate(difference, node.schema))
+    return OperatorResult(None if difference is None else ctx.row_sets.of(consolidate(difference, node.schema)))

@@ -23,6 +23,7 @@ from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.old_rows import computable
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -45,7 +46,7 @@ class Wanted:
     null_safe: bool = False
 
 
-def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: RowSet, wanted: Sequence[Wanted]) -> DataFrame:
     """Rows of a node that a change set asks for, and maybe more.
 
     Parameters
@@ -70,8 +71,8 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
             return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
         case Filter() | Project():
             of_child = _below(node, wanted) if isinstance(node, Project) else wanted
-            rows = computable(ctx, node, rows_now(ctx, node.child, wanted_by, of_child))
-            return rows_by_rule(node, [rows], [WEIGHT])
+            rows = computable(ctx, node, ctx.row_sets.of(rows_now(ctx, node.child, wanted_by, of_child)))
+            return rows_by_rule(node, [rows.frame], [WEIGHT])
         case UnionAll():
             return rows_by_rule(node, [rows_now(ctx, child, wanted_by, wanted) for child in node.inputs], [WEIGHT])
         case Join():
@@ -81,7 +82,7 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Se
     raise PlanError(f"{type(node).__name__} cannot be looked up in place")
 
 
-def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> bool:
+def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: RowSet, wanted: Sequence[Wanted]) -> bool:
     """Whether a node in place certainly had no row that a change set asks for.
 
     As of the last epoch.
@@ -90,7 +91,7 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
     """
     match node:
         case Scan():
-            return any(ctx.relations.provably_absent_before(node.relation, keys) for keys in _known(ctx, wanted_by, wanted))
+            return any(ctx.relations.provably_absent_before(node.relation, keys) for keys in _known(wanted_by, wanted))
         case Filter() | Arrange():
             return provably_absent_before(ctx, node.child, wanted_by, wanted)
         case Project():
@@ -105,24 +106,24 @@ def provably_absent_before(ctx: EpochContext, node: PlanNode, wanted_by: DataFra
     return False
 
 
-def _known(ctx: EpochContext, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> list[LookupKeys]:
+def _known(wanted_by: RowSet, wanted: Sequence[Wanted]) -> list[LookupKeys]:
     """Known values of each wanted column in the rows asked for."""
     pairs = [(w.ours, w.theirs) for w in wanted if not w.null_safe]
     # Each column first once: by its values pages are skipped, by all of them vnodes.
-    found = (ctx.frames.lookup_keys(wanted_by, [pair, *(p for p in pairs if p[0] != pair[0])]) for pair in pairs)
+    found = (wanted_by.lookup_keys([pair, *(p for p in pairs if p[0] != pair[0])]) for pair in pairs)
     return [keys for keys in found if keys is not None]
 
 
-def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> LookupKeys | None:
+def _lookup_keys(ctx: EpochContext, node: Scan, wanted_by: RowSet, wanted: Sequence[Wanted]) -> LookupKeys | None:
     """Keys of a lookup in a source: the wanted column with fewest rows."""
-    known = _known(ctx, wanted_by, wanted)
+    known = _known(wanted_by, wanted)
     if len(known) < 2:
         return known[0] if known else None
     counts = [ctx.relations.rows_read(node.relation, keys) for keys in known]
     return min(zip(known, counts, strict=True), key=lambda pair: math.inf if pair[1] is None else pair[1])[0]
 
 
-def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> float | None:
+def _rows_read(ctx: EpochContext, node: PlanNode, wanted_by: RowSet, wanted: Sequence[Wanted]) -> float | None:
     """About how many rows of sources a lookup reads; ``None`` if unknown."""
     match node:
         case Scan():
@@ -152,10 +153,10 @@ def _below(node: Project, wanted: Sequence[Wanted]) -> list[Wanted]:
     return [replace(w, ours=passed_on[w.ours]) for w in wanted if w.ours in passed_on]
 
 
-def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+def _joined_now(ctx: EpochContext, node: Join, wanted_by: RowSet, wanted: Sequence[Wanted]) -> DataFrame:
     if ctx.leaves_out_old_errors and node.residual is not None:
         pairs = _joined_now(ctx, replace(node, residual=None), wanted_by, wanted)
-        return computable(ctx, node, pairs).where(node.residual)
+        return computable(ctx, node, ctx.row_sets.of(pairs)).frame.where(node.residual)
     of_left = [w for w in wanted if w.ours in node.left.column_names]
     of_right = [w for w in wanted if w.ours in node.right.column_names]
     from_left = len(of_left) >= len(of_right)
@@ -165,7 +166,7 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Seq
         left, right = (rows_now(ctx, side, wanted_by, ()) for side in (node.left, node.right))
         pairs = match(node, left.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), right.withColumnRenamed(WEIGHT, _SECOND_WEIGHT))
         return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
-    found = _asked_for(ctx, rows_now(ctx, first, wanted_by, asked), wanted_by, asked)
+    found = _asked_for(rows_now(ctx, first, wanted_by, asked), wanted_by, asked)
     keys = [Wanted(k.right, k.left, k.null_safe) if from_left else Wanted(k.left, k.right, k.null_safe) for k in node.keys]
     whole = match_whole(ctx, node, second, keys, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), _SECOND_WEIGHT)
     pairs = _matched_keys(ctx, node, second, keys, found) if whole is None else whole
@@ -173,20 +174,20 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: DataFrame, wanted: Seq
 
 
 def _matched_keys(ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], found: DataFrame) -> DataFrame:
-    found = ctx.frames.share(found)
-    partners = rows_now(ctx, side, found, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
-    return match(node, partners, ctx.frames.broadcastable(found, found.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    keys = ctx.row_sets.shared(found)
+    partners = rows_now(ctx, side, keys, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
+    return match(node, partners, keys.broadcastable(keys.frame.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
 
 
-def _asked_for(ctx: EpochContext, rows: DataFrame, wanted_by: DataFrame, wanted: Sequence[Wanted]) -> DataFrame:
+def _asked_for(rows: DataFrame, wanted_by: RowSet, wanted: Sequence[Wanted]) -> DataFrame:
     """Exactly the rows that match some row of the change set."""
     # Names of its own for the keys: both sides may call a column the same.
-    keys = wanted_by.select(*(F.col(quoted(w.theirs)).alias(f"{_WANTED}{n}") for n, w in enumerate(wanted)))
+    keys = wanted_by.frame.select(*(F.col(quoted(w.theirs)).alias(f"{_WANTED}{n}") for n, w in enumerate(wanted)))
     condition = F.lit(True)
     for n, w in enumerate(wanted):
         ours, theirs = F.col(quoted(w.ours)), F.col(f"{_WANTED}{n}")
         condition = condition & (ours.eqNullSafe(theirs) if w.null_safe else ours == theirs)
-    return rows.join(ctx.frames.broadcastable(wanted_by, keys), condition, "left_semi")
+    return rows.join(wanted_by.broadcastable(keys), condition, "left_semi")
 
 
 def match_whole(
@@ -204,14 +205,13 @@ def match_whole(
     rows : rows of the other side.
     weight : the name for the weight of the side's rows.
     """
-    if not ctx.frames.held or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
+    if not ctx.row_sets.shares_by_jobs or side.stream_key is None or not set(side.stream_key) <= {w.ours for w in wanted}:
         return None
     most = _most_rows(ctx, side)
     if most is None or most >= tuning().unfiltered_rows:
         return None
-    partners = rows_now(ctx, side, rows, ()).withColumnRenamed(WEIGHT, weight)
-    hinted = partners.hint(ctx.frames.lookup_hint) if ctx.frames.lookup_hint and most <= tuning().sent_rows else partners
-    return match(node, rows, hinted)
+    partners = rows_now(ctx, side, ctx.row_sets.of(rows), ()).withColumnRenamed(WEIGHT, weight)
+    return match(node, rows, ctx.row_sets.hinted(partners) if most <= tuning().sent_rows else partners)
 
 
 def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:

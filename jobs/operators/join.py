@@ -19,7 +19,6 @@ Cost: |ΔL| + |ΔR| + the matches, and one pass over the key columns of the othe
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -29,13 +28,14 @@ from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before, rows_now
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import consolidate
 
 
-def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Join, left: RowSet | None, right: RowSet | None) -> OperatorResult:
     """Pairs of the two change sets with the other sides and with each other."""
     sides, is_new = sides_of(ctx, node), ctx.state_is_new(node)
     if ctx.leaves_out_old_errors:
@@ -43,10 +43,12 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
     if not ctx.leaves_out_old_errors or node.residual is None:
         return OperatorResult(_pairs(ctx, node, sides, left, right, is_new=is_new))
     pairs = _pairs(ctx, replace(node, residual=None), sides, left, right, is_new=is_new)
-    return OperatorResult(None if pairs is None else computable(ctx, node, pairs).where(node.residual))
+    if pairs is None:
+        return OperatorResult(None)
+    return OperatorResult(ctx.row_sets.of(computable(ctx, node, pairs).frame.where(node.residual)))
 
 
-def _check_values_asked_for(ctx: EpochContext, *sides: tuple[Side, DataFrame | None]) -> None:
+def _check_values_asked_for(ctx: EpochContext, *sides: tuple[Side, RowSet | None]) -> None:
     """Look for rows that ask for a value which cannot be computed (:mod:`.jobs.operators.old_rows`).
 
     Raises
@@ -61,13 +63,13 @@ def _check_values_asked_for(ctx: EpochContext, *sides: tuple[Side, DataFrame | N
             raise AskedForError
 
 
-def _has_rows_now(ctx: EpochContext, side: Side, change: DataFrame | None, changed: DataFrame) -> bool:
+def _has_rows_now(ctx: EpochContext, side: Side, change: RowSet | None, changed: RowSet) -> bool:
     if side.table is None:
         rows = rows_now(ctx, side.node, changed, ())
     else:
         columns = [*columns_of(side.node.column_names), WEIGHT]
         rows = replace(side, wanted=()).matching_rows(ctx, changed).withColumnRenamed(side.weight, WEIGHT).select(columns)
-        rows = rows if change is None else rows.union(change.select(columns))
+        rows = rows if change is None else rows.union(change.frame.select(columns))
     return not consolidate(rows, side.node.schema).isEmpty()
 
 
@@ -75,44 +77,42 @@ def _pairs(
     ctx: EpochContext,
     node: Join,
     sides: tuple[Side, Side],
-    left: DataFrame | None,
-    right: DataFrame | None,
+    left: RowSet | None,
+    right: RowSet | None,
     *,
     is_new: bool,
-) -> DataFrame | None:
+) -> RowSet | None:
     left_side, right_side = sides
     columns = columns_of(node.column_names)
     product = f"{LEFT_WEIGHT} * {RIGHT_WEIGHT}"
     whole = None if is_new else _matched_whole(ctx, node, (left, left_side), (right, right_side))
     if whole is not None:
-        return whole.selectExpr(*columns, f"{product} AS {WEIGHT}")
+        return ctx.row_sets.of(whole.selectExpr(*columns, f"{product} AS {WEIGHT}"))
     left, right = ctx.in_parallel(
         partial(_received, ctx, left_side, left, is_new=is_new), partial(_received, ctx, right_side, right, is_new=is_new)
     )
 
-    def met(changed: DataFrame, side: Side, other: Side) -> DataFrame:
-        pairs = match(
-            node, other.matching_rows(ctx, changed), ctx.frames.broadcastable(changed, weighted(changed, side.weight))
-        )
+    def met(changed: RowSet, side: Side, other: Side) -> DataFrame:
+        pairs = match(node, other.matching_rows(ctx, changed), changed.broadcastable(weighted(changed.frame, side.weight)))
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
     alone = None if is_new else _has_all(ctx, left, right, left_side, right_side)
     if alone is not None:
-        return met(*alone)
+        return ctx.row_sets.of(met(*alone))
     parts: list[DataFrame] = []
     if not is_new:
         changes = ((left, left_side, right_side), (right, right_side, left_side))
-        parts += ctx.in_parallel(*(partial(met, df, side, other) for df, side, other in changes if df is not None))
+        parts += ctx.in_parallel(*(partial(met, rows, side, other) for rows, side, other in changes if rows is not None))
     times = 1 if is_new else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
-        pairs = match(node, weighted(left, LEFT_WEIGHT), weighted(right, RIGHT_WEIGHT))
+        pairs = match(node, weighted(left.frame, LEFT_WEIGHT), weighted(right.frame, RIGHT_WEIGHT))
         parts.append(pairs.selectExpr(*columns, f"{'' if times > 0 else '-'}{product} AS {WEIGHT}"))
-    return reduce(DataFrame.union, parts) if parts else None
+    return ctx.row_sets.of(reduce(DataFrame.union, parts)) if parts else None
 
 
 def _has_all(
-    ctx: EpochContext, left: DataFrame | None, right: DataFrame | None, left_side: Side, right_side: Side
-) -> tuple[DataFrame, Side, Side] | None:
+    ctx: EpochContext, left: RowSet | None, right: RowSet | None, left_side: Side, right_side: Side
+) -> tuple[RowSet, Side, Side] | None:
     """The change set that makes all pairs, its side, and the other side.
 
     It meets the other side as of now. ``None`` if uncertain.
@@ -123,21 +123,15 @@ def _has_all(
     if left is None or right is None or not in_place:
         return None
     both = [(left, left_side, right, right_side), (right, right_side, left, left_side)]
-    both.sort(key=lambda ways: _rows_held(ctx, ways[0]))
+    both.sort(key=lambda ways: ways[0].most_rows)
     for changed, side, met, other in both:
         if provably_absent_before(ctx, side.node, met, side.wanted):
             return changed, side, other
     return None
 
 
-def _rows_held(ctx: EpochContext, changed: DataFrame) -> float:
-    """Rows of a shared change set; one too large to hold counts most."""
-    rows = ctx.frames.rows_of(changed)
-    return math.inf if rows is None else rows.num_rows
-
-
 def _matched_whole(
-    ctx: EpochContext, node: Join, left: tuple[DataFrame | None, Side], right: tuple[DataFrame | None, Side]
+    ctx: EpochContext, node: Join, left: tuple[RowSet | None, Side], right: tuple[RowSet | None, Side]
 ) -> DataFrame | None:
     """Pairs of the only change set with a side read whole; else ``None``.
 
@@ -146,19 +140,19 @@ def _matched_whole(
     for (changed, side), (unchanged, other) in ((left, right), (right, left)):
         in_place = side.table is None and other.table is None
         if changed is not None and unchanged is None and in_place:
-            return match_whole(ctx, node, other.node, other.wanted, weighted(changed, side.weight), other.weight)
+            return match_whole(ctx, node, other.node, other.wanted, weighted(changed.frame, side.weight), other.weight)
     return None
 
 
-def _received(ctx: EpochContext, side: Side, change_set: DataFrame | None, *, is_new: bool) -> DataFrame | None:
+def _received(ctx: EpochContext, side: Side, change_set: RowSet | None, *, is_new: bool) -> RowSet | None:
     """A side's change set, shared and written to its state; ``None`` if empty."""
     if change_set is None:
         return None
     if side.table is None and is_new:
         return change_set
     shared = side.shared(ctx, change_set)
-    if ctx.frames.is_empty(shared):
+    if shared.is_empty:
         return None
     if side.table is not None:
-        side.table.write(shared)
+        side.table.write(shared.frame)
     return shared

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.plan.nodes import Materialize
@@ -25,7 +26,7 @@ _OLD: Final = "_old_row"
 _NEW: Final = "_new_row"
 
 
-def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Materialize, child: RowSet | None) -> OperatorResult:
     """Write the view's change set and return it."""
     if child is None:
         return OperatorResult(None)
@@ -33,10 +34,10 @@ def change(ctx: EpochContext, node: Materialize, child: DataFrame | None) -> Ope
     if is_consolidated(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
         changes = child
     elif has_pairs(node.child):
-        changes = _compared(ctx, node, child)
+        changes = ctx.row_sets.of(_compared(ctx, node, child.frame))
     else:
-        changes = _consolidated(ctx, node, child)
-    table.write(changes, carrying=ctx.fused_columns.columns)
+        changes = ctx.row_sets.of(_consolidated(ctx, node, child.frame))
+    table.write(changes.frame, carrying=ctx.fused_columns.columns)
     return OperatorResult(changes)
 
 

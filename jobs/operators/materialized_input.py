@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import PlanNode
@@ -27,23 +28,23 @@ _COPIES: Final = (("old", OLD_COPIES), ("new", NEW_COPIES))
 
 
 def received(
-    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: DataFrame, wanted_by: Sequence[str] = ()
-) -> DataFrame | None:
+    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: Sequence[str] = ()
+) -> RowSet | None:
     """An input's consolidated change set, shared and stored; ``None`` if empty.
 
     Parameters
     ----------
     node : the input.
-    wanted_by : as of :meth:`.jobs.operators.frames.Frames.share`.
+    wanted_by : as of :meth:`.jobs.operators.row_set.RowSet.shared`.
     """
-    changed = ctx.frames.share(change_set, wanted_by, summed=not is_consolidated(node))
-    if ctx.frames.is_empty(changed):
+    changed = change_set.shared(wanted_by, summed=not is_consolidated(node))
+    if changed.is_empty:
         return None
-    table.write(changed)
+    table.write(changed.frame)
     return changed
 
 
-def contradiction(ctx: EpochContext, table: StateTable) -> str:
+def contradiction(table: StateTable) -> str:
     """Message for an input row with a negative count."""
     return (
         f"an input row is retracted more often than it is there (table_id {table.desc.table_id}); "
@@ -75,7 +76,7 @@ def old_and_new(
     node: PlanNode,
     table: StateTable,
     partition: Sequence[str],
-    changed: DataFrame,
+    changed: RowSet,
     affected: Affected,
     version: str,
 ) -> DataFrame:
@@ -87,7 +88,7 @@ def old_and_new(
 
 
 def with_copies(
-    ctx: EpochContext, node: PlanNode, table: StateTable, partition: Sequence[str], changed: DataFrame, affected: Affected
+    ctx: EpochContext, node: PlanNode, table: StateTable, partition: Sequence[str], changed: RowSet, affected: Affected
 ) -> DataFrame:
     """Rows of affected partitions with the number of their copies, before and after the change.
 
@@ -101,14 +102,14 @@ def with_copies(
     """
     names = [c.name for c in table.desc.schema.columns]
     columns = columns_of(names)
-    rows = select(changed, [*columns, f"0L AS {OLD_COPIES}", f"{WEIGHT} AS _delta"])
+    rows = select(changed.frame, [*columns, f"0L AS {OLD_COPIES}", f"{WEIGHT} AS _delta"])
     if not ctx.state_is_new(node):
         runs = affected.stored(table, partition, names)
         stored = select(runs, [*columns, f"{STATE_WEIGHT} AS {OLD_COPIES}", "0L AS _delta"])
         sums = {name: F.sum(name) for name in (OLD_COPIES, "_delta")}
         rows = sum_equal(stored.union(rows), table.desc.schema, names, sums)
     now = f"{OLD_COPIES} + _delta"
-    problem = text_literal(contradiction(ctx, table))
+    problem = text_literal(contradiction(table))
     checked = f"CASE WHEN {now} < 0 THEN CAST(raise_error({problem}) AS BIGINT) ELSE {now} END AS {NEW_COPIES}"
     return select(rows, [*columns, OLD_COPIES, checked])
 

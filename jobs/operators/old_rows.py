@@ -22,9 +22,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.operators.context import EpochContext, Pass
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Join, PlanNode, Project, Scan, UnionAll, walk
 from relstate_dagster.jobs.planner.one_row import has_one_row, is_of_subquery
@@ -39,7 +40,7 @@ class AskedForError(Exception):
     """A value that cannot be computed is asked for by rows that are there now."""
 
 
-def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: DataFrame) -> DataFrame:
+def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: RowSet) -> RowSet:
     """The rows whose expressions a node evaluates.
 
     Fewer than it is given only if the epoch is computed once more for an error.
@@ -59,7 +60,7 @@ def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: 
     is_old = node in ctx.asked_for_by_joins or ctx.runs_for is Pass.ROWS_BEFORE
     kept = has_values if is_old else f"{WEIGHT} > 0 OR {has_values}"
     # Shared, or Spark would evaluate the condition of a filter above on the rows as they were before they were summed.
-    return ctx.frames.share(consolidate(rows, columns).where(kept))
+    return ctx.row_sets.shared(consolidate(rows.frame, columns).where(kept))
 
 
 def _expressions(node: Project | Filter | Expand | Join) -> Sequence[str]:

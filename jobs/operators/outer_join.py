@@ -31,6 +31,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.in_place import match
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import Join
@@ -53,8 +54,8 @@ class _Side:
     side: Side
     is_new: str
     counted: bool
-    delta: DataFrame | None
-    touched: DataFrame | None = None
+    delta: RowSet | None
+    touched: RowSet | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -65,7 +66,7 @@ class _Side:
         return self.side.weight
 
 
-def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Join, left: RowSet | None, right: RowSet | None) -> OperatorResult:
     """Change of the inner part, and of rows that depend on association counts."""
     if left is None and right is None:
         return OperatorResult(None)
@@ -87,11 +88,11 @@ def change(ctx: EpochContext, node: Join, left: DataFrame | None, right: DataFra
         if side.counted:
             records = _counted(ctx, node, side, other) if is_new else _recount(ctx, side, pairs)
             if records is not None:
-                side.side.state.write(_stored(records, side))
-                outputs += _emitted(node, records, side)
+                side.side.state.write(_stored(records.frame, side))
+                outputs += _emitted(node, records.frame, side)
         elif side.delta is not None and side.side.table is not None:
-            side.side.table.write(side.delta)
-    return OperatorResult(reduce(DataFrame.union, outputs) if outputs else None)
+            side.side.table.write(side.delta.frame)
+    return OperatorResult(ctx.row_sets.of(reduce(DataFrame.union, outputs)) if outputs else None)
 
 
 def _receive(ctx: EpochContext, side: _Side, *, is_new: bool) -> None:
@@ -102,7 +103,7 @@ def _receive(ctx: EpochContext, side: _Side, *, is_new: bool) -> None:
         is_kept = side.counted or side.side.table is not None
         is_summed = is_consolidated(node) or (is_new and (node.stream_key is not None or not is_kept))
         shared = side.side.shared(ctx, side.delta, summed=not is_summed)
-        side.delta = None if ctx.frames.is_empty(shared) else shared
+        side.delta = None if shared.is_empty else shared
 
 
 def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
@@ -119,25 +120,25 @@ def _read_touched(ctx: EpochContext, side: _Side, other: _Side) -> None:
     if wanted:
         matched, on = other.delta, [(w.ours, w.theirs) for w in wanted]
         if own is not None:
-            keys = [select(own, columns_of([w.ours for w in wanted]))]
-            keys += [] if matched is None else [select(matched, columns_of([w.theirs for w in wanted]))]
-            matched, on = ctx.frames.share(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
+            keys = [select(own.frame, columns_of([w.ours for w in wanted]))]
+            keys += [] if matched is None else [select(matched.frame, columns_of([w.theirs for w in wanted]))]
+            matched, on = ctx.row_sets.shared(reduce(DataFrame.union, keys)), [(w.ours, w.ours) for w in wanted]
         assert matched is not None
         null_safe = [w.null_safe for w in wanted]
         runs = side.side.state.storage.lookup(
-            select(matched, columns_of([theirs for _, theirs in on])).distinct(),
+            select(matched.frame, columns_of([theirs for _, theirs in on])).distinct(),
             on,
             null_safe=null_safe,
             columns=names,
-            hint=ctx.frames.hint(matched),
-            lookup_keys=ctx.frames.lookup_keys(matched, [pair for pair, safe in zip(on, null_safe, strict=True) if not safe]),
+            hint=matched.hint,
+            lookup_keys=matched.lookup_keys([pair for pair, safe in zip(on, null_safe, strict=True) if not safe]),
         )
     else:
         runs = side.side.state.storage.runs(names)
     summed = sum_equal(runs, side.side.state.desc.schema, names, {side.weight: F.sum(STATE_WEIGHT)})
     # An epoch before retracted a record that the state did not have: it was not looked up then.
     checked = f"{_unless(f'{side.weight} < 0', side.weight, _contradiction(ctx, side))} AS {side.weight}"
-    side.touched = ctx.frames.share(select(summed, [*columns_of(names), checked]).where(f"{side.weight} != 0"))
+    side.touched = ctx.row_sets.shared(select(summed, [*columns_of(names), checked]).where(f"{side.weight} != 0"))
 
 
 def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFrame | None:
@@ -148,26 +149,26 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
     """
     found, is_new = [], ctx.state_is_new(node)
     for side, other in ((left, right), (right, left)):
-        if side.delta is None or is_new or (other.touched is not None and ctx.frames.is_empty(other.touched)):
+        if side.delta is None or is_new or (other.touched is not None and other.touched.is_empty):
             continue
         # The other side's stored rows: the records just looked up where it is counted, else what it has in state or place.
-        stored = other.touched if other.touched is not None else other.side.matching_rows(ctx, side.delta)
+        stored = other.touched.frame if other.touched is not None else other.side.matching_rows(ctx, side.delta)
         stored = select(stored, [*columns_of(other.columns), other.weight])
         flags = [f"true AS {side.is_new}", f"false AS {other.is_new}"]
-        found.append((match(node, stored, ctx.frames.broadcastable(side.delta, weighted(side.delta, side.weight))), flags))
+        found.append((match(node, stored, side.delta.broadcastable(weighted(side.delta.frame, side.weight))), flags))
     apart = is_new or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
         flags = [f"true AS {_LEFT_IS_NEW}", f"true AS {_RIGHT_IS_NEW}"]
-        found.append((match(node, weighted(left.delta, LEFT_WEIGHT), weighted(right.delta, RIGHT_WEIGHT)), flags))
+        found.append((match(node, weighted(left.delta.frame, LEFT_WEIGHT), weighted(right.delta.frame, RIGHT_WEIGHT)), flags))
     if not found:
         return None
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
     all_pairs = reduce(DataFrame.unionByName, (select(pairs, [*columns, *flags]) for pairs, flags in found))
     readers = [node.keeps_right_columns, left.counted, right.counted]
-    return all_pairs if is_new or sum(readers) < 2 else ctx.frames.share(all_pairs)
+    return all_pairs if is_new or sum(readers) < 2 else ctx.row_sets.shared(all_pairs).frame
 
 
-def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFrame | None:
+def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> RowSet | None:
     """Old and new multiplicity and association count of every record that may have changed.
 
     Columns: the record, ``_w_old``, ``_w_new``, ``_n_old``, ``_n_new``.
@@ -176,9 +177,9 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     columns = columns_of(side.columns)
     stack = []
     if side.delta is not None:
-        stack.append(select(side.delta, [*columns, *_measures(delta=WEIGHT)]))
-    if side.touched is not None and not ctx.frames.is_empty(side.touched):
-        stack.append(select(side.touched, [*columns, *_measures(old=side.weight, count=NUM_ASSOCIATIONS)]))
+        stack.append(select(side.delta.frame, [*columns, *_measures(delta=WEIGHT)]))
+    if side.touched is not None and not side.touched.is_empty:
+        stack.append(select(side.touched.frame, [*columns, *_measures(old=side.weight, count=NUM_ASSOCIATIONS)]))
     if not stack:
         return None
     if pairs is not None:
@@ -192,7 +193,7 @@ def _recount(ctx: EpochContext, side: _Side, pairs: DataFrame | None) -> DataFra
     n_old = "IF(_old > 0, _count, _found)"
     checked = _unless(broken, w_new, _contradiction(ctx, side))
     counts = ["_old AS _w_old", f"{checked} AS _w_new", f"{n_old} AS _n_old", f"{n_new} AS _n_new"]
-    return ctx.frames.share(select(summed, [*columns, *counts]).where("_w_old != _w_new OR _n_old != _n_new"))
+    return ctx.row_sets.shared(select(summed, [*columns, *counts]).where("_w_old != _w_new OR _n_old != _n_new"))
 
 
 def _unless(broken: str, value: str, problem: str) -> str:
@@ -214,7 +215,7 @@ def _contradiction(ctx: EpochContext, side: _Side) -> str:
     return f"concat({text_literal(before)}, {shown}, {text_literal(after)})"
 
 
-def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFrame | None:
+def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> RowSet | None:
     """As :func:`_recount`, without stored records.
 
     Every record is new, with all its matches.
@@ -223,11 +224,11 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
     """
     if side.delta is None:
         return None
-    records = weighted(side.delta, side.weight)
+    records = weighted(side.delta.frame, side.weight)
     columns = columns_of(side.columns)
     found = "0L"
     if other.delta is not None:
-        matches = weighted(other.delta, other.weight)
+        matches = weighted(other.delta.frame, other.weight)
         alike_by_key = node.residual is None and bool(node.keys)
         if alike_by_key:
             key = dict.fromkeys(columns_of([w.ours for w in other.side.wanted]))
@@ -239,7 +240,7 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> DataFr
             records = sum_rows(records, record, {other.weight: F.sum(F.expr(found))})
             found = other.weight
     counts = ["0L AS _w_old", f"{side.weight} AS _w_new", f"{found} AS _n_old", f"{found} AS _n_new"]
-    return ctx.frames.share(select(records, [*columns, *counts]))
+    return ctx.row_sets.shared(select(records, [*columns, *counts]))
 
 
 _MEASURES = ("_delta", "_old", "_count", "_found", "_moved")

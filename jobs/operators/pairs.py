@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.in_place import Wanted, rows_now
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -47,13 +48,13 @@ class Side:
         """The side's columns by whose values the other side's rows are found."""
         return [w.ours for w in self.wanted if not w.null_safe][:1]
 
-    def shared(self, ctx: EpochContext, change_set: DataFrame, *, summed: bool = False) -> DataFrame:
+    def shared(self, ctx: EpochContext, change_set: RowSet, *, summed: bool = False) -> RowSet:
         """The side's change set for several readers, summed if asked for."""
         if ctx.is_read_again(self.node):
-            return consolidate(change_set, self.node.schema) if summed else change_set
-        return ctx.frames.share(change_set, self.looks_up_by, summed=summed)
+            return ctx.row_sets.of(consolidate(change_set.frame, self.node.schema)) if summed else change_set
+        return change_set.shared(self.looks_up_by, summed=summed)
 
-    def matching_rows(self, ctx: EpochContext, changed: DataFrame) -> DataFrame:
+    def matching_rows(self, ctx: EpochContext, changed: RowSet) -> DataFrame:
         """At least the rows of this side that the other side's shared change set matches.
 
         Returns
@@ -62,7 +63,7 @@ class Side:
         """
         if self.table is None:
             return weighted(rows_now(ctx, self.node, changed, self.wanted), self.weight)
-        lookup_keys = ctx.frames.lookup_keys(changed, [(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
+        lookup_keys = changed.lookup_keys([(w.ours, w.theirs) for w in self.wanted if not w.null_safe])
         columns = [c.name for c in self.table.desc.schema.columns]
         runs = self.table.storage.runs(columns, lookup_keys)
         return runs.selectExpr(*columns_of(columns), f"{STATE_WEIGHT} AS {self.weight}")

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import DataFrame
-
 from relstate_dagster.jobs.operators import (
     aggregate,
     arrange,
@@ -33,6 +31,7 @@ from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.filling import PartialFill
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
 from relstate_dagster.jobs.operators.one_pass import FusedColumns, fusion_root
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Join, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
@@ -86,10 +85,10 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
     fill = PartialFill(ctx, root, operator_of, uses) if is_partly_new else None
     late_rows: list[int] = []
 
-    def change_of(node: PlanNode) -> DataFrame | None:
+    def change_of(node: PlanNode) -> RowSet | None:
         return ctx.steps.once(node, partial(compute, node))
 
-    def compute(node: PlanNode) -> DataFrame | None:
+    def compute(node: PlanNode) -> RowSet | None:
         if fill is not None and fill.fills(node):
             ctx.changes[node] = fill.change(node, change_of)
             return ctx.changes[node]
@@ -104,8 +103,8 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
         late_rows.append(found.late_rows)
         changes = found.changes
         if changes is not None and uses.get(node, 0) > 1 and not ctx.is_read_again(node):
-            changes = ctx.frames.share(changes)
-            changes = None if ctx.frames.is_empty(changes) else changes
+            changes = changes.shared()
+            changes = None if changes.is_empty else changes
         ctx.changes[node] = changes
         return changes
 

@@ -12,4 +12,6 @@ from relstate_dagster.state_lib.constants import WEIGHT
 def change(ctx: EpochContext, node: Scan) -> OperatorResult:
     """The change set of the relation: the node's columns and the weight."""
     changes = ctx.relations.changes(node.relation)
-    return OperatorResult(None if changes is None else select(changes, [*columns_of(node.column_names), WEIGHT]))
+    if changes is None:
+        return OperatorResult(None)
+    return OperatorResult(ctx.row_sets.of(select(changes, [*columns_of(node.column_names), WEIGHT])))

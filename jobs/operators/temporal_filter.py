@@ -22,12 +22,13 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.by_time import changed_by_time
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import TemporalFilter
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 
 
-def change(ctx: EpochContext, node: TemporalFilter, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: TemporalFilter, child: RowSet | None) -> OperatorResult:
     """Changed rows that hold now, and stored rows that time brings in or out."""
     return OperatorResult(changed_by_time(ctx, node, child, partial(_holding, node), partial(_crossed, node)))
 

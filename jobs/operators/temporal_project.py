@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.by_time import changed_by_time
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import TemporalProject
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 
 
-def change(ctx: EpochContext, node: TemporalProject, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: TemporalProject, child: RowSet | None) -> OperatorResult:
     """Changed rows with current flags, and stored rows whose flag changed with time."""
     return OperatorResult(changed_by_time(ctx, node, child, partial(_flagged, node), partial(_crossed, node)))
 

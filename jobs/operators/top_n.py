@@ -22,7 +22,6 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -31,10 +30,10 @@ from relstate_dagster.jobs.operators import top_n_input
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import contradiction, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.nodes import TopN
 from relstate_dagster.jobs.plan.state_tables import AT, FENCE
-from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_encoding import parse_type
@@ -48,7 +47,7 @@ _LAST: Final = "_last_"
 _FENCES: Final = (8, 64)
 
 
-def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResult:
     """The rows that entered or left the first n."""
     if not node.keeps_first or node.limit is None:
         return top_n_input.change(ctx, node, child)
@@ -60,26 +59,27 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorRe
     if changed is None:
         return OperatorResult(None)
     if before is None:
-        after = _prefix(ctx, node, _weights_checked(ctx, node, changed), wanted)
+        after = _prefix(ctx, node, ctx.row_sets.of(_weights_checked(ctx, node, changed.frame)), wanted).frame
         first.write(after)
-        return OperatorResult(consolidate(_picked(node, after, 1), node.schema))
-    touching = ctx.frames.share(_touching(ctx, node, before, changed, wanted))
-    if ctx.frames.is_empty(touching):
+        return OperatorResult(ctx.row_sets.of(consolidate(_picked(node, after, 1), node.schema)))
+    touching = _touching(ctx, node, before, changed, wanted).shared()
+    if touching.is_empty:
         return OperatorResult(None)
-    kept = ctx.frames.share(_weights_checked(ctx, node, consolidate(before.union(touching), node.schema)))
-    total = _total_weight(ctx, kept)
-    if total is None or (total < wanted and _has_more(ctx, before, wanted)):
-        after = _prefix(ctx, node, _from_input(ctx, node, changed, wanted), wanted)
-    else:
-        after = _prefix(ctx, node, kept, wanted)
-    minus = before.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
+    together = consolidate(before.frame.union(touching.frame), node.schema)
+    kept = ctx.row_sets.shared(_weights_checked(ctx, node, together))
+    total = kept.known_weight
+    if total is None or (total < wanted and _has_more(before, wanted)):
+        kept = _from_input(ctx, node, changed.frame, wanted)
+    after = _prefix(ctx, node, kept, wanted).frame
+    minus = before.frame.selectExpr(*columns_of(node.column_names), f"-{WEIGHT} AS {WEIGHT}")
     first.write(consolidate(after.union(minus), node.schema))
-    return OperatorResult(consolidate(_picked(node, before, -1).union(_picked(node, after, 1)), node.schema))
+    changes = consolidate(_picked(node, before.frame, -1).union(_picked(node, after, 1)), node.schema)
+    return OperatorResult(ctx.row_sets.of(changes))
 
 
-def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> DataFrame | None:
+def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> RowSet | None:
     """The first rows as of the last epoch; ``None`` where there was none."""
-    return None if ctx.state_is_new(node) else ctx.frames.share(_stored(first, node), summed=True)
+    return None if ctx.state_is_new(node) else ctx.row_sets.shared(_stored(first, node), summed=True)
 
 
 def _stored(table: StateTable, node: TopN) -> DataFrame:
@@ -87,13 +87,13 @@ def _stored(table: StateTable, node: TopN) -> DataFrame:
     return table.storage.runs(node.column_names).selectExpr(*columns, f"{STATE_WEIGHT} AS {WEIGHT}")
 
 
-def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) -> DataFrame:
+def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) -> RowSet:
     """The input from its first row on, as far as rows are likely needed."""
     whole, _, *fences = ctx.tables[node]
     rows = _stored(whole, node).union(changed)
     for fence in _before_fences(node, fences):
-        near = ctx.frames.share(_weights_checked(ctx, node, consolidate(rows.where(fence), node.schema)))
-        total = _total_weight(ctx, near)
+        near = ctx.row_sets.shared(_weights_checked(ctx, node, consolidate(rows.where(fence), node.schema)))
+        total = near.known_weight
         # Half of the spare rows: it would else be read again soon.
         if total is not None and total >= wanted + ctx.spare_rows // 2:
             return near
@@ -101,26 +101,21 @@ def _from_input(ctx: EpochContext, node: TopN, changed: DataFrame, wanted: int) 
     positions = [times * (wanted + ctx.spare_rows) for times in _FENCES]
     positions = [position for position in positions if 0 < position <= tuning().fenced_rows]
     if not fences or not positions:
-        return now
-    first = ctx.frames.share(now.orderBy(*by_order_then_all(node.order, node.schema)).limit(positions[-1]))
-    held = ctx.frames.rows_of(first)
-    if held is not None:
-        _write_fences(ctx, node, fences[0], held, positions)
+        return ctx.row_sets.of(now)
+    first = ctx.row_sets.shared(now.orderBy(*by_order_then_all(node.order, node.schema)).limit(positions[-1]))
+    values = first.values_at(node.order[0].column, positions)
+    if values is not None:
+        _write_fences(ctx, fences[0], values)
     return first
 
 
-def _write_fences(ctx: EpochContext, node: TopN, fences: StateTable, ordered: pa.Table, positions: Sequence[int]) -> None:
+def _write_fences(ctx: EpochContext, fences: StateTable, values: pa.ChunkedArray) -> None:
     """Store values of the first ordering column at some positions."""
-    there = [position for position in positions if position <= ordered.num_rows]
-    if not there:
-        return
-    values = ordered[node.order[0].column].take([position - 1 for position in there])
-    rows = pa.table(
-        {FENCE: pa.array(range(len(there)), pa.int32()), AT: values, WEIGHT: pa.array([1] * len(there), pa.int64())}
-    )
+    numbers, weights = pa.array(range(len(values)), pa.int32()), pa.array([1] * len(values), pa.int64())
+    rows = pa.table({FENCE: numbers, AT: values, WEIGHT: weights})
     types = {column.name: parse_type(column.data_type) for column in fences.desc.schema.columns}
     schema = T.StructType([T.StructField(name, types.get(name, T.LongType())) for name in (FENCE, AT, WEIGHT)])
-    fences.write(frame_of(ctx.spark, rows, schema))
+    fences.write(ctx.row_sets.of_rows(rows, schema).frame)
 
 
 def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
@@ -142,45 +137,40 @@ def _before_fences(node: TopN, fences: Sequence[StateTable]) -> list[Column]:
     return conditions
 
 
-def _has_more(ctx: EpochContext, prefix: DataFrame, wanted: int) -> bool:
+def _has_more(prefix: RowSet, wanted: int) -> bool:
     """Whether the input may have rows after a prefix.
 
     A prefix that is too short is all of the input.
     """
-    total = _total_weight(ctx, prefix)
+    total = prefix.known_weight
     return total is None or total >= wanted
 
 
-def _total_weight(ctx: EpochContext, shared: DataFrame) -> int | None:
-    rows = ctx.frames.rows_of(shared)
-    return None if rows is None else pc.sum(rows[WEIGHT]).as_py() or 0
-
-
-def _touching(ctx: EpochContext, node: TopN, prefix: DataFrame, changed: DataFrame, wanted: int) -> DataFrame:
+def _touching(ctx: EpochContext, node: TopN, prefix: RowSet, changed: RowSet, wanted: int) -> RowSet:
     """Changed rows that sort no later than the prefix's last row.
 
     All of them if the prefix is the input.
     """
-    if not _has_more(ctx, prefix, wanted):
+    if not _has_more(prefix, wanted):
         return changed
     names = node.column_names
     backwards = by_order_then_all(node.order, node.schema, backwards=True)
     renamed = [F.col(column).alias(f"{_LAST}{n}") for n, column in enumerate(columns_of(names))]
-    last = prefix.orderBy(*backwards).limit(1).select(*renamed)
+    last = prefix.frame.orderBy(*backwards).limit(1).select(*renamed)
     condition = not_after(node.order, node.schema, [f"{_LAST}{n}" for n in range(len(names))])
-    return changed.join(last.hint("broadcast"), F.expr(condition), "inner").select(*columns_of(names), WEIGHT)
+    near = changed.frame.join(last.hint("broadcast"), F.expr(condition), "inner")
+    return ctx.row_sets.of(near.select(*columns_of(names), WEIGHT))
 
 
-def _prefix(ctx: EpochContext, node: TopN, rows: DataFrame, wanted: int) -> DataFrame:
+def _prefix(ctx: EpochContext, node: TopN, rows: RowSet, wanted: int) -> RowSet:
     """First of some consolidated rows, with all of their weights.
 
     Those asked for, and the spare ones.
     """
-    held = ctx.frames.rows_of(rows)
-    if held is not None and held.num_rows <= wanted + ctx.spare_rows:
+    if rows.most_rows <= wanted + ctx.spare_rows:
         return rows
-    ordered = rows.orderBy(*by_order_then_all(node.order, node.schema))
-    return ctx.frames.share(ordered.limit(wanted + ctx.spare_rows))
+    ordered = rows.frame.orderBy(*by_order_then_all(node.order, node.schema))
+    return ctx.row_sets.shared(ordered.limit(wanted + ctx.spare_rows))
 
 
 def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
@@ -192,6 +182,6 @@ def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
 
 
 def _weights_checked(ctx: EpochContext, node: TopN, rows: DataFrame) -> DataFrame:
-    problem = text_literal(contradiction(ctx, ctx.tables[node][0]))
+    problem = text_literal(contradiction(ctx.tables[node][0]))
     checked = f"IF({WEIGHT} < 0, CAST(raise_error({problem}) AS bigint), {WEIGHT}) AS {WEIGHT}"
     return rows.selectExpr(*columns_of(node.column_names), checked)

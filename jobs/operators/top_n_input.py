@@ -11,13 +11,14 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan.nodes import TopN
 from relstate_dagster.state_lib.row_sums import consolidate
 
 _VERSION = "_version"
 
 
-def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResult:
     """The rows that entered or left the first n."""
     if child is None:
         return OperatorResult(None)
@@ -25,10 +26,11 @@ def change(ctx: EpochContext, node: TopN, child: DataFrame | None) -> OperatorRe
     changed = received(ctx, table, node.child, child)
     if changed is None:
         return OperatorResult(None)
-    versions = ctx.frames.share(old_and_new(ctx, node, table, (), changed, Affected(changed, None, None), _VERSION))
-    return OperatorResult(
-        consolidate(new_minus_old(ctx, node, versions, _VERSION, lambda rows: picked(node, rows)), node.schema)
-    )
+    versions = ctx.row_sets.shared(
+        old_and_new(ctx, node, table, (), changed, Affected(changed.frame, None, None), _VERSION)
+    ).frame
+    difference = new_minus_old(ctx, node, versions, _VERSION, lambda rows: picked(node, rows))
+    return OperatorResult(ctx.row_sets.of(consolidate(difference, node.schema)))
 
 
 def picked(node: TopN, rows: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ def change(ctx: EpochContext, node: Values) -> OperatorResult:
     """All rows with weight 1 where all rows are asked for, else nothing."""
     if not ctx.state_is_new(node) or not node.rows:
         return OperatorResult(None)
-    return OperatorResult(weighted_rows(ctx.spark, node))
+    return OperatorResult(ctx.row_sets.of(weighted_rows(ctx.spark, node)))
 
 
 def weighted_rows(spark: SparkSession, node: Values) -> DataFrame:

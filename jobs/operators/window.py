@@ -15,6 +15,7 @@ from relstate_dagster.jobs.operators.changed_windows import AFFECTED, near_chang
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import both_versions, new_minus_old, received, with_copies
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Window
 from relstate_dagster.state_lib.row_sums import consolidate
@@ -22,7 +23,7 @@ from relstate_dagster.state_lib.row_sums import consolidate
 _VERSION = "_version"
 
 
-def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> OperatorResult:
+def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorResult:
     """Rows whose columns or window results changed."""
     if child is None:
         return OperatorResult(None)
@@ -30,14 +31,14 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> Operator
     changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
-    lookup_keys = ctx.frames.lookup_keys(changed, [(name, name) for name in node.partition], null_safe=True)
+    lookup_keys = changed.lookup_keys([(name, name) for name in node.partition], null_safe=True)
     partition = columns_of(node.partition)
-    affected = Affected(changed.select(*partition).distinct(), lookup_keys, ctx.frames.hint(changed))
+    affected = Affected(changed.frame.select(*partition).distinct(), lookup_keys, changed.hint)
     rows = with_copies(ctx, node, table, node.partition, changed, affected)
     reach = None if ctx.state_is_new(node) or node.reach is None or node.reach.is_everywhere else node.reach
     if reach is not None:
         rows = near_changes(rows, node, reach)
-    versions = ctx.frames.share(both_versions(rows, _VERSION))
+    versions = ctx.row_sets.shared(both_versions(rows, _VERSION)).frame
     results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
 
     def with_results(rows: DataFrame) -> DataFrame:
@@ -46,4 +47,5 @@ def change(ctx: EpochContext, node: Window, child: DataFrame | None) -> Operator
         computed = ordered.select("*", *results)
         return computed if reach is None else computed.where(AFFECTED).drop(AFFECTED)
 
-    return OperatorResult(consolidate(new_minus_old(ctx, node, versions, _VERSION, with_results), node.schema))
+    difference = new_minus_old(ctx, node, versions, _VERSION, with_results)
+    return OperatorResult(ctx.row_sets.of(consolidate(difference, node.schema)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewEntry
 from relstate_dagster.jobs.catalog.state import CatalogState
@@ -20,9 +18,8 @@ from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.source_index import SourceIndex
 from relstate_dagster.jobs.view_epoch.plan import RunLimits, run_limits
-from relstate_dagster.state_lib.collected import collected, frame_of, nullable_within
+from relstate_dagster.state_lib.collected import HeldRows, held_rows
 from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, ROW_ID, WEIGHT
-from relstate_dagster.state_lib.lake.commit import is_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +30,6 @@ class ReadKey:
     since: str
     until: str
     generated_columns: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Rows that the driver holds, and the type that Spark gives them."""
-
-    rows: pa.Table
-    schema: T.StructType
 
 
 @dataclass(slots=True)
@@ -101,7 +90,7 @@ class SharedReads:
             return read()
         wanted = set(columns)
         names = [name for name in held.schema.names if name in wanted or name == WEIGHT]
-        return frame_of(spark, held.rows.select(names), T.StructType([held.schema[name] for name in names]))
+        return held.select(names).frame(spark)
 
 
 @dataclass(slots=True)
@@ -158,16 +147,9 @@ def made_columns(view: ViewEntry, name: str) -> frozenset[str]:
     return frozenset(scanned & {ROW_ID, *used_columns(view.plan).get(name, ())})
 
 
-def _held(changes: DataFrame | None, columns: frozenset[str], most_bytes: int) -> _Held | None:
-    """Rows of a change set on the driver.
-
-    ``None`` if there are none, or neither Arrow nor the driver can hold them.
-    """
+def _held(changes: DataFrame | None, columns: frozenset[str], most_bytes: int) -> HeldRows | None:
+    """Rows of a change set, if the driver can hold them."""
     if changes is None:
         return None
     names = [name for name in changes.columns if name in columns]
-    narrow = nullable_within(changes.select(*columns_of(names), WEIGHT))
-    if not all(is_plain(f.dataType) for f in narrow.schema.fields):
-        return None
-    rows = collected(narrow, most_bytes)
-    return None if rows is None else _Held(rows, narrow.schema)
+    return held_rows(changes.select(*columns_of(names), WEIGHT), most_bytes)

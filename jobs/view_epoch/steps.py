@@ -90,7 +90,7 @@ class Compute:
     engine : what the session is set up for.
     holds : change sets with several readers are computed one by one and held by the driver. That costs a job for each. It
         is worth it: plans stay small, lookups know their keys, and an empty change set is not looked up at all.
-    lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.frames.Frames`.
+    lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.row_set.RowSets`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     state_bytes, in_place_bytes : of the files that changes are looked up in; ``None`` where nothing is.
     limits : of the rows that the driver holds.

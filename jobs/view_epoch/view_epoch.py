@@ -22,9 +22,9 @@ from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
 from relstate_dagster.jobs.operators.flows import held_flows
-from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computed_by_spark, errors_caught
 from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.row_set import RowSets
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_time
@@ -154,9 +154,9 @@ def _computed_and_committed(
         node_ids={found.node: found.id for found in view.planned.stateful.nodes},
         relations=inputs,
         tables=tables,
-        frames=Frames(
+        row_sets=RowSets(
             spark,
-            held=compute.holds,
+            shares_by_jobs=compute.holds,
             lookup_hint=compute.lookup_hint,
             single_partition=compute.shuffle_tasks == 1,
             limits=compute.limits,
@@ -231,7 +231,7 @@ def _compute_as_spark_does(context: EpochContext, view: ViewEntry, stored: pa.Ta
     for value in computed_by_spark(view.plan):
         rows = context.changes.get(value)
         if rows is not None:
-            rows.collect()
+            rows.frame.collect()
 
 
 def _digest(inputs: EpochInputs, base: str) -> str:

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.engine.job_count import StartedJobs
 from relstate_dagster.jobs.engine.job_tag import tagged_jobs
 from relstate_dagster.jobs.engine.workloads import Workload
 from relstate_dagster.jobs.operators.flows import completed
-from relstate_dagster.jobs.operators.frames import DriverLimitExceeded
+from relstate_dagster.jobs.operators.row_set import DriverLimitExceeded
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows, Flow
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.plan.picture import plan_svg

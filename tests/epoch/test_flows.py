@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.nodes import PlanNode
 from relstate_dagster.jobs.plan.picture import plan_svg
@@ -57,19 +58,19 @@ def test_flows_are_what_spark_counts(
     def held(ctx: EpochContext, root: PlanNode) -> dict[PlanNode, Flow]:
         return checked(held_flows(ctx, root), ctx.changes)
 
-    def counted(changes: Mapping[PlanNode, DataFrame | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
+    def counted(changes: Mapping[PlanNode, RowSet | None], view: str, epoch: int) -> dict[PlanNode, Flow]:
         found = check_change_sets(changes, view, epoch)
         assert found.keys() == changes.keys()
         return checked(found, changes)
 
-    def checked(found: dict[PlanNode, Flow], given: Mapping[PlanNode, DataFrame | None]) -> dict[PlanNode, Flow]:
+    def checked(found: dict[PlanNode, Flow], given: Mapping[PlanNode, RowSet | None]) -> dict[PlanNode, Flow]:
         for node, (inserted, deleted) in found.items():
             changes = given[node]
             if changes is None:
                 assert (inserted, deleted) == (0, 0)
                 continue
             signs = [F.sum(F.expr(f"greatest({sign}{WEIGHT}, 0)")).alias(name) for sign, name in (("", "plus"), ("-", "minus"))]
-            row = changes.agg(*signs).first()
+            row = changes.frame.agg(*signs).first()
             assert row is not None
             plus, minus = row.plus or 0, row.minus or 0
             # What cancels may be gone from what was shared.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Warehouse, idle_reports, sync_project
 from relstate_dagster.jobs.declare import build_project, load_project, parse_text
 from relstate_dagster.jobs.operators import routing
-from relstate_dagster.jobs.operators.context import OperatorResult
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, SourceError, StateError
@@ -165,9 +166,9 @@ def test_strict_mode_leaves_a_view_behind_whose_operators_break_their_promise(
 
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def twice(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+    def twice(ctx: EpochContext, node: object, child: RowSet | None) -> OperatorResult:
         changes = right(ctx, node, child).changes
-        return OperatorResult(None if changes is None else changes.union(changes))
+        return OperatorResult(None if changes is None else ctx.row_sets.of(changes.frame.union(changes.frame)))
 
     script.run("DELETE FROM t WHERE k = 3")
     with monkeypatch.context() as broken:

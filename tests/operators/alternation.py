@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame
-
-from relstate_dagster.jobs.operators.contracts import change_rows
+from relstate_dagster.jobs.operators.contracts import _as_text, _summed
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan.nodes import PlanNode
 
 
@@ -26,13 +25,14 @@ class Alternation:
         """The kinds of nodes that had changes."""
         return {type(node).__name__ for node in self._held}
 
-    def check(self, changes: Mapping[PlanNode, DataFrame | None], epoch: int) -> None:
+    def check(self, changes: Mapping[PlanNode, RowSet | None], epoch: int) -> None:
         """Look at the change sets of an epoch; one job for all of them."""
-        given = [(node, frame) for node, frame in changes.items() if frame is not None and node.stream_key is not None]
+        given = [(node, rows.frame) for node, rows in changes.items() if rows is not None and node.stream_key is not None]
         if not given:
             return
         by_node: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
-        for number, key, row, weight in change_rows(given).collect():
+        texts = _summed(_as_text(n, node, frame) for n, (node, frame) in enumerate(given))
+        for number, key, row, weight in texts.select("n", "key", "row", "w").where("w <> 0").collect():
             by_node[number].append((key, row, weight))
         for number, rows in by_node.items():
             self._alternate(given[number][0], rows, epoch)

@@ -23,8 +23,8 @@ from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.inspect.verify import bag_difference
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.row_set import RowSets
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.plan.nodes import Field, PlanNode
@@ -191,7 +191,9 @@ class Lab:
             node_ids={found.node: found.id for found in self.stateful.nodes},
             relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
-            frames=Frames(self._session, held=self.collect_shared, lookup_hint="shuffle_hash", limits=run_limits().driver),
+            row_sets=RowSets(
+                self._session, shares_by_jobs=self.collect_shared, lookup_hint="shuffle_hash", limits=run_limits().driver
+            ),
             full_query=lambda _n: None,
             extreme_rows=self.extreme_rows,
             spare_rows=self.spare_rows,

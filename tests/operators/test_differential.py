@@ -6,11 +6,12 @@ Each query has a history of its own and the one below; ``RELSTATE_HISTORIES=50``
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators import routing
-from relstate_dagster.jobs.operators.context import OperatorResult
+from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
+from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.state_lib.constants import WEIGHT
 from tests.operators.histories import Source, drawn_history, epochs_of, seeds_of
@@ -107,9 +108,9 @@ def test_a_drawn_history_finds_a_fault(spark: SparkSession, monkeypatch: pytest.
     """An operator that forgets retractions in some epochs: the queries that have it differ."""
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def forgetful(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+    def forgetful(ctx: EpochContext, node: object, child: RowSet | None) -> OperatorResult:
         changes = right(ctx, node, child).changes
-        return OperatorResult(None if changes is None else changes.where(F.col(WEIGHT) > 0))
+        return OperatorResult(None if changes is None else ctx.row_sets.of(changes.frame.where(F.col(WEIGHT) > 0)))
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
     with pytest.raises(AssertionError, match="unexpected"):
@@ -125,9 +126,9 @@ def test_strict_mode_finds_what_the_view_does_not_show(
     """Below an aggregate that shows nothing of it."""
     right = routing.operator_of(nodes.Filter(nodes.Values(((),), ()), "true"))
 
-    def forgetful(ctx: object, node: object, child: DataFrame | None) -> OperatorResult:
+    def forgetful(ctx: EpochContext, node: object, child: RowSet | None) -> OperatorResult:
         changes = right(ctx, node, child).changes
-        return OperatorResult(None if changes is None else changes.where(keeps))
+        return OperatorResult(None if changes is None else ctx.row_sets.of(changes.frame.where(keeps)))
 
     monkeypatch.setitem(routing._OPERATORS, nodes.Filter, forgetful)
     lab = Lab(spark, "SELECT count(*) >= 0 AS b FROM (SELECT k, g FROM t WHERE k > 0) x JOIN r ON x.k = r.k", strict=True)

@@ -1,11 +1,13 @@
-"""Frames computed once, and those whose equal rows are summed."""
+"""Rows computed once, those whose equal rows are summed, and what is known of them."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.operators.frames import DriverLimitExceeded, Frames
+from relstate_dagster.jobs.operators.row_set import DriverLimitExceeded, RowSets
 from relstate_dagster.state_lib.collected import DriverLimits
 
 _ROWS = "VALUES (1, 'a', 1L), (1, 'a', 1L), (2, 'b', 1L), (2, 'b', -1L), (3, NULL, 1L), (3, NULL, -1L) AS r(k, s, _weight)"
@@ -19,24 +21,22 @@ def _bag(df: DataFrame) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("held", [True, False], ids=["held", "checkpointed"])
 @pytest.mark.parametrize("raw_first", [True, False])
 def test_summed_whoever_came_first(spark: SparkSession, held: bool, raw_first: bool) -> None:
-    frames = Frames(spark, held=held)
-    df = spark.sql(f"SELECT * FROM {_ROWS}")
+    rows = RowSets(spark, shares_by_jobs=held).of(spark.sql(f"SELECT * FROM {_ROWS}"))
     if raw_first:
-        frames.share(df)
-    summed = frames.share(df, summed=True)
-    assert _bag(summed) == _SUMMED
-    assert frames.share(df, summed=True) is summed
-    assert frames.share(summed) is summed
-    assert frames.share(summed, summed=True) is summed
-    assert sum(row[-1] for row in _bag(frames.share(df))) == 2, "the same bag, summed or not"
+        rows.shared()
+    summed = rows.shared(summed=True)
+    assert _bag(summed.frame) == _SUMMED
+    assert rows.shared(summed=True) is summed
+    assert summed.shared() is summed
+    assert summed.shared(summed=True) is summed
+    assert sum(row[-1] for row in _bag(rows.shared().frame)) == 2, "the same bag, summed or not"
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["held", "checkpointed"])
-def test_what_a_shared_frame_becomes_is_summed_apart(spark: SparkSession, held: bool) -> None:
-    frames = Frames(spark, held=held)
-    shared = frames.share(spark.sql("SELECT * FROM VALUES (1, 1L), (1, 1L) AS r(k, _weight)"))
-    assert _bag(frames.share(shared, summed=True)) == [(1, 2)]
-    assert frames.share(shared) is shared
+def test_shared_rows_are_summed_apart(spark: SparkSession, held: bool) -> None:
+    shared = RowSets(spark, shares_by_jobs=held).shared(spark.sql("SELECT * FROM VALUES (1, 1L), (1, 1L) AS r(k, _weight)"))
+    assert _bag(shared.shared(summed=True).frame) == [(1, 2)]
+    assert shared.shared() is shared
 
 
 @pytest.mark.parametrize(
@@ -53,31 +53,49 @@ def test_what_a_shared_frame_becomes_is_summed_apart(spark: SparkSession, held: 
     ids=["zeros", "NaN", "array", "struct", "map", "interval", "decimal"],
 )
 def test_rows_are_equal_if_no_query_can_tell_them_apart(spark: SparkSession, rows: str, count: int) -> None:
-    frames = Frames(spark, held=True)
     df = spark.sql(f"SELECT * FROM VALUES {rows} AS r(v, _weight)")
-    assert frames.share(df, summed=True).count() == count
+    assert RowSets(spark, shares_by_jobs=True).shared(df, summed=True).frame.count() == count
 
 
 def test_rows_of_more_than_a_size_are_held_by_spark(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, 1L AS _weight FROM range(1000)")
     size = 16 * 1000
-    frames = Frames(spark, held=True, limits=DriverLimits(held_bytes=size))
-    small = frames.share(rows)
-    assert (frames.rows_of(small) is None, frames.hint(small)) == (False, "broadcast")
-    planned = Frames(spark, held=True, limits=DriverLimits(held_bytes=size - 1))
+    small = RowSets(spark, shares_by_jobs=True, limits=DriverLimits(held_bytes=size)).shared(rows)
+    assert (small.most_rows, small.known_weight, small.total("_weight"), small.hint) == (1000, 1000, 1000, "broadcast")
     with pytest.raises(DriverLimitExceeded) as more:
-        planned.share(rows)
+        RowSets(spark, shares_by_jobs=True, limits=DriverLimits(held_bytes=size - 1)).shared(rows)
     assert more.value.limit == size - 1 < more.value.found
-    large = Frames(spark, held=True, limits=DriverLimits(held_bytes=size - 1, is_final=True))
-    shared = large.share(rows)
-    assert (large.rows_of(shared), large.hint(shared)) == (None, None)
-    assert _bag(shared) == _bag(rows)
+    shared = RowSets(spark, shares_by_jobs=True, limits=DriverLimits(held_bytes=size - 1, is_final=True)).shared(rows)
+    assert (shared.most_rows, shared.known_weight, shared.total("_weight"), shared.hint) == (math.inf, None, 1000, None)
+    assert _bag(shared.frame) == _bag(rows)
 
 
 def test_a_step_for_each_frame(spark: SparkSession, steps: list[DataFrame]) -> None:
-    frames = Frames(spark, held=True)
-    df = spark.sql(f"SELECT * FROM {_ROWS}")
-    shared = frames.share(df)
-    frames.share(df, summed=True)
-    frames.share(shared, summed=True)
+    rows = RowSets(spark, shares_by_jobs=True).of(spark.sql(f"SELECT * FROM {_ROWS}"))
+    shared = rows.shared()
+    rows.shared(summed=True)
+    shared.shared(summed=True)
     assert len(steps) == 1, "what the driver holds it sums without Spark"
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "checkpointed"])
+def test_rows_with_a_flag(spark: SparkSession, held: bool) -> None:
+    rows = "VALUES (1, 'a', true, 1L), (2, 'b', NULL, 1L), (3, 'c', false, 1L), (4, 'd', true, -1L) AS r(k, s, f, _weight)"
+    shared = RowSets(spark, shares_by_jobs=held).shared(spark.sql(f"SELECT * FROM {rows}"))
+    assert _bag(shared.where("f", ["s", "k"]).frame) == [("a", 1), ("d", 4)]
+    derived = shared.derived(shared.frame.where("f").selectExpr("k AS n", "_weight"), {"n": "k"}, where="f")
+    assert _bag(derived.shared(["n"]).frame) == [(1, 1), (4, -1)]
+    assert (derived.shared(["n"]) is derived) == held, "what is known needs no job"
+    assert (shared.values_at("s", [1, 4, 5]) is not None) == held
+    assert (shared.may_retract, shared.is_empty, derived.is_empty) == (True, False, False)
+
+
+def test_no_rows_of_no_columns(spark: SparkSession) -> None:
+    """Of a group of all rows, which has no columns, it is known whether it is there."""
+    shared = RowSets(spark, shares_by_jobs=True).shared(
+        spark.sql("SELECT * FROM VALUES (1, true, 1L), (2, false, 1L) AS r(k, f, _weight)")
+    )
+    one = shared.derived(shared.frame, {}, where="f")
+    assert (one.is_empty, one.shared() is one, shared.where("f", []).is_empty) == (False, True, False)
+    none = RowSets(spark, shares_by_jobs=True).shared(shared.frame.where("k = 2"))
+    assert (none.derived(shared.frame, {}, where="f").is_empty, none.where("f", []).is_empty) == (True, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.operators import frames, join
+from relstate_dagster.jobs.operators import join, row_set
 
 
 def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -25,11 +25,11 @@ def watch_joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def watch_steps(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """A list that grows: the frames that operators compute, each by a job of its own, before what an epoch writes."""
     found: list[DataFrame] = []
-    collected = frames.collected
+    collected = row_set.collected
 
     def noted(df: DataFrame, most_bytes: int) -> object:
         found.append(df)
         return collected(df, most_bytes)
 
-    monkeypatch.setattr(frames, "collected", noted)
+    monkeypatch.setattr(row_set, "collected", noted)
     return found

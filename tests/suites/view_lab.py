@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.inspect.verify import difference
 from relstate_dagster.jobs.operators.context import EpochContext
-from relstate_dagster.jobs.operators.frames import Frames
 from relstate_dagster.jobs.operators.routing import compute_changes
+from relstate_dagster.jobs.operators.row_set import RowSets
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.new_state import NewState
 from relstate_dagster.jobs.plan.nodes import Materialize
@@ -147,7 +147,7 @@ class ViewLab:
             node_ids={found.node: found.id for found in self._stateful.nodes},
             relations=_Relations(self._session, self.files, epoch),
             tables=tables,
-            frames=Frames(self._session, held=True, lookup_hint="shuffle_hash", limits=run_limits().driver),
+            row_sets=RowSets(self._session, shares_by_jobs=True, lookup_hint="shuffle_hash", limits=run_limits().driver),
             full_query=lambda _n: None,
         )
         compute_changes(context, self.plan)
