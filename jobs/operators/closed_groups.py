@@ -25,13 +25,12 @@ from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.operators import aggregate
 from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
 from relstate_dagster.jobs.operators.context import Closed, EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.old_rows import computable
+from relstate_dagster.jobs.operators.linear import evaluated
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
-from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.closing import Closing, closings
-from relstate_dagster.jobs.plan.nodes import Aggregate, Expand, Filter, PlanNode, Project, Scan
+from relstate_dagster.jobs.plan.nodes import Aggregate, PlanNode, Scan
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_sums import consolidate
@@ -139,6 +138,4 @@ def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:
         return rows
     (child,) = node.children
     below = _evaluated(ctx, child, rows)
-    if isinstance(node, Filter | Project | Expand):
-        below = computable(ctx, node, ctx.row_sets.of(below)).frame
-    return rows_by_rule(node, [below], [WEIGHT])
+    return evaluated(ctx, node, below)

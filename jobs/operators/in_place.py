@@ -21,8 +21,9 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators import aggregate_rows, aggregate_value, arrange
 from relstate_dagster.jobs.operators.aggregate_group import tables_by_role
 from relstate_dagster.jobs.operators.context import EpochContext
+from relstate_dagster.jobs.operators.linear import evaluated
 from relstate_dagster.jobs.operators.old_rows import computable
-from relstate_dagster.jobs.operators.row_rules import rows_by_rule
+from relstate_dagster.jobs.operators.row_rules import joined
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Aggregate, Arrange, Filter, Join, PlanNode, Project, Scan, UnionAll
@@ -71,10 +72,9 @@ def rows_now(ctx: EpochContext, node: PlanNode, wanted_by: RowSet, wanted: Seque
             return rows_now(ctx, node.child, wanted_by, wanted) if kept is None else kept
         case Filter() | Project():
             of_child = _below(node, wanted) if isinstance(node, Project) else wanted
-            rows = computable(ctx, node, ctx.row_sets.of(rows_now(ctx, node.child, wanted_by, of_child)))
-            return rows_by_rule(node, [rows.frame], [WEIGHT])
+            return evaluated(ctx, node, rows_now(ctx, node.child, wanted_by, of_child))
         case UnionAll():
-            return rows_by_rule(node, [rows_now(ctx, child, wanted_by, wanted) for child in node.inputs], [WEIGHT])
+            return evaluated(ctx, node, *(rows_now(ctx, child, wanted_by, wanted) for child in node.inputs))
         case Join():
             return _joined_now(ctx, node, wanted_by, wanted)
         case Aggregate():
@@ -164,7 +164,7 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: RowSet, wanted: Sequen
     asked = of_left if from_left else of_right
     if not asked:
         left, right = (rows_now(ctx, side, wanted_by, ()) for side in (node.left, node.right))
-        pairs = match(node, left.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), right.withColumnRenamed(WEIGHT, _SECOND_WEIGHT))
+        pairs = joined(node, left.withColumnRenamed(WEIGHT, _FIRST_WEIGHT), right.withColumnRenamed(WEIGHT, _SECOND_WEIGHT))
         return pairs.selectExpr(*columns_of(node.column_names), f"{_FIRST_WEIGHT} * {_SECOND_WEIGHT} AS {WEIGHT}")
     found = _asked_for(rows_now(ctx, first, wanted_by, asked), wanted_by, asked)
     keys = [Wanted(k.right, k.left, k.null_safe) if from_left else Wanted(k.left, k.right, k.null_safe) for k in node.keys]
@@ -176,7 +176,7 @@ def _joined_now(ctx: EpochContext, node: Join, wanted_by: RowSet, wanted: Sequen
 def _matched_keys(ctx: EpochContext, node: Join, side: PlanNode, wanted: Sequence[Wanted], found: DataFrame) -> DataFrame:
     keys = ctx.row_sets.shared(found)
     partners = rows_now(ctx, side, keys, wanted).withColumnRenamed(WEIGHT, _SECOND_WEIGHT)
-    return match(node, partners, keys.broadcastable(keys.frame.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
+    return joined(node, partners, keys.broadcastable(keys.frame.withColumnRenamed(WEIGHT, _FIRST_WEIGHT)))
 
 
 def _asked_for(rows: DataFrame, wanted_by: RowSet, wanted: Sequence[Wanted]) -> DataFrame:
@@ -211,7 +211,7 @@ def match_whole(
     if most is None or most >= tuning().unfiltered_rows:
         return None
     partners = rows_now(ctx, side, ctx.row_sets.of(rows), ()).withColumnRenamed(WEIGHT, weight)
-    return match(node, rows, ctx.row_sets.hinted(partners) if most <= tuning().sent_rows else partners)
+    return joined(node, rows, ctx.row_sets.hinted(partners) if most <= tuning().sent_rows else partners)
 
 
 def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
@@ -232,16 +232,3 @@ def _most_rows(ctx: EpochContext, side: PlanNode) -> int | None:
     # One side's key is the join's key where the other side matches at most once.
     once = side.stream_key in (side.left.stream_key, side.right.stream_key)
     return max(known) if once else math.prod(max(count, 1) for count in known)
-
-
-def match(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> DataFrame:
-    """Join a frame of each side on equalities and residual condition.
-
-    ``how`` as Spark calls it.
-    """
-    parts = [key.sql for key in node.keys]
-    if node.residual is not None:
-        parts.append(node.residual)
-    if not parts and how == "inner":
-        return one.crossJoin(other)
-    return one.join(other, F.expr(" AND ".join(parts) or "true"), how)

@@ -25,9 +25,10 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.in_place import match, match_whole, provably_absent_before, rows_now
+from relstate_dagster.jobs.operators.in_place import match_whole, provably_absent_before, rows_now
 from relstate_dagster.jobs.operators.old_rows import AskedForError, computable
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.row_rules import joined
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Join
@@ -93,7 +94,7 @@ def _pairs(
     )
 
     def met(changed: RowSet, side: Side, other: Side) -> DataFrame:
-        pairs = match(node, other.matching_rows(ctx, changed), changed.broadcastable(weighted(changed.frame, side.weight)))
+        pairs = joined(node, other.matching_rows(ctx, changed), changed.broadcastable(weighted(changed.frame, side.weight)))
         return pairs.selectExpr(*columns, f"{product} AS {WEIGHT}")
 
     alone = None if is_new else _has_all(ctx, left, right, left_side, right_side)
@@ -105,7 +106,7 @@ def _pairs(
         parts += ctx.in_parallel(*(partial(met, rows, side, other) for rows, side, other in changes if rows is not None))
     times = 1 if is_new else 1 - node.left_in_place - node.right_in_place
     if left is not None and right is not None and times:
-        pairs = match(node, weighted(left.frame, LEFT_WEIGHT), weighted(right.frame, RIGHT_WEIGHT))
+        pairs = joined(node, weighted(left.frame, LEFT_WEIGHT), weighted(right.frame, RIGHT_WEIGHT))
         parts.append(pairs.selectExpr(*columns, f"{'' if times > 0 else '-'}{product} AS {WEIGHT}"))
     return ctx.row_sets.of(reduce(DataFrame.union, parts)) if parts else None
 

@@ -40,7 +40,7 @@ class AskedForError(Exception):
     """A value that cannot be computed is asked for by rows that are there now."""
 
 
-def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: RowSet) -> RowSet:
+def computable(ctx: EpochContext, node: PlanNode, rows: RowSet) -> RowSet:
     """The rows whose expressions a node evaluates.
 
     Fewer than it is given only if the epoch is computed once more for an error.
@@ -49,9 +49,11 @@ def computable(ctx: EpochContext, node: Project | Filter | Expand | Join, rows: 
     ----------
     node : of a join, the rows are the pairs that its equalities make.
     """
+    if not ctx.leaves_out_old_errors or not isinstance(node, Project | Filter | Expand | Join):
+        return rows
     columns = node.schema if isinstance(node, Join) else node.child.schema
     expressions = [sql for sql in _expressions(node) if sql not in columns_of([c.name for c in columns])]
-    if not ctx.leaves_out_old_errors or not expressions:
+    if not expressions:
         return rows
     # An addition to a date, of what is no plain number, gives NULL for any error within. It adds the length of all values, so
     # that none of them is optimized away; a condition in it would be taken out of it.

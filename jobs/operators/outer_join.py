@@ -29,8 +29,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.in_place import match
 from relstate_dagster.jobs.operators.pairs import LEFT_WEIGHT, RIGHT_WEIGHT, Side, sides_of, weighted
+from relstate_dagster.jobs.operators.row_rules import joined
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
@@ -155,11 +155,11 @@ def _pairs(ctx: EpochContext, node: Join, left: _Side, right: _Side) -> DataFram
         stored = other.touched.frame if other.touched is not None else other.side.matching_rows(ctx, side.delta)
         stored = select(stored, [*columns_of(other.columns), other.weight])
         flags = [f"true AS {side.is_new}", f"false AS {other.is_new}"]
-        found.append((match(node, stored, side.delta.broadcastable(weighted(side.delta.frame, side.weight))), flags))
+        found.append((joined(node, stored, side.delta.broadcastable(weighted(side.delta.frame, side.weight))), flags))
     apart = is_new or not (node.left_in_place or node.right_in_place)
     if left.delta is not None and right.delta is not None and apart:
         flags = [f"true AS {_LEFT_IS_NEW}", f"true AS {_RIGHT_IS_NEW}"]
-        found.append((match(node, weighted(left.delta.frame, LEFT_WEIGHT), weighted(right.delta.frame, RIGHT_WEIGHT)), flags))
+        found.append((joined(node, weighted(left.delta.frame, LEFT_WEIGHT), weighted(right.delta.frame, RIGHT_WEIGHT)), flags))
     if not found:
         return None
     columns = [*columns_of(left.columns), *columns_of(right.columns), LEFT_WEIGHT, RIGHT_WEIGHT]
@@ -233,7 +233,7 @@ def _counted(ctx: EpochContext, node: Join, side: _Side, other: _Side) -> RowSet
         if alike_by_key:
             key = dict.fromkeys(columns_of([w.ours for w in other.side.wanted]))
             matches = group_by(matches, list(key)).agg(F.sum(other.weight).alias(other.weight))
-        records = match(node, records, matches, "left")
+        records = joined(node, records, matches, "left")
         found = f"coalesce({other.weight}, 0L)"
         if not alike_by_key:
             record: list[Typed] = [*side.side.node.schema, StateColumn(side.weight, "bigint")]

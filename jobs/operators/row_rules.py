@@ -1,7 +1,14 @@
-"""Rows of nodes whose rows follow from each row of their inputs alone.
+"""Rules of plan nodes: the rows of a node from the rows of its inputs.
 
-Operators apply these rules to changes, lookups in place to the rows of some keys, closed groups to the rows of a range, and
-provenance to all rows. A rule is the same for any of them: it says which columns a row gets, and passes others on.
+Operators apply them to changes, lookups in place to the rows of some keys, closed groups to the rows of a range, and provenance
+to all rows. A rule says which rows and columns there are, and passes other columns on.
+
+* Of linear nodes the rows follow from each row of their inputs, so the rule is one for all of these.
+* Windows and limits need all rows of a partition or of the input: operators use the rule for old and for new rows.
+* Joins share which pairs match, and no more: changes multiply weights, and provenance keeps the identity of both rows. It also
+  keeps from which input of a union a row is.
+* Aggregates have no rule: operators have folded their rows into state, and only provenance has them all.
+* Scans, constants and queries that run in full have no inputs.
 """
 
 from __future__ import annotations
@@ -13,8 +20,24 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.plan.nodes import Arrange, Expand, Filter, Generate, PlanNode, Project, UnionAll
+from relstate_dagster.jobs.plan.nodes import (
+    Arrange,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Materialize,
+    PlanNode,
+    Project,
+    Temporal,
+    TemporalFilter,
+    TemporalProject,
+    TopN,
+    UnionAll,
+    Window,
+)
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
@@ -22,22 +45,48 @@ from relstate_dagster.state_lib.sql_text import quoted
 _WITH_OUTER_FORM: Final = ("explode", "posexplode", "inline", "variant_explode")
 
 
-def rows_by_rule(node: PlanNode, inputs: Sequence[DataFrame], carried: Sequence[str]) -> DataFrame:
+def rows_by_rule(
+    node: PlanNode, inputs: Sequence[DataFrame], carried: Sequence[str], *, instant: str | None = None
+) -> DataFrame:
     """Rows of a node.
 
     Parameters
     ----------
     inputs : rows of its inputs, with their columns and those that are carried.
     carried : columns that a row keeps, as a weight. No rule reads them.
+    instant : SQL text of ``now()``; only temporal nodes need it.
 
     Raises
     ------
-    PlanError : there is no such rule for the node.
+    PlanError : there is no rule for the node.
     """
+    if isinstance(node, Temporal):
+        assert instant is not None
+        return _at(node, inputs[0], carried, instant)
     rule = _RULES.get(type(node))
     if rule is None:
-        raise PlanError(f"rows of {type(node).__name__} do not follow from each row of its inputs alone")
+        raise PlanError(f"rows of {type(node).__name__} do not follow from those of its inputs by a rule")
     return rule(node, inputs, carried)
+
+
+def joined(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> DataFrame:
+    """Join a frame of each side on equalities and residual condition.
+
+    ``how`` as Spark calls it.
+    """
+    parts = [key.sql for key in node.keys]
+    if node.residual is not None:
+        parts.append(node.residual)
+    if not parts and how == "inner":
+        return one.crossJoin(other)
+    return one.join(other, F.expr(" AND ".join(parts) or "true"), how)
+
+
+def _at(node: Temporal, rows: DataFrame, carried: Sequence[str], instant: str) -> DataFrame:
+    if isinstance(node, TemporalFilter):
+        return rows.where(node.condition_at(instant))
+    assert isinstance(node, TemporalProject)
+    return rows.selectExpr(*columns_of(node.child.column_names), *node.flags_at(instant), *carried)
 
 
 def _filtered(node: Filter, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
@@ -52,7 +101,7 @@ def _stacked(_node: UnionAll, inputs: Sequence[DataFrame], _carried: Sequence[st
     return reduce(DataFrame.union, inputs)
 
 
-def _passed_on(_node: Arrange, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
+def _passed_on(_node: PlanNode, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
     return inputs[0]
 
 
@@ -81,6 +130,22 @@ def _generator(node: Generate) -> Column:
     return F.expr(text).alias(*(f.name for f in node.generated))
 
 
+def _with_windows(node: Window, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
+    """Window results, where all columns break ties."""
+    (rows,), partition = inputs, columns_of(node.partition)
+    spread = rows.repartition(*partition) if partition else rows.coalesce(1)
+    ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
+    return ordered.select("*", *(F.expr(e.sql).alias(e.output.name) for e in node.expressions))
+
+
+def _first(node: TopN, inputs: Sequence[DataFrame], _carried: Sequence[str]) -> DataFrame:
+    """The first rows after the offset, each copy apart, where all columns break ties."""
+    ordered = inputs[0].orderBy(*by_order_then_all(node.order, node.schema))
+    if node.offset:
+        ordered = ordered.offset(node.offset)
+    return ordered if node.limit is None else ordered.limit(max(node.limit, 0))
+
+
 _RULES: Final[dict[type[PlanNode], Callable[[Any, Sequence[DataFrame], Sequence[str]], DataFrame]]] = {
     Filter: _filtered,
     Project: _projected,
@@ -88,4 +153,7 @@ _RULES: Final[dict[type[PlanNode], Callable[[Any, Sequence[DataFrame], Sequence[
     Arrange: _passed_on,
     Expand: _expanded,
     Generate: _generated,
+    Materialize: _passed_on,
+    Window: _with_windows,
+    TopN: _first,
 }

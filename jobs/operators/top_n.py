@@ -1,5 +1,7 @@
 """Top-n: the first rows by an order after an offset, old against new.
 
+Without a limit, or with a very large one, the state is the materialized input, and the cost is that input. Otherwise:
+
 State: materialized input, and its first rows once more, some more of them than are asked for. Ties are broken by all
 columns, so that the same rows are chosen each time.
 
@@ -26,10 +28,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.operators import top_n_input
+from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.materialized_input import contradiction, received
+from relstate_dagster.jobs.operators.materialized_input import contradiction, new_minus_old, old_and_new, received
 from relstate_dagster.jobs.operators.ordering import by_order_then_all, not_after
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.nodes import TopN
@@ -43,16 +46,17 @@ from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning
 
 _LAST: Final = "_last_"
+_VERSION: Final = "_version"
 #: How many times as many rows as are kept lie before each fence.
 _FENCES: Final = (8, 64)
 
 
 def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResult:
     """The rows that entered or left the first n."""
-    if not node.keeps_first or node.limit is None:
-        return top_n_input.change(ctx, node, child)
     if child is None:
         return OperatorResult(None)
+    if not node.keeps_first or node.limit is None:
+        return _change_of_all(ctx, node, child)
     wanted = node.limit + node.offset
     whole, first, *_ = ctx.tables[node]
     changed, before = ctx.in_parallel(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
@@ -75,6 +79,18 @@ def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResul
     first.write(consolidate(after.union(minus), node.schema))
     changes = consolidate(_picked(node, before.frame, -1).union(_picked(node, after, 1)), node.schema)
     return OperatorResult(ctx.row_sets.of(changes))
+
+
+def _change_of_all(ctx: EpochContext, node: TopN, child: RowSet) -> OperatorResult:
+    """The change where no first rows are kept."""
+    (table,) = ctx.tables[node]
+    changed = received(ctx, table, node.child, child)
+    if changed is None:
+        return OperatorResult(None)
+    everything = Affected(changed.frame, None, None)
+    versions = ctx.row_sets.shared(old_and_new(ctx, node, table, (), changed, everything, _VERSION)).frame
+    difference = new_minus_old(ctx, node, versions, _VERSION, lambda rows: rows_by_rule(node, [rows], ()))
+    return OperatorResult(ctx.row_sets.of(consolidate(difference, node.schema)))
 
 
 def _first_rows(ctx: EpochContext, node: TopN, first: StateTable) -> RowSet | None:
@@ -178,7 +194,7 @@ def _picked(node: TopN, prefix: DataFrame, weight: int) -> DataFrame:
     assert node.limit is not None
     enough = f"least({WEIGHT}, {node.limit + node.offset}L) AS {WEIGHT}"
     copies = repeat_by_weight(prefix.selectExpr(*columns_of(node.column_names), enough), WEIGHT)
-    return top_n_input.picked(node, copies).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
+    return rows_by_rule(node, [copies], ()).withColumn(WEIGHT, F.lit(weight).cast("bigint"))
 
 
 def _weights_checked(ctx: EpochContext, node: TopN, rows: DataFrame) -> DataFrame:

@@ -8,13 +8,12 @@ Cost: the rows of the affected partitions are read; results are computed where a
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.changed_windows import AFFECTED, near_changes
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.materialized_input import both_versions, new_minus_old, received, with_copies
-from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Window
@@ -39,12 +38,9 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     if reach is not None:
         rows = near_changes(rows, node, reach)
     versions = ctx.row_sets.shared(both_versions(rows, _VERSION)).frame
-    results = [F.expr(e.sql).alias(e.output.name) for e in node.expressions]
 
     def with_results(rows: DataFrame) -> DataFrame:
-        spread = rows.repartition(*partition) if partition else rows.coalesce(1)
-        ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
-        computed = ordered.select("*", *results)
+        computed = rows_by_rule(node, [rows], ())
         return computed if reach is None else computed.where(AFFECTED).drop(AFFECTED)
 
     difference = new_minus_old(ctx, node, versions, _VERSION, with_results)

@@ -217,6 +217,10 @@ class Temporal(PlanNode):
 class TemporalFilter(Temporal):
     """Keeps the rows for which all bounds hold at the instant of the epoch."""
 
+    def condition_at(self, instant: str) -> str:
+        """The condition at an instant, as SQL text; false where it is NULL."""
+        return f"coalesce({' AND '.join(f'({bound.sql_at(instant)})' for bound in self.bounds)}, false)"
+
 
 @dataclass(frozen=True, slots=True)
 class TemporalProject(Temporal):

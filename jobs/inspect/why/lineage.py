@@ -27,10 +27,10 @@ from typing import TypeAlias
 
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.inspect.why.plan_rows import Part, PlanRows, match_sides, rows_of
+from relstate_dagster.jobs.inspect.why.plan_rows import Part, PlanRows, rows_of
 from relstate_dagster.jobs.inspect.why.view_at import ViewAt
 from relstate_dagster.jobs.inspect.why.wanted import Wanted, same_rows
-from relstate_dagster.jobs.operators.top_n_input import picked
+from relstate_dagster.jobs.operators.row_rules import joined, rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
@@ -205,7 +205,7 @@ class Lineage:
         if not node.offset:
             return wanted
         child = self.rows.of(node.child)
-        first = picked(replace(node, limit=node.offset, offset=0), child.frame).select(*child.identity)
+        first = rows_by_rule(replace(node, limit=node.offset, offset=0), [child.frame], ()).select(*child.identity)
         return Wanted.of(first.union(wanted.frame.select(*child.identity)))
 
     def _left_out_there(self, node: Filter | TemporalFilter, wanted: Wanted) -> None:
@@ -245,10 +245,10 @@ class Lineage:
         left = self.rows.of(node.left)
         right, part = self.rows.side(node.right)
         own = same_rows(left.frame, left.identity, wanted)
-        pairs = match_sides(node, own, right.frame, "inner")
+        pairs = joined(node, own, right.frame, "inner")
         self.trace(node.right, Wanted.of(pairs.select(*part.identity)).renamed(part.identity))
         if node.join_type == "existence":
-            alone = match_sides(node, own, right.frame, "left_anti").select(*left.identity)
+            alone = joined(node, own, right.frame, "left_anti").select(*left.identity)
             self._unmatched(node, Wanted.of(alone), is_left=True)
 
     def _unmatched(self, node: Join, wanted: Wanted, *, is_left: bool) -> None:
@@ -263,7 +263,7 @@ class Lineage:
         here = same_rows(rows.frame, rows.identity, wanted).select(*columns_of(own.column_names))
         there, part = rows_of(self.other).side(missing)
         sides = (here, there.frame) if is_left else (there.frame, here)
-        pairs = match_sides(node, *sides, "inner")
+        pairs = joined(node, *sides, "inner")
         matched = Wanted.of(pairs.select(*part.identity)).renamed(part.identity)
         self._keeping_away(self.blockers, self.other, missing, matched)
 

@@ -18,8 +18,10 @@ limits are broken in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,34 +31,23 @@ from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.inspect.comparable import comparable
 from relstate_dagster.jobs.inspect.why.view_at import ViewAt
 from relstate_dagster.jobs.operators import values
-from relstate_dagster.jobs.operators.in_place import match as matched
-from relstate_dagster.jobs.operators.ordering import by_order_then_all
-from relstate_dagster.jobs.operators.row_rules import rows_by_rule
-from relstate_dagster.jobs.operators.temporal_filter import holds
-from relstate_dagster.jobs.operators.top_n_input import picked
+from relstate_dagster.jobs.operators.row_rules import joined, rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
-    Arrange,
-    Expand,
     Filter,
     FullQuery,
-    Generate,
     Join,
-    Materialize,
     PlanNode,
-    Project,
     Scan,
+    Temporal,
     TemporalFilter,
-    TemporalProject,
-    TopN,
     UnionAll,
     Values,
-    Window,
 )
 from relstate_dagster.jobs.view_epoch.view_epoch import full_query
 from relstate_dagster.state_lib.constants import WEIGHT
-from relstate_dagster.state_lib.errors import EpochError, PlanError
+from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -103,42 +94,25 @@ class PlanRows:
         self.of(node)
         return self._parts[node]
 
-    def _evaluated(self, node: PlanNode) -> Rows:  # noqa: C901, PLR0911 - one case a kind of node
-        match node:
-            case Scan():
-                return self._scanned(node)
-            case Values():
-                return self._constants(node)
-            case FullQuery():
-                return self._of_query(node)
-            case TemporalFilter():
-                child = self.of(node.child)
-                return Rows(child.frame.where(self.condition(node)), child.identity)
-            case TemporalProject():
-                child = self.of(node.child)
-                own, flags = columns_of(node.child.column_names), node.flags_at(self._instant())
-                return Rows(child.frame.selectExpr(*own, *flags, *child.identity), child.identity)
-            case Materialize():
-                return self.of(node.child)
-            case Filter() | Project() | Arrange() | Expand() | Generate():
-                child = self.of(node.child)
-                return Rows(rows_by_rule(node, [child.frame], child.identity), child.identity)
-            case UnionAll():
-                return self._union(node)
-            case Join():
-                return self._joined(node) if node.keeps_right_columns else self._one_sided(node)
-            case Aggregate():
-                return self._aggregated(node)
-            case Window():
-                return self._with_windows(node)
-            case TopN():
-                child = self.of(node.child)
-                return Rows(picked(node, child.frame), child.identity)
-        raise PlanError(f"{type(node).__name__} cannot be traced; this is a bug of relstate-dagster, please report it")
+    def _evaluated(self, node: PlanNode) -> Rows:
+        own: dict[type[PlanNode], Callable[[Any], Rows]] = {
+            Scan: self._scanned,
+            Values: self._constants,
+            FullQuery: self._of_query,
+            UnionAll: self._union,
+            Join: self._joined,
+            Aggregate: self._aggregated,
+        }
+        return own.get(type(node), self._by_rule)(node)
+
+    def _by_rule(self, node: PlanNode) -> Rows:
+        child = self.of(node.children[0])
+        instant = self._instant() if isinstance(node, Temporal) else None
+        return Rows(rows_by_rule(node, [child.frame], child.identity, instant=instant), child.identity)
 
     def condition(self, node: Filter | TemporalFilter) -> str:
         """Condition of a filter on its input's rows, as SQL text."""
-        return node.condition if isinstance(node, Filter) else holds(node, self._instant())
+        return node.condition if isinstance(node, Filter) else node.condition_at(self._instant())
 
     def _instant(self) -> str:
         """The instant of the epoch, as SQL text."""
@@ -212,18 +186,20 @@ class PlanRows:
         return Rows(frame, (*part.identity, flag)), part
 
     def _joined(self, node: Join) -> Rows:
+        if not node.keeps_right_columns:
+            return self._one_sided(node)
         (left, of_left), (right, of_right) = self.side(node.left), self.side(node.right)
         self._parts[node] = (of_left, of_right)
         identity = (*left.identity, *right.identity)
-        pairs = match_sides(node, left.frame, right.frame, node.join_type.replace(" outer", ""))
+        pairs = joined(node, left.frame, right.frame, node.join_type.replace(" outer", ""))
         return Rows(pairs.select(*columns_of(node.column_names), *identity), identity)
 
     def _one_sided(self, node: Join) -> Rows:
         left, right = self.of(node.left), self.of(node.right)
-        with_match = match_sides(node, left.frame, right.frame, "left_semi")
+        with_match = joined(node, left.frame, right.frame, "left_semi")
         if node.join_type == "left semi":
             return Rows(with_match, left.identity)
-        without = match_sides(node, left.frame, right.frame, "left_anti")
+        without = joined(node, left.frame, right.frame, "left_anti")
         if node.join_type == "left anti":
             return Rows(without, left.identity)
         exists = node.schema[-1].name
@@ -245,12 +221,6 @@ class PlanRows:
         self._parts[node] = (Part(dict(zip(names, group, strict=True))),)
         return Rows(frame.select("*", *(F.col(c).alias(n) for n, c in zip(names, group, strict=True))), names)
 
-    def _with_windows(self, node: Window) -> Rows:
-        child, partition = self.of(node.child), columns_of(node.partition)
-        spread = child.frame.repartition(*partition) if partition else child.frame.coalesce(1)
-        ordered = spread.sortWithinPartitions(*partition, *by_order_then_all(node.order, node.child.schema))
-        return Rows(ordered.select("*", *(F.expr(e.sql).alias(e.output.name) for e in node.expressions)), child.identity)
-
 
 def rows_of(view: ViewAt) -> PlanRows:
     """The rows of a view's plan, described once for all views that read it."""
@@ -258,11 +228,6 @@ def rows_of(view: ViewAt) -> PlanRows:
         view.plan_rows = PlanRows(view)
     known: PlanRows = view.plan_rows
     return known
-
-
-def match_sides(node: Join, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
-    """The rows of both sides that a join matches."""
-    return matched(node, left, right, how)
 
 
 def source_identity(view: ViewAt, source: str, rows: DataFrame) -> list[str]:
