@@ -1,7 +1,7 @@
 """Data files with a range of changes, read without Delta's change feed.
 
 Delta plans a change feed by running Spark jobs over the table's log. The commits of a range have been read already to check
-them (:meth:`.jobs.sources.delta_source.DeltaSource.check_range`). So the files are known: those a commit recorded as change
+them (:meth:`.jobs.sources.delta_changes.DeltaChanges.check_range`). So the files are known: those a commit recorded as change
 data, else those it added and removed. A deletion that only marks rows records nothing: its rows are those at the places
 that its deletion vectors have and the version before did not. Where the files' layout does not tell their rows, and after
 many deletions of that kind, the feed is read by Delta.

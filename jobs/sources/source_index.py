@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
@@ -142,7 +142,7 @@ class SourceIndex:
     def files(self) -> SnapshotFiles:
         """The files of what :attr:`contents` tells."""
         if self._files is None:
-            found = DeltaSource(f"the index by {self.column}", self.path).files_at(self._there[0].version())
+            found = DeltaVersions(f"the index by {self.column}", self.path).files_at(self._there[0].version())
             self._files = replace(found, page_rows=tuning().index_page_rows)
         return self._files
 

@@ -51,7 +51,7 @@ def _table(spark: SparkSession, path: Path, properties: str, partitioned: str = 
 
 def _files(path: str) -> SnapshotFiles:
     source = DeltaSource("t", path)
-    return source.files_at(source.facts().version)
+    return source.versions.files_at(source.facts().version)
 
 
 def _rows(frame: DataFrame) -> Counter[str]:
@@ -266,7 +266,7 @@ def test_a_key_that_is_in_no_file_is_checked_as_well(spark: SparkSession, tmp_pa
         assert layout is not None
         new = new_keys(changed_keys(layout, found.files, source.key), source.key)
         assert not isinstance(new, KeyProblem)
-        said = problem_with_new(new, source.key, source.files_at(since.version))
+        said = problem_with_new(new, source.key, source.versions.files_at(since.version))
         assert (None if said is None else str(said).split(";")[0]) == problem
 
 

@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.sources.commit_range import CommitRange
+from relstate_dagster.jobs.sources.delta_changes import DeltaChanges
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
 from relstate_dagster.jobs.sources.net_files import FileDifference
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
@@ -24,8 +25,8 @@ from tests.epoch.any_tables import LAYOUTS, AnyTable, bag, net, weighted
 from tests.epoch.scripts import Script
 
 
-class _Net(DeltaSource):
-    """A source that compares files in a chosen way, and reads no recorded changes."""
+class _Net(DeltaChanges):
+    """Changes by comparing files in a chosen way, and none as they were recorded."""
 
     way = "as it chooses"
 
@@ -73,8 +74,9 @@ def test_every_way_gives_what_changed(spark: SparkSession, tmp_path: Path, layou
 
 def _check(table: AnyTable, path: str, since: Pin, until: Pin) -> None:
     for way in _WAYS:
-        source = _Net("t", path, ("k",))
-        source.way = way
+        source = DeltaSource("t", path, ("k",))
+        source._changes = _Net("t", source.versions)
+        source._changes.way = way
         found = source.check_range(since, until, append_only=False)
         changes = source.changes(table.spark, since, until, found)
         before, after = source.snapshot(table.spark, since), source.snapshot(table.spark, until)

@@ -50,5 +50,5 @@ def test_files_before(tmp_path: Path, change: Callable[[str], object], rows_befo
     change(path)
     until = DeltaSource("t", path, ("k",)).pin(None)
     found = source.check_range(since, until, append_only=False)
-    before = source.files_at(until.version).before(found)
+    before = source.versions.files_at(until.version).before(found)
     assert (None if before is None else sum(file.rows for file in before.files)) == rows_before
