@@ -11,7 +11,8 @@ from relstate_dagster.jobs.inspect.state_rows import state_rows
 from relstate_dagster.jobs.inspect.view_diff import RowChange, ViewDiff, view_diff
 from relstate_dagster.jobs.inspect.view_rows import arrow_rows, epoch_of_run, newest_epoch, spark_rows
 from relstate_dagster.jobs.inspect.why.changes import SourceCommit
-from relstate_dagster.jobs.inspect.why.report import Input, SourceChange, Why, why
+from relstate_dagster.jobs.inspect.why.inputs import Input, SourceChange
+from relstate_dagster.jobs.inspect.why.report import Why, why
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.registration.sync import sync_project
 from relstate_dagster.jobs.run.preview import Action, ViewPreview, idle_reports, is_brief_run, preview_run, preview_view

@@ -9,5 +9,6 @@ the epoch's pins, and every node below is evaluated by Spark.
 * :mod:`.plan_rows`: the rows of a plan's nodes, with what tells them apart.
 * :mod:`.lineage`: backwards through the plan.
 * :mod:`.changes`: what commits have done to those rows of a source.
+* :mod:`.inputs`: the sources and views that make the row, as a tree.
 * :mod:`.report`: all of it for one row.
 """
