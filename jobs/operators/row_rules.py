@@ -42,8 +42,6 @@ from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted
 
-_WITH_OUTER_FORM: Final = ("explode", "posexplode", "inline", "variant_explode")
-
 
 def rows_by_rule(
     node: PlanNode, inputs: Sequence[DataFrame], carried: Sequence[str], *, instant: str | None = None
@@ -124,8 +122,6 @@ def _generator(node: Generate) -> Column:
     name, bracket, rest = node.generator.partition("(")
     text = node.generator
     if node.outer and not name.endswith("_outer"):
-        if name not in _WITH_OUTER_FORM:
-            raise PlanError(f"LATERAL VIEW OUTER {name} has no incremental form; use {', '.join(_WITH_OUTER_FORM)}")
         text = f"{name}_outer{bracket}{rest}"
     return F.expr(text).alias(*(f.name for f in node.generated))
 

@@ -90,6 +90,18 @@ class PlanNode:
 
 
 @dataclass(frozen=True, slots=True)
+class OneInput(PlanNode):
+    """Base of nodes with one input."""
+
+    child: PlanNode
+
+    @property
+    def children(self) -> tuple[PlanNode, ...]:
+        """The inputs, in order."""
+        return (self.child,)
+
+
+@dataclass(frozen=True, slots=True)
 class Scan(PlanNode):
     """Reads the change set of a source or of another view. Linear, no state."""
 
@@ -132,19 +144,13 @@ class FullQuery(PlanNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(PlanNode):
+class Filter(OneInput):
     """Keeps the rows for which the condition is true. Linear, no state."""
 
-    child: PlanNode
     condition: str
 
     def __post_init__(self) -> None:
         self._derive(self.child.schema, self.child.stream_key, self.child.append_only)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
 
 #: Stands for the instant of the epoch, a TIMESTAMP, in the times of a temporal filter.
@@ -183,24 +189,18 @@ class TimeBound:
 
 
 @dataclass(frozen=True, slots=True)
-class Temporal(PlanNode):
+class Temporal(OneInput):
     """Base of nodes that compare columns with times.
 
     Their rows change by time alone.
     """
 
-    child: PlanNode
     bounds: tuple[TimeBound, ...]
 
     def __post_init__(self) -> None:
         for bound in self.bounds:
             self.child.field_named(bound.column)
         self._derive((*self.child.schema, *self.appended), self.child.stream_key, False)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
     @property
     def appended(self) -> tuple[Field, ...]:
@@ -246,13 +246,12 @@ class TemporalProject(Temporal):
 
 
 @dataclass(frozen=True, slots=True)
-class Project(PlanNode):
+class Project(OneInput):
     """Computes expressions. Linear, no state.
 
     Keeps the stream key where its columns (or renames of them) survive.
     """
 
-    child: PlanNode
     expressions: tuple[NamedExpr, ...]
 
     def __post_init__(self) -> None:
@@ -265,11 +264,6 @@ class Project(PlanNode):
             if all(name is not None for name in survivors):
                 key = tuple(name for name in survivors if name is not None)
         self._derive(tuple(e.output for e in self.expressions), key, self.child.append_only)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
     @property
     def passed_on(self) -> dict[str, str]:
@@ -305,61 +299,42 @@ class UnionAll(PlanNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrange(PlanNode):
+class Arrange(OneInput):
     """Passes its input on, and may keep its rows by key.
 
     It does so once a join looks up few of them among many.
     """
-
-    child: PlanNode
 
     def __post_init__(self) -> None:
         if not self.child.stream_key:
             raise PlanError(f"rows are arranged by their key, and {type(self.child).__name__} has none")
         self._derive(self.child.schema, self.child.stream_key, self.child.append_only)
 
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
-
 
 @dataclass(frozen=True, slots=True)
-class Expand(PlanNode):
+class Expand(OneInput):
     """Each row once per projection (GROUPING SETS, ROLLUP, CUBE). Linear, no state."""
 
-    child: PlanNode
     projections: tuple[tuple[str, ...], ...]
     columns: tuple[Field, ...]
 
     def __post_init__(self) -> None:
         self._derive(self.columns, None, self.child.append_only)
 
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
-
 
 @dataclass(frozen=True, slots=True)
-class Generate(PlanNode):
+class Generate(OneInput):
     """Each row once per element of a generator (explode, inline, …).
 
     Linear, no state.
     """
 
-    child: PlanNode
     generator: str
     outer: bool
     generated: tuple[Field, ...]
 
     def __post_init__(self) -> None:
         self._derive((*self.child.schema, *self.generated), None, self.child.append_only)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +473,7 @@ class AggCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(PlanNode):
+class Aggregate(OneInput):
     """Groups by columns and folds calls.
 
     With no calls it is DISTINCT; with no group columns it keeps its one row.
@@ -507,7 +482,6 @@ class Aggregate(PlanNode):
     newest. Two rows with equal first fields are an error, as is a NULL in the key, and late rows are counted.
     """
 
-    child: PlanNode
     group: tuple[str, ...]
     calls: tuple[AggCall, ...]
     is_of_changelog: bool = False
@@ -516,11 +490,6 @@ class Aggregate(PlanNode):
         group_fields = tuple(self.child.field_named(name) for name in self.group)
         append_only = self.child.append_only and not self.calls and bool(self.group)
         self._derive((*group_fields, *(call.output for call in self.calls)), self.group, append_only)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,13 +534,12 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Window(PlanNode):
+class Window(OneInput):
     """Window functions over one partitioning and order; affected partitions are recomputed from materialized input.
 
     ``reach`` is of all functions together. Views planned before it was known are without.
     """
 
-    child: PlanNode
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     expressions: tuple[NamedExpr, ...]
@@ -580,14 +548,9 @@ class Window(PlanNode):
     def __post_init__(self) -> None:
         self._derive((*self.child.schema, *(e.output for e in self.expressions)), self.child.stream_key, False)
 
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
-
 
 @dataclass(frozen=True, slots=True)
-class TopN(PlanNode):
+class TopN(OneInput):
     """The first rows by a sort order, after an offset.
 
     Kept in state, and taken from materialized input when they run out.
@@ -595,7 +558,6 @@ class TopN(PlanNode):
     ``keeps_first`` is whether they are kept: views planned before that was done are without, as are limits too large.
     """
 
-    child: PlanNode
     order: tuple[SortKey, ...]
     limit: int | None
     offset: int
@@ -603,11 +565,6 @@ class TopN(PlanNode):
 
     def __post_init__(self) -> None:
         self._derive(self.child.schema, self.child.stream_key, False)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,23 +576,17 @@ class OutputColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Materialize(PlanNode):
+class Materialize(OneInput):
     """The root: the view itself, keyed by sort key and stream key.
 
     Columns of the child not in ``output`` are hidden.
     """
 
-    child: PlanNode
     output: tuple[OutputColumn, ...]
     order: tuple[SortKey, ...] = ()
 
     def __post_init__(self) -> None:
         self._derive(self.child.schema, self.child.stream_key, self.child.append_only)
-
-    @property
-    def children(self) -> tuple[PlanNode, ...]:
-        """The inputs, in order."""
-        return (self.child,)
 
 
 def walk(node: PlanNode) -> Iterator[PlanNode]:
