@@ -21,7 +21,6 @@ they do in each vnode.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column
@@ -36,47 +35,9 @@ TIME_BITS: Final = 41
 VNODE_BITS: Final = 10
 SEQUENCE_BITS: Final = 12
 
-_SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
 _VNODE_MASK: Final = (1 << VNODE_BITS) - 1
 _TIME_SHIFT: Final = VNODE_BITS + SEQUENCE_BITS
 _MAX_TIME: Final = (1 << TIME_BITS) - 1
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Serial:
-    """One row id, taken apart.
-
-    Parameters
-    ----------
-    time_ms : milliseconds since :data:`SERIAL_EPOCH_MS`, 41 bits.
-    vnode : 10 bits.
-    sequence : 12 bits.
-    """
-
-    time_ms: int
-    vnode: int
-    sequence: int
-
-    def __post_init__(self) -> None:
-        limits = ((self.time_ms, _MAX_TIME), (self.vnode, _VNODE_MASK), (self.sequence, _SEQUENCE_MASK))
-        if any(not 0 <= value <= limit for value, limit in limits):
-            raise StateError(f"{self} does not fit a row id of {TIME_BITS}, {VNODE_BITS} and {SEQUENCE_BITS} bits")
-
-    def __int__(self) -> int:
-        return (self.time_ms << _TIME_SHIFT) | (self.vnode << SEQUENCE_BITS) | self.sequence
-
-    @classmethod
-    def from_int(cls, row_id: int) -> Serial:
-        """Take a row id apart."""
-        return cls(row_id >> _TIME_SHIFT, vnode_in(row_id), row_id & _SEQUENCE_MASK)
-
-    @classmethod
-    def of_ordinal(cls, base_ms: int, ordinal: int) -> Serial:
-        """Id of a batch's row number *ordinal* (from 0).
-
-        ``base_ms`` is its first millisecond.
-        """
-        return cls.from_int(first_row_id(base_ms) + ordinal)
 
 
 def first_row_id(base_ms: int) -> int:

@@ -12,8 +12,6 @@ another disk: ``RELSTATE_SIZING='driver_change_bytes=268435456'``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
@@ -324,15 +322,3 @@ def current_sizes() -> SizeSettings:
     if _current is None:
         _current = _from_environment()
     return _current
-
-
-@contextmanager
-def changed_sizes(**changes: float) -> Iterator[SizeSettings]:
-    """Other sizes for a while, in all threads of the process."""
-    global _current  # noqa: PLW0603 - as above
-    before = current_sizes()
-    _current = before.changed(**changes)
-    try:
-        yield _current
-    finally:
-        _current = before

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relstate_dagster.state_lib.size_settings import changed_sizes
-from tests.sizes import Resized
+from tests.sizes import Resized, changed_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import is_brief_run
 from relstate_dagster.jobs.declare import load_project
-from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.home import FILES, Home
+from tests.sizes import changed_sizes
 
 _VIEWS = ["sums", "over", "others"]
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner
-from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
+from tests.sizes import changed_sizes
 
 _SETUP = """
 CREATE TABLE t (k INT, g STRING, v INT, PRIMARY KEY (k));

@@ -17,9 +17,8 @@ from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.log import DeltaLog, files_of
 from relstate_dagster.state_lib.lake.statistics import data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
-from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
-from tests.sizes import Resized
+from tests.sizes import Resized, changed_sizes
 
 _JOINED = "SELECT t.g, t.k, t.v, u.w FROM t LEFT JOIN u ON t.g = u.g"
 _MARKS = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"

@@ -10,8 +10,8 @@ from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.jobs.declare import ViewDeclaration, parse_text
 from relstate_dagster.jobs.declare.model import ViewDeclaration as View
 from relstate_dagster.state_lib.errors import DeclarationError, StateError
-from relstate_dagster.state_lib.size_settings import changed_sizes
 from tests.epoch.scripts import Script
+from tests.sizes import changed_sizes
 
 _TABLES = """
 CREATE TABLE t (k INT, g STRING, v INT, PRIMARY KEY (k));

@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.state_lib import state_store
 from relstate_dagster.state_lib.constants import ROW_ID
-from relstate_dagster.state_lib.serial import SEQUENCE_BITS, TIME_BITS, VNODE_BITS, Serial
+from relstate_dagster.state_lib.serial import SEQUENCE_BITS, TIME_BITS, VNODE_BITS
 from relstate_dagster.state_lib.table_schema import StateKind
 from relstate_dagster.state_lib.vnode import table_vnode
 from tests.seeds.shown import Shown
+from tests.serials import Serial
 from tests.sizes import Resized
 
 

@@ -17,10 +17,10 @@ from stores import table
 from relstate_dagster.state_lib.constants import ROW_ID, TABLE_ID, VNODE
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.statistics import DataFile
-from relstate_dagster.state_lib.serial import Serial
 from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 from relstate_dagster.state_lib.vnode import row_vnode
+from tests.serials import Serial
 from tests.sizes import Resized
 
 #: Three columns that tables are distributed by, with what Arrow has of them.

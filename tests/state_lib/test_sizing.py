@@ -12,10 +12,10 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib import size_settings as module
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.size_settings import SizeSettings, Tuning, changed_sizes, current_sizes
+from relstate_dagster.state_lib.size_settings import SizeSettings, Tuning, current_sizes
 from relstate_dagster.state_lib.sizing import sizing
 from relstate_dagster.state_lib.tuning import tuning
-from tests.sizes import Resized
+from tests.sizes import Resized, changed_sizes
 
 
 @pytest.fixture
