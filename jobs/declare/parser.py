@@ -7,15 +7,14 @@ The grammar is the one of Spark Declarative Pipelines, ``CREATE MATERIALIZED VIE
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
+from relstate_dagster.jobs.declare.clauses import read_clauses
 from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
 from relstate_dagster.jobs.declare.model import (
-    FILE_FORMATS,
     ON_CHANGE,
     OURS,
     PUBLISH_ON_CHANGE,
@@ -90,7 +89,7 @@ def _create_materialized_view(cursor: Cursor) -> ViewDeclaration:
     context = f"materialized view {name}"
     expected: dict[str, str] = {}
     column_names, column_comments = _column_list(cursor, context, expected)
-    clauses = _clauses(cursor, context, _REFUSED_VIEW_CLAUSES, until="AS")
+    clauses = read_clauses(cursor, context, _REFUSED_VIEW_CLAUSES, until="AS")
     if clauses.location is not None:
         raise cursor.error(f"{context}: LOCATION is not taken: {_REFUSED_VIEW_CLAUSES['LOCATION']}.")
     query = _query(cursor, context)
@@ -221,7 +220,7 @@ def _create_plain_view(*, or_replace: bool = False, temporary: bool = False) -> 
         name = _name(cursor, "view")
         context = f"view {name}"
         column_names, _ = _column_list(cursor, context)
-        clauses = _clauses(cursor, context, {}, until="AS")
+        clauses = read_clauses(cursor, context, {}, until="AS")
         return PlainView(
             name=name,
             query=_query(cursor, context),
@@ -247,7 +246,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     context = f"table {name}"
     listed = table_columns(cursor, context) if cursor.at("(") else ListedColumns()
     columns, primary_key = listed.columns, listed.primary_key
-    clauses = _clauses(cursor, context, {}, until="", takes_files=True)
+    clauses = read_clauses(cursor, context, {}, until="", takes_files=True)
     if not columns and clauses.location is None:
         raise DeclarationError(
             f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns, or name the folder of an "
@@ -364,113 +363,6 @@ _STATEMENTS: Final[tuple[tuple[tuple[str, ...], Callable[[Cursor], Declaration |
 
 
 # -------------------------------------------------------------------------------------------------- shared pieces
-
-
-@dataclass
-class _Clauses:
-    comment: str | None = None
-    location: str | None = None
-    cluster_by: tuple[str, ...] = ()
-    partitioned_by: tuple[str, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict)
-    file_format: str | None = None
-    options: dict[str, str] = field(default_factory=dict)
-    takes_files: bool = False
-
-
-def _clauses(cursor: Cursor, context: str, refused: dict[str, str], until: str, *, takes_files: bool = False) -> _Clauses:
-    """Read clauses in any order, each once.
-
-    Up to the word `until` or the end of the statement.
-    """
-    found = _Clauses(takes_files=takes_files)
-    seen: set[str] = set()
-    allowed = [words for words in _CLAUSES if takes_files or words != "OPTIONS"]
-    while not cursor.at_end and not (until and cursor.at(until)):
-        clause = next((words for words in allowed if cursor.at(words)), None)
-        if clause is None:
-            name = next((words for words in refused if cursor.at(words)), None)
-            if name is not None:
-                raise cursor.error(f"{context}: the clause {name} is not taken: {refused[name]}.")
-            raise cursor.error(
-                f"{context}: {cursor.found()} is not taken here; the clauses are {', '.join(sorted(allowed))}"
-                + (f", then {until} and a query." if until else ".")
-            )
-        if clause in seen:
-            raise cursor.error(f"{context}: the clause {clause} stands twice.")
-        seen.add(clause)
-        cursor.accept(clause)
-        _CLAUSES[clause](cursor, f"{context}, {clause}", found)
-    return found
-
-
-def _using(cursor: Cursor, context: str, found: _Clauses) -> None:
-    if cursor.accept("DELTA"):
-        return
-    formats = FILE_FORMATS if found.takes_files else ()
-    found.file_format = next((name for name in formats if cursor.accept(name.upper())), None)
-    if found.file_format is None:
-        raise cursor.error(f"{context}: only {', '.join(('delta', *formats))} is taken, found {cursor.found()}.")
-
-
-def _comment(cursor: Cursor, context: str, found: _Clauses) -> None:
-    found.comment = cursor.string(context)
-
-
-def _location(cursor: Cursor, context: str, found: _Clauses) -> None:
-    found.location = cursor.string(context)
-
-
-def _cluster_by(cursor: Cursor, context: str, found: _Clauses) -> None:
-    found.cluster_by = _column_names(cursor, context)
-
-
-def _partitioned_by(cursor: Cursor, context: str, found: _Clauses) -> None:
-    found.partitioned_by = _column_names(cursor, context)
-
-
-def _tblproperties(cursor: Cursor, context: str, found: _Clauses) -> None:
-    _pairs(cursor, context, "property", found.properties)
-
-
-def _options(cursor: Cursor, context: str, found: _Clauses) -> None:
-    _pairs(cursor, context, "option", found.options)
-
-
-def _pairs(cursor: Cursor, context: str, what: str, found: dict[str, str]) -> None:
-    for part in cursor.group(context):
-        key = part.string(context) if not part.peek() else _dotted(part, context)
-        part.accept("=")
-        if part.at_end:
-            raise part.error(f"{context}: {what} {key!r} has no value.")
-        text = part.rest() if part.peek() else part.string(context)
-        if key in found:
-            raise cursor.error(f"{context}: {what} {key!r} stands twice.")
-        found[key] = text
-
-
-_CLAUSES: Final[dict[str, Callable[[Cursor, str, _Clauses], None]]] = {
-    "USING": _using,
-    "COMMENT": _comment,
-    "LOCATION": _location,
-    "CLUSTER BY": _cluster_by,
-    "PARTITIONED BY": _partitioned_by,
-    "TBLPROPERTIES": _tblproperties,
-    "OPTIONS": _options,
-}
-
-
-def _dotted(part: Cursor, context: str) -> str:
-    words = [part.identifier(context)]
-    while part.accept("."):
-        words.append(part.identifier(context))
-    return ".".join(words)
-
-
-def _column_names(cursor: Cursor, context: str) -> tuple[str, ...]:
-    names = [part.identifier(context) for part in cursor.group(context)]
-    refuse_duplicates(names, cursor, context)
-    return tuple(names)
 
 
 def _query(cursor: Cursor, context: str) -> str:
