@@ -8,7 +8,8 @@ from relstate_dagster.jobs.plan.aggregates.registry import leaves_out_nulls, onl
 from relstate_dagster.jobs.plan.nodes import AggCall, Field, NamedExpr
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.decompose import DECOMPOSABLE, Argument, Part, decomposed
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, check_deterministic, is_python_aggregate
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental, check_deterministic, is_python_aggregate
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.sessions import MergedSessions
 from relstate_dagster.jobs.planner.trees import class_name, items

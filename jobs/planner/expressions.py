@@ -20,24 +20,21 @@ from pyspark.errors import PySparkException
 
 from relstate_dagster.jobs.plan.nodes import NOW
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
+from relstate_dagster.jobs.planner.expression_facts import (
+    NotIncremental,
+    attributes_of,
+    check_below,
+    check_deterministic,
+    expression_id,
+    is_python_aggregate,
+    reads_time,
+    user_function,
+)
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.sql_type import sql_type
 
-_ID = "_relstate_expression_id"
-#: Expressions whose value is fixed within a query but changes from one run to the next.
-_TIME_DEPENDENT = frozenset(
-    {
-        "CurrentDate",
-        "CurrentTimestamp",
-        "CurrentTimestampLike",
-        "Now",
-        "LocalTimestamp",
-        "CurrentTime",
-        "CurrentTimeZone",
-    }
-)
 #: Expressions that name their replacement, because they have no SQL text of their own.
 _REPLACED = frozenset({"Extract"})
 #: Parts of times and intervals that no function of their own stands for.
@@ -84,8 +81,6 @@ _PRECISE_CONVERSIONS = {
     ("bigint", "timestamp_ntz"): "timestampadd(MICROSECOND, x, TIMESTAMP_NTZ '1970-01-01 00:00:00')",
 }
 _NO_COLUMNS: Mapping[int, str] = {}
-#: Functions that Spark takes for deterministic, though they draw a random vector for each value.
-_RANDOM = frozenset({"AesEncrypt"})
 
 #: Current time functions as SQL text over the instant of the epoch.
 _AT_INSTANT = {
@@ -94,23 +89,6 @@ _AT_INSTANT = {
     "CurrentDate": f"CAST({NOW} AS DATE)",
     "LocalTimestamp": f"CAST({NOW} AS TIMESTAMP_NTZ)",
 }
-
-
-class NotIncremental(PlanError):
-    """A node of the query cannot be maintained incrementally.
-
-    Attributes
-    ----------
-    code : stable reason code, for programs.
-    node : the operator or expression that is to blame.
-    reason : one sentence for people.
-    """
-
-    def __init__(self, code: str, node: str, reason: str) -> None:
-        super().__init__(f"{node}: {reason} [{code}]")
-        self.code = code
-        self.node = node
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,47 +384,6 @@ def _fields(expression: Any) -> dict[str, Any]:
     return {str(names.next()): expression.productElement(n) for n in range(expression.productArity())}
 
 
-def is_python_aggregate(call: Any) -> bool:
-    """Whether an aggregate call is of a function that the user wrote in Python."""
-    return class_name(call.aggregateFunction()) == "PythonUDAF"
-
-
-def user_function(expression: Any, kind: str) -> str | None:
-    """The name that the user registered a function under; ``None`` for an expression of Spark's.
-
-    Spark writes its arguments with the ids that its columns have in one plan, which mean nothing in another.
-    """
-    if kind in ("PythonUDF", "PythonUDAF"):
-        return str(expression.name())
-    if kind == "ScalaUDF" and expression.udfName().isDefined():
-        return str(expression.udfName().get())
-    if kind == "PythonUDTF":
-        raise NotIncremental(
-            "table-function", str(expression.name()), "a table function in Python has no incremental form here"
-        )
-    return None
-
-
-def check_deterministic(expression: Any, kind: str) -> None:
-    """Refuse an expression whose value another run would not give again."""
-    if kind in _TIME_DEPENDENT:
-        raise NotIncremental(
-            "time-dependent",
-            str(expression),
-            "its value changes with the time of the run; it has an incremental form only alone on one side of a comparison, as "
-            "in ts > now() - INTERVAL 1 DAY",
-        )
-    is_random = expression.children().size() == 0 and not expression.deterministic()
-    if is_random or kind in _RANDOM:
-        raise NotIncremental(
-            "non-deterministic", str(expression), "a non-deterministic function gives other rows when read again"
-        )
-    if not expression.deterministic() and all(c.deterministic() for c in items(expression.children())):
-        raise NotIncremental(
-            "non-deterministic", str(expression), "a non-deterministic function gives other rows when read again"
-        )
-
-
 def _written_decimal(text: str) -> str:
     """The type that Spark gives a decimal literal: as many digits as are written."""
     whole, _, fraction = text.removesuffix("BD").lstrip("-").partition(".")
@@ -461,8 +398,8 @@ def _current_names(expression: Any, replacement: Any, names: Mapping[int, str]) 
     ids, which may be those of the other side. An argument's column that the replacement does not read is the one of the
     same name that it reads and the other arguments do not.
     """
-    read = {expression_id(a): str(a.name()) for a in _attributes(replacement)}
-    kept = {expression_id(a): str(a.name()) for p in items(expression.parameters()) for a in _attributes(p)}
+    read = {expression_id(a): str(a.name()) for a in attributes_of(replacement)}
+    kept = {expression_id(a): str(a.name()) for p in items(expression.parameters()) for a in attributes_of(p)}
     outdated = {number: name for number, name in kept.items() if number not in read}
     current = {number: names[number] for number in kept if number in read and number in names}
     for number, name in outdated.items():
@@ -495,58 +432,8 @@ def _refers(expression: Any) -> bool:
     return class_name(expression) == "CommonExpressionRef" or any(_refers(child) for child in items(expression.children()))
 
 
-def _attributes(expression: Any) -> list[Any]:
-    if class_name(expression) == "AttributeReference":
-        return [expression]
-    return [found for child in items(expression.children()) for found in _attributes(child)]
-
-
-def check_below(expression: Any) -> None:
-    """As :func:`check_deterministic`, of all that stands below an expression."""
-    for child in items(expression.children()):
-        check_deterministic(child, class_name(child))
-        check_below(child)
-
-
-def expression_id(named: Any) -> int:
-    """The id that Catalyst gives a named expression, unique in a session."""
-    kept = vars(named)
-    if _ID not in kept:
-        kept[_ID] = int(named.exprId().id())
-    return int(kept[_ID])
-
-
 def _name(attribute: Any, names: Mapping[int, str]) -> str:
     name = names.get(expression_id(attribute))
     if name is None:
         raise PlanError(f"column {attribute.toString()} is not among the columns at hand: {sorted(names.values())}")
     return name
-
-
-def conjuncts(condition: Any) -> list[Any]:
-    """The AND-ed parts of a condition, in order."""
-    if class_name(condition) == "And":
-        return conjuncts(condition.left()) + conjuncts(condition.right())
-    return [condition]
-
-
-def reads_time(expression: Any) -> bool:
-    """Whether an expression has a current time function; subqueries in it are not looked into."""
-    kind = class_name(expression)
-    return kind in _TIME_DEPENDENT or any(reads_time(child) for child in items(expression.children()))
-
-
-def references(expression: Any) -> set[int]:
-    """Ids of the columns that an expression reads."""
-    if class_name(expression) == "AttributeReference":
-        return {expression_id(expression)}
-    return {n for child in items(expression.children()) for n in references(child)}
-
-
-def scalar_subqueries(catalyst: Catalyst, expression: Any) -> list[Any]:
-    """The scalar subqueries within an expression."""
-    if not catalyst.has_subquery(expression):
-        return []
-    if class_name(expression) == "ScalarSubquery":
-        return [expression]
-    return [found for child in items(expression.children()) for found in scalar_subqueries(catalyst, child)]

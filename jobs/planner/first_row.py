@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
 from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.expression_facts import expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
 from relstate_dagster.jobs.planner.trees import class_name, items

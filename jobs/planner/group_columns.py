@@ -6,7 +6,8 @@ from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Field, NamedExpr
 from relstate_dagster.jobs.planner.catalyst import type_ddl
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.expression_facts import expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.map_keys import entries_type, with_maps_again, with_sorted_maps
 from relstate_dagster.jobs.planner.trees import class_name

@@ -7,7 +7,8 @@ from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Field, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.expression_facts import expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace
 from relstate_dagster.jobs.planner.trees import class_name, items
 from relstate_dagster.state_lib.sql_text import quoted

@@ -6,7 +6,8 @@ from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Field, Join, JoinKey, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, expression_id
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental, expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, renamed_apart, select, with_columns
 from relstate_dagster.jobs.planner.not_in import cannot_be_null, not_in, null_aware_equality

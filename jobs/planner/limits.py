@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.engine.names import JavaNames
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan, inline_cte
-from relstate_dagster.jobs.planner.expressions import expression_id
+from relstate_dagster.jobs.planner.expression_facts import expression_id
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset"}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Field, Filter, NamedExpr, PlanNode, Project
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, references
+from relstate_dagster.jobs.planner.expression_facts import references
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.state_lib.sql_text import quoted
 
 

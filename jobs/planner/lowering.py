@@ -32,14 +32,14 @@ from relstate_dagster.jobs.plan.nodes import (
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.aggregate_calls import AggregateCalls, check_python_aggregates
 from relstate_dagster.jobs.planner.catalyst import Catalyst, relation_of, type_ddl
-from relstate_dagster.jobs.planner.expressions import (
-    ExpressionWriter,
+from relstate_dagster.jobs.planner.expression_facts import (
     NotIncremental,
     conjuncts,
     expression_id,
     references,
     scalar_subqueries,
 )
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
 from relstate_dagster.jobs.planner.group_columns import GroupColumns
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, frame_of_plan, relation_of
-from relstate_dagster.jobs.planner.expressions import NotIncremental, check_below, check_deterministic
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental, check_below, check_deterministic
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 #: Rows that a plan holds as constants: each is text in it.

@@ -19,7 +19,8 @@ from relstate_dagster.jobs.plan.nodes import NOW
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, type_ddl
 from relstate_dagster.jobs.planner.current_time import expression_at
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental, Written, expression_id, lambda_variable
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental, expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter, Written, lambda_variable
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 _SOME_INSTANT = datetime.fromisoformat("2001-02-03T04:05:06.789+00:00")

@@ -13,7 +13,7 @@ from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Join
 from relstate_dagster.jobs.planner.catalyst import Catalyst
-from relstate_dagster.jobs.planner.expressions import expression_id, references
+from relstate_dagster.jobs.planner.expression_facts import expression_id, references
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 _ONE_SIDED = {"LeftSemi", "LeftAnti"}

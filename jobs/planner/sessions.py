@@ -17,7 +17,8 @@ from typing import Any
 
 from relstate_dagster.jobs.plan.nodes import Field, NamedExpr, SortKey, Window
 from relstate_dagster.jobs.planner.catalyst import type_ddl
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, expression_id
+from relstate_dagster.jobs.planner.expression_facts import expression_id
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, with_columns
 from relstate_dagster.jobs.planner.trees import class_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst
-from relstate_dagster.jobs.planner.expressions import conjuncts, reads_time, references
+from relstate_dagster.jobs.planner.expression_facts import conjuncts, reads_time, references
 from relstate_dagster.jobs.planner.trees import class_name, items
 
 #: Class of a comparison → how it is written with its left side first, and with its right side first.

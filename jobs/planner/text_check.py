@@ -25,7 +25,7 @@ from relstate_dagster.jobs.plan.nodes import (
     walk,
 )
 from relstate_dagster.jobs.planner.catalyst import first_line
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.state_lib.sql_text import quoted
 
 

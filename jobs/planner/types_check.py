@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.plan.explain import headline
 from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode, walk
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.row_encoding import parse_type, parts_of
 from relstate_dagster.state_lib.slots import assign_slots

@@ -22,7 +22,7 @@ from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.current_time import reads_current_time
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.first_row import with_changelog_checks
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.planning import plan_view

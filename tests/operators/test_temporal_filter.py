@@ -13,7 +13,7 @@ from relstate_dagster.jobs.plan.nodes import Field, Filter, TemporalFilter, Temp
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import Lab, Row

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.plan.nodes import Aggregate, Project, Values, Window, walk
 from relstate_dagster.jobs.planner.catalyst import Catalyst
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter, NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
+from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.planning import lowered, plan_view
 from relstate_dagster.jobs.planner.round_trip import check_round_trips
 from tests.operators.histories import Source, epochs_of

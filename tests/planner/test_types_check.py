@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.state_lib.errors import PlanError
 from tests.operators.lab import RELATIONS

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.plan.relation import Relation
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from tests.operators.histories import epochs_of
 from tests.operators.lab import Lab
 from tests.random_queries.grammar import queries

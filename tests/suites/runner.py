@@ -20,7 +20,7 @@ from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, Materialize, Project, Scan, walk
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.jobs.planner.catalyst import Catalyst
-from relstate_dagster.jobs.planner.expressions import NotIncremental
+from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.planning import lowered
 from relstate_dagster.jobs.planner.text_check import check_texts
 from tests.suites import tpcds_data, tpch_data
