@@ -30,7 +30,7 @@ from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.closing import Closing, closings
-from relstate_dagster.jobs.plan.nodes import Aggregate, PlanNode, Scan
+from relstate_dagster.jobs.plan.nodes import Aggregate, PlanNode, Scan, walk
 from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_sums import consolidate
@@ -111,7 +111,7 @@ def _of_groups(rows: DataFrame, groups: RowSet, group: Sequence[str], how: str =
 
 def _rows_now(ctx: EpochContext, node: Aggregate, closing: Closing, groups: DataFrame) -> DataFrame | None:
     """Input rows of some groups as of this epoch, and more; ``None`` without groups."""
-    scan = next(n for n in _chain(node.child) if isinstance(n, Scan))
+    scan = next(n for n in walk(node.child) if isinstance(n, Scan))
     data_type = scan.field_named(closing.column).data_type
     ends = groups.selectExpr(
         f"CAST(min({closing.span.lower}) AS {data_type}) AS lower", f"CAST(max({closing.span.upper}) AS {data_type}) AS upper"
@@ -126,10 +126,6 @@ def _rows_now(ctx: EpochContext, node: Aggregate, closing: Closing, groups: Data
     if ROW_ID in scan.column_names:  # which nothing above reads
         rows = rows.withColumn(ROW_ID, F.lit(None).cast("bigint"))
     return _evaluated(_on_the_side(ctx, node), node.child, rows.select(*columns_of(scan.column_names), WEIGHT))
-
-
-def _chain(node: PlanNode) -> list[PlanNode]:
-    return [node, *(below for child in node.children for below in _chain(child))]
 
 
 def _evaluated(ctx: EpochContext, node: PlanNode, rows: DataFrame) -> DataFrame:

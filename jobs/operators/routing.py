@@ -11,15 +11,13 @@ from relstate_dagster.jobs.operators import (
     arrange,
     closed_groups,
     expired,
-    full_query,
     join,
+    leaves,
     linear,
     materialize,
     outer_join,
-    scan,
     temporal,
     top_n,
-    values,
     window,
 )
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult, PlanResult
@@ -34,9 +32,9 @@ from relstate_dagster.state_lib.errors import PlanError
 Operator = Callable[..., OperatorResult]
 
 _OPERATORS: dict[type[PlanNode], Operator] = {
-    nodes.Scan: scan.change,
-    nodes.Values: values.change,
-    nodes.FullQuery: full_query.change,
+    nodes.Scan: leaves.scan,
+    nodes.Values: leaves.values,
+    nodes.FullQuery: leaves.full_query,
     nodes.Filter: linear.filtered,
     nodes.TemporalFilter: temporal.change,
     nodes.TemporalProject: temporal.change,

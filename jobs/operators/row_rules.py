@@ -7,7 +7,7 @@ to all rows. A rule says which rows and columns there are, and passes other colu
 * Windows and limits need all rows of a partition or of the input: operators use the rule for old and for new rows.
 * Joins share which pairs match, and no more: changes multiply weights, and provenance keeps the identity of both rows. It also
   keeps from which input of a union a row is.
-* Aggregates have no rule: operators have folded their rows into state, and only provenance has them all.
+* Aggregates have no rule: operators have folded their rows into state. Only provenance has them all, and it compares no result.
 * Scans, constants and queries that run in full have no inputs.
 """
 

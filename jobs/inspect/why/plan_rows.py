@@ -30,7 +30,7 @@ from relstate_dagster.jobs.catalog.relations import view_columns
 from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.inspect.comparable import comparable
 from relstate_dagster.jobs.inspect.why.view_at import ViewAt
-from relstate_dagster.jobs.operators import values
+from relstate_dagster.jobs.operators.leaves import weighted_values
 from relstate_dagster.jobs.operators.row_rules import joined, rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import (
@@ -143,7 +143,7 @@ class PlanRows:
 
     def _constants(self, node: Values) -> Rows:
         if node.rows:
-            return self._constant(values.weighted_rows(self.view.session, node).drop(WEIGHT))
+            return self._constant(weighted_values(self.view.session, node).drop(WEIGHT))
         columns = (F.lit(None).cast(f.data_type).alias(f.name) for f in node.columns)
         return self._constant(self.view.session.range(0).select(*columns))
 
