@@ -60,7 +60,7 @@ def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> Operator
     groups = aggregate_input.with_results(node, tables, groups)
     groups = aggregate_extreme.with_new(ctx, node, tables, groups)
     groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
-    stored = aggregate_value.stored_rows(ctx, node, tables)
+    stored = aggregate_value.stored_rows(node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
         return OperatorResult(ctx.row_sets.of(_emit(node, tables, groups, fused_columns)))

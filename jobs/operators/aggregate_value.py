@@ -168,7 +168,7 @@ def derived_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
     return [f"{sql} AS {name}" for name, sql in derived.items()]
 
 
-def stored_rows(ctx: EpochContext, node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:
+def stored_rows(node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[str]]]:
     """Rows that tables store of an affected group.
 
     New accumulators, or a tombstone where it has no rows left.

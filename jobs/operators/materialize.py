@@ -36,7 +36,7 @@ def change(ctx: EpochContext, node: Materialize, child: RowSet | None) -> Operat
     elif has_pairs(node.child):
         changes = ctx.row_sets.of(_compared(ctx, node, child.frame))
     else:
-        changes = ctx.row_sets.of(_consolidated(ctx, node, child.frame))
+        changes = ctx.row_sets.of(_consolidated(node, child.frame))
     table.write(changes.frame, carrying=ctx.fused_columns.columns)
     return OperatorResult(changes)
 
@@ -61,16 +61,16 @@ def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFra
     return changes.where(ctx.fused_columns.kept)
 
 
-def _consolidated(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFrame:
+def _consolidated(node: Materialize, child: DataFrame) -> DataFrame:
     if node.stream_key is None:
         return consolidate(child, node.schema)
     if node.stream_key:
         # Spread by key, both groupings (by row, then by key) find their rows together: one shuffle and not two.
         child = child.repartition(*columns_of(node.stream_key))
-    return _checked(ctx, node, consolidate(child, node.schema))
+    return _checked(node, consolidate(child, node.schema))
 
 
-def _checked(ctx: EpochContext, node: Materialize, changes: DataFrame) -> DataFrame:
+def _checked(node: Materialize, changes: DataFrame) -> DataFrame:
     """Change set with one retraction and one insertion at most a key, checked by Spark."""
     key = columns_of(node.stream_key or ())
     fields = ", ".join([*columns_of(node.column_names), WEIGHT])

@@ -27,9 +27,7 @@ NEW_COPIES: Final = "_new"
 _COPIES: Final = (("old", OLD_COPIES), ("new", NEW_COPIES))
 
 
-def received(
-    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: Sequence[str] = ()
-) -> RowSet | None:
+def received(table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: Sequence[str] = ()) -> RowSet | None:
     """An input's consolidated change set, shared and stored; ``None`` if empty.
 
     Parameters

@@ -27,7 +27,7 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     if child is None:
         return OperatorResult(None)
     (table,) = ctx.tables[node]
-    changed = received(ctx, table, node.child, child, node.partition[:1])
+    changed = received(table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
     lookup_keys = changed.lookup_keys([(name, name) for name in node.partition], null_safe=True)

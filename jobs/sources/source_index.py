@@ -28,11 +28,11 @@ from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
-from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.collected import held_rows
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address
-from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, is_plain, write_deltalake
+from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
 from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
@@ -178,10 +178,9 @@ class SourceIndex:
             self._commit(table, pa.schema(table.schema().to_arrow()).empty_table(), after)
             return
         narrow = _as_stored(changes, before.columns)
-        plain = all(is_plain(f.dataType) for f in narrow.schema.fields)
-        rows = collected(narrow, most_bytes) if plain else None
-        if rows is not None:
-            self._commit(table, rows, replace(after, appended=before.appended + rows.num_rows))
+        found = held_rows(narrow, most_bytes)
+        if found is not None:
+            self._commit(table, found.rows, replace(after, appended=before.appended + found.rows.num_rows))
             return
         held = narrow.localCheckpoint()
         self._write(held, replace(after, appended=before.appended + held.count()), mode="append")
