@@ -112,6 +112,13 @@ def rewrite_tables(
     return done.version() if written else None
 
 
+def empty_tables(store: StateStore, table_ids: Sequence[int], *, version: int, app_id: str, txn_version: int) -> int | None:
+    """Delete all rows of state tables, unless others commit since ``version``; as :func:`rewrite_tables`."""
+    condition = f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
+    no_rows = pa.schema(store.files.table.at(version).schema().to_arrow()).empty_table()
+    return _swap(store.path, no_rows, version, condition, app_id, txn_version)
+
+
 def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, txn_version: int) -> int | None:
     table = DeltaTable(path, version=version)
     once = committing(app_id, txn_version)

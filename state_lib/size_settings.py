@@ -90,6 +90,17 @@ class Sizing:
         "columns that it needs, in parallel.",
     )
 
+    # -- when all rows of a view are computed (docs/epochs.md)
+    recompute_share: float = _float(
+        0.3,
+        "All rows of a view are computed, and compared with those that it has, where more than this share of what it reads has "
+        "changed, or is expected to change in it. To follow a change takes about three times as long a row.",
+    )
+    recompute_values: int = _int(
+        10_000,
+        "They are so only where this many values have changed: a small change is followed in less than a second.",
+    )
+
     # -- how Spark runs an epoch
     interpreted_values: int = _int(
         50_000,

@@ -71,7 +71,7 @@ class Costs:
         if change <= tuning().recompute_margin * everything + tuning().recompute_seconds:
             return None
         return (
-            f"recomputed because past epochs say that {bytes_shown(changed_bytes)} of changes take {change:.1f} s, "
+            f"past epochs say that {bytes_shown(changed_bytes)} of changes take {change:.1f} s, "
             f"and all {bytes_shown(total_bytes)} {everything:.1f} s"
         )
 

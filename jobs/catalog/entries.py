@@ -268,8 +268,8 @@ class Slice:
 class EpochEntry:
     """An epoch: pinned sources, its views, and their versions.
 
-    ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``recomputed`` are
-    views that ``auto`` has recomputed, with the reason. ``slice`` is set where the epoch builds one slice of its single view
+    ``run_id`` names the run that began it. ``instant`` is what ``now()`` means in all of its views. ``slice`` is set where the
+    epoch builds one slice of its single view
     (:mod:`.jobs.run.slices`): such an epoch is never complete, and no reader sees its rows.
     """
 
@@ -279,7 +279,6 @@ class EpochEntry:
     run_id: str
     versions: Mapping[str, ViewVersions] = field(default_factory=dict)
     instant: datetime | None = None
-    recomputed: Mapping[str, str] = field(default_factory=dict)
     slice: Slice | None = None
 
 

@@ -191,7 +191,7 @@ def completed(
             state = state.with_rebuild(done.view)
         return left_behind(state, problems)
     views = {**state.views, **{name: done.view for name, done in reached.items()}}
-    rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached and n not in epoch.recomputed}
+    rebuilds = {n: v for n, v in state.rebuilds.items() if n not in reached}
     state = replace(state.without_claim(holder), views=views, rebuilds=rebuilds)
     state = left_behind(state, problems)
     known = state.epochs.get(epoch.epoch, epoch)

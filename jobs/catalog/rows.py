@@ -203,7 +203,6 @@ def _epoch_payload(epoch: EpochEntry) -> Payload:
         "run_id": epoch.run_id,
         "versions": {name: asdict(v) for name, v in epoch.versions.items()},
         "instant": None if epoch.instant is None else epoch.instant.isoformat(),
-        **({"recomputed": dict(epoch.recomputed)} if epoch.recomputed else {}),
         **({"slice": asdict(epoch.slice)} if epoch.slice is not None else {}),
     }
 
@@ -217,7 +216,6 @@ def _epoch(payload: Payload) -> EpochEntry:
         payload["run_id"],
         {name: ViewVersions(**v) for name, v in payload["versions"].items()},
         None if instant is None else datetime.fromisoformat(instant),
-        payload.get("recomputed", {}),
         None if payload.get("slice") is None else Slice(**payload["slice"]),
     )
 

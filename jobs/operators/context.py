@@ -20,7 +20,7 @@ from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.row_set import RowSet, RowSets
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
 from relstate_dagster.jobs.plan.closing import Closing
-from relstate_dagster.jobs.plan.new_state import NewState
+from relstate_dagster.jobs.plan.new_state import NewState, Recompute
 from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.jobs.planner.in_place import is_only_read
 from relstate_dagster.state_lib.state_table import StateTable
@@ -88,6 +88,7 @@ class EpochContext:
     ----------
     epoch : the epoch that is being computed.
     new_state : nodes whose state is empty and is filled in this epoch.
+    recomputes : whether all rows are computed, and what becomes of the state; ``None`` where changes are.
     node_ids : the ids by which it names them.
     relations : what the view reads.
     tables : the state tables of each node, in the order of ``infer_state_tables``.
@@ -117,6 +118,7 @@ class EpochContext:
     full_query: Callable[[FullQuery], DataFrame | None]
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
+    recomputes: Recompute | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None
     steps: SideBySide = field(default_factory=SideBySide)

@@ -98,7 +98,8 @@ class PartialFill:
         self._operator_of = operator_of
         self._uses = uses
         used: dict[str, set[str]] = {}
-        for node in self._new:
+        # Where all rows of the view are computed, so are those of nodes without state.
+        for node in self._new if ctx.recomputes is None else [root]:
             for name, columns in used_columns(node).items():
                 used.setdefault(name, set()).update(columns)
         _check(ctx, root, used)
@@ -184,7 +185,7 @@ def all_rows_now(ctx: EpochContext, node: PlanNode) -> DataFrame:
 
 
 def _check(ctx: EpochContext, root: PlanNode, used: Mapping[str, set[str]]) -> None:
-    with_ids = sorted(name for name, columns in used.items() if ROW_ID in columns)
+    with_ids = sorted(name for name, columns in used.items() if ROW_ID in columns and ctx.relations.gives_ids(name))
     if ctx.may_have_expired:
         reason = "rows of its state may have expired (state.ttl)"
     elif any(isinstance(node, FullQuery) for node in walk(root)):

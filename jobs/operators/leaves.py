@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of
@@ -37,6 +38,14 @@ def values(ctx: EpochContext, node: Values) -> OperatorResult:
     if not ctx.state_is_new(node) or not node.rows:
         return OperatorResult(None)
     return OperatorResult(ctx.row_sets.of(weighted_values(ctx.spark, node)))
+
+
+def plain_values(spark: SparkSession, node: Values) -> DataFrame:
+    """Constant rows without weights."""
+    if node.rows:
+        return weighted_values(spark, node).drop(WEIGHT)
+    columns = (F.lit(None).cast(f.data_type).alias(f.name) for f in node.columns)
+    return spark.range(0).select(*columns)
 
 
 def weighted_values(spark: SparkSession, node: Values) -> DataFrame:

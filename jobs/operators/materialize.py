@@ -36,7 +36,7 @@ def change(ctx: EpochContext, node: Materialize, child: RowSet | None) -> Operat
     elif has_pairs(node.child):
         changes = ctx.row_sets.of(_compared(ctx, node, child.frame))
     else:
-        changes = ctx.row_sets.of(_consolidated(node, child.frame))
+        changes = ctx.row_sets.of(consolidated(node, child.frame))
     table.write(changes.frame, carrying=ctx.fused_columns.columns)
     return OperatorResult(changes)
 
@@ -61,7 +61,11 @@ def _compared(ctx: EpochContext, node: Materialize, child: DataFrame) -> DataFra
     return changes.where(ctx.fused_columns.kept)
 
 
-def _consolidated(node: Materialize, child: DataFrame) -> DataFrame:
+def consolidated(node: Materialize, child: DataFrame) -> DataFrame:
+    """Change set with equal rows summed and its keys checked.
+
+    Each key has at most one −1 and one +1 row.
+    """
     if node.stream_key is None:
         return consolidate(child, node.schema)
     if node.stream_key:

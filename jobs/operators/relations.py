@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,16 @@ class Relations(Protocol):
         At least those with the keys, and all without keys.
         """
 
+    def bag(self, name: str, columns: Collection[str], /) -> DataFrame:
+        """All rows of a relation as of this epoch, without weights.
+
+        Equal rows are there as often as they are in the relation.
+
+        Parameters
+        ----------
+        columns : that are read; others may be missing.
+        """
+
     def rows_between(self, name: str, column: str, lower: Column, upper: Column, /) -> DataFrame:
         """Rows of a source with a column between two values, ends included."""
 
@@ -41,6 +51,12 @@ class Relations(Protocol):
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """Some rows of a relation, and their number; ``None`` if unknown without reading."""
 
+    def gives_ids(self, name: str) -> bool:
+        """Whether a relation's rows get ``_row_id`` as they come in.
+
+        No row can be read with it again.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class OtherRelations:
@@ -54,6 +70,9 @@ class OtherRelations:
 
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:  # noqa: D102
         return self.relations.rows(name, lookup_keys)
+
+    def bag(self, name: str, columns: Collection[str]) -> DataFrame:  # noqa: D102
+        return self.relations.bag(name, columns)
 
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:  # noqa: D102
         return self.relations.rows_between(name, column, lower, upper)
@@ -69,6 +88,9 @@ class OtherRelations:
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:  # noqa: D102
         return self.relations.sample(name)
+
+    def gives_ids(self, name: str) -> bool:  # noqa: D102
+        return self.relations.gives_ids(name)
 
 
 @dataclass(frozen=True, slots=True)

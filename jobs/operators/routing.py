@@ -16,6 +16,7 @@ from relstate_dagster.jobs.operators import (
     linear,
     materialize,
     outer_join,
+    recompute,
     temporal,
     top_n,
     window,
@@ -24,9 +25,10 @@ from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.filling import PartialFill
 from relstate_dagster.jobs.operators.old_rows import asked_for_by_joins
 from relstate_dagster.jobs.operators.one_pass import FusedColumns, fusion_root
+from relstate_dagster.jobs.operators.plain_rows import plain_rows
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.plan import nodes
-from relstate_dagster.jobs.plan.nodes import Join, PlanNode
+from relstate_dagster.jobs.plan.nodes import Join, Materialize, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
 
 Operator = Callable[..., OperatorResult]
@@ -60,7 +62,7 @@ def operator_of(node: PlanNode) -> Operator:
     return operator
 
 
-def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
+def compute_changes(ctx: EpochContext, root: Materialize) -> PlanResult:
     """Run the operators bottom-up; equal nodes run once.
 
     Where the state of some nodes is new, these are run on all rows (:mod:`.jobs.operators.filling`).
@@ -101,8 +103,13 @@ def compute_changes(ctx: EpochContext, root: PlanNode) -> PlanResult:
         ctx.changes[node] = changes
         return changes
 
+    changes: RowSet | None
     with ctx.steps:
-        if fill is None:
+        if ctx.recomputes is not None:
+            filled = None if fill is None else fill.rows_now(root.child)
+            now = plain_rows(ctx, root.child) if fill is None else None if filled is None else filled.frame
+            ctx.changes[root] = changes = recompute.change(ctx, root, now)
+        elif fill is None:
             changes = change_of(root)
         else:
             changes = fill.rows_now(root) if fill.fills(root) else change_of(root)

@@ -7,7 +7,7 @@ to all rows. A rule says which rows and columns there are, and passes other colu
 * Windows and limits need all rows of a partition or of the input: operators use the rule for old and for new rows.
 * Joins share which pairs match, and no more: changes multiply weights, and provenance keeps the identity of both rows. It also
   keeps from which input of a union a row is.
-* Aggregates have no rule: operators have folded their rows into state. Only provenance has them all, and it compares no result.
+* Aggregates have one for all rows alone, by Spark's own functions: operators have folded rows into state.
 * Scans, constants and queries that run in full have no inputs.
 """
 
@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import (
+    Aggregate,
     Arrange,
     Expand,
     Filter,
@@ -78,6 +79,28 @@ def joined(node: Join, one: DataFrame, other: DataFrame, how: str = "inner") -> 
     if not parts and how == "inner":
         return one.crossJoin(other)
     return one.join(other, F.expr(" AND ".join(parts) or "true"), how)
+
+
+def one_sided(node: Join, left: DataFrame, right: DataFrame, carried: Sequence[str]) -> DataFrame:
+    """Rows of the left side that match or do not, or all with a flag."""
+    with_match = joined(node, left, right, "left_semi")
+    if node.join_type == "left semi":
+        return with_match
+    without = joined(node, left, right, "left_anti")
+    if node.join_type == "left anti":
+        return without
+    exists = node.schema[-1].name
+    both = with_match.withColumn(exists, F.lit(True)).union(without.withColumn(exists, F.lit(False)))
+    return both.select(*columns_of(node.column_names), *carried)
+
+
+def aggregated(node: Aggregate, rows: DataFrame) -> DataFrame:
+    """Groups of all rows, as Spark computes them."""
+    group = columns_of(node.group)
+    calls = [F.expr(call.sql).alias(call.output.name) for call in node.calls]
+    if calls:
+        return rows.groupBy(*group).agg(*calls)
+    return rows.select(*group).distinct() if group else rows.groupBy().agg(F.count(F.lit(1))).select()
 
 
 def _at(node: Temporal, rows: DataFrame, carried: Sequence[str], instant: str) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,3 +29,13 @@ class NewState:
 
 
 NO_NEW_STATE: Final = NewState()
+
+
+class Recompute(enum.Enum):
+    """State of a view's nodes after an epoch that computes all of its rows.
+
+    Its change set is all rows less those that the view has (:mod:`.jobs.operators.recompute`).
+    """
+
+    WITHOUT_STATE = "no state is kept"
+    WITH_STATE = "state is filled"

@@ -249,17 +249,19 @@ class TemporalProject(Temporal):
 class Project(OneInput):
     """Computes expressions. Linear, no state.
 
-    Keeps the stream key where its columns (or renames of them) survive.
+    Keeps the stream key where its columns (or renames of them) survive. ``key`` is set by the planner where it knows another
+    one.
     """
 
     expressions: tuple[NamedExpr, ...]
+    key: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         renamed: dict[str, str] = {}
         for expression in self.expressions:
             renamed.setdefault(expression.sql, expression.output.name)
-        key: tuple[str, ...] | None = None
-        if self.child.stream_key is not None:
+        key = self.key
+        if key is None and self.child.stream_key is not None:
             survivors = [renamed.get(quoted(name)) for name in self.child.stream_key]
             if all(name is not None for name in survivors):
                 key = tuple(name for name in survivors if name is not None)

@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
-from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Filter, Materialize, NamedExpr, PlanNode, Project
+from relstate_dagster.jobs.plan.nodes import (
+    AggCall,
+    Aggregate,
+    Field,
+    Filter,
+    Materialize,
+    NamedExpr,
+    PlanNode,
+    Project,
+    Window,
+)
 from relstate_dagster.jobs.planner.expression_facts import expression_id
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
@@ -106,6 +116,18 @@ class FirstRow:
         key = [NamedExpr(e.sql, Field(space.unique(e.output.name), e.output.data_type)) for e in hidden]
         names = {**child.names, expression_id(number): numbered.name}
         return Lowered(Project(first, (*columns, NamedExpr("1", numbered), *key)), names)
+
+    def filtered(self, write: ExpressionWriter, window: Lowered) -> Lowered:
+        """Rows of the lowered window that the filter keeps.
+
+        They are keyed by the partition, where equal values of it are the same.
+        """
+        assert isinstance(window.node, Window)
+        partition = window.node.partition
+        first = Filter(window.node, write.sql(self.condition, window.names))
+        if not all(_is_the_same_where_equal(first.field_named(name).type) for name in partition):
+            return Lowered(first, window.names)
+        return Lowered(Project(first, tuple(NamedExpr(quoted(f.name), f) for f in first.schema), partition), window.names)
 
 
 def _keeps_only_first(condition: Any, number: int) -> bool:

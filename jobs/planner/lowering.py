@@ -52,6 +52,7 @@ from relstate_dagster.jobs.planner.recursion import rows_of_recursion
 from relstate_dagster.jobs.planner.round_trip import check_round_trips, check_times
 from relstate_dagster.jobs.planner.semi_joins import pushed_below_join
 from relstate_dagster.jobs.planner.sessions import merged_sessions, session_of
+from relstate_dagster.jobs.planner.short_keys import with_short_key
 from relstate_dagster.jobs.planner.temporal import TimeComparison, split_temporal
 from relstate_dagster.jobs.planner.times import Times
 from relstate_dagster.jobs.planner.trees import class_name, items
@@ -117,7 +118,8 @@ class Lowering:
         used += [k.column for k in sort_keys if k.column not in used]
         check_round_trips(self._catalyst, self._write.written)
         check_times(self._catalyst, self._times.written)
-        return Materialize(with_map_keys(select(lowered.node, used)), output, sort_keys)
+        shown = {*(o.column for o in output), *(k.column for k in sort_keys)}
+        return Materialize(with_map_keys(with_short_key(select(lowered.node, used), shown)), output, sort_keys)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
         kind = class_name(plan)
@@ -238,8 +240,8 @@ class Lowering:
         if first is not None:
             read = [*items(plan.partitionSpec()), *items(plan.orderSpec())]
             rows = first.lowered(self._write, self._with_subqueries(self._lower(plan.child(), need_key=False), read))
-            if rows is not None:
-                return rows, [c for c in conditions if c is not first.condition]
+            rows = rows or first.filtered(self._write, self._lower(plan, need_key=need_key))
+            return rows, [c for c in conditions if c is not first.condition]
         return self._lower(plan, need_key=need_key), conditions
 
     def _with_subqueries(self, child: Lowered, expressions: list[Any]) -> Lowered:

@@ -42,7 +42,6 @@ from relstate_dagster.jobs.run.run_context import RunContext, identities
 from relstate_dagster.jobs.run.until_version import check_reachable, reachable_epochs
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.sources.protocol import resolve_pins
-from relstate_dagster.jobs.view_epoch.refresh_choice import choose_refresh
 from relstate_dagster.jobs.view_epoch.reports import ViewReport, unchanged
 from relstate_dagster.jobs.view_epoch.shared_reads import SharedReads
 from relstate_dagster.jobs.view_epoch.view_run import Advanced
@@ -197,7 +196,6 @@ class Epochs:
         if not may_change:
             reports += [unchanged(state, state.views[view]) for view in able]
             return state, replace(epoch, views=()), reports
-        state, epoch = choose_refresh(state, epoch, may_change, lambda view: self._run.inputs(state.working, view, epoch))
         return state, epoch, reports
 
     def _planned(self, state: CatalogState, names: Sequence[str], reports: list[ViewReport]) -> CatalogState:

@@ -33,7 +33,6 @@ from relstate_dagster.jobs.run.slices import built_so_far
 from relstate_dagster.jobs.run.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.jobs.view_epoch.plan import plan_view_epoch
-from relstate_dagster.jobs.view_epoch.refresh_choice import may_choose
 from relstate_dagster.jobs.view_epoch.reports import ViewReport, unchanged
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
@@ -48,8 +47,8 @@ from relstate_dagster.state_lib.units import bytes_shown
 class Action(enum.Enum):
     """Action of a run on a view.
 
-    ``BUILD``: it is new. ``REBUILD``: it is planned again and all of it computed. ``RECOMPUTE``: ``auto`` takes all of it for
-    cheaper than its change. ``FOLLOW``: it reads what changed. ``NOTHING``: that is nothing. ``FAIL``: it would be left behind.
+    ``BUILD``: it is new. ``REBUILD``: it is planned again and all of it computed. ``RECOMPUTE``: all rows are computed and
+    compared. ``FOLLOW``: it reads what changed. ``NOTHING``: that is nothing. ``FAIL``: it would be left behind.
     ``LEAVE``: no file declares it any more.
     """
 
@@ -303,16 +302,17 @@ class _NextRun:
         if is_planned_before:
             why = "another version of relstate has planned it: it is planned again, and rebuilt if that gives another plan"
             before.insert(0, why)
-        if view.costs.changes and may_choose(self.state, view):
-            chosen = view.costs.cheaper_in_full(plan.changed_bytes, self._inputs(view).total_bytes())
-            if chosen is not None:
-                return self._whole(Action.RECOMPUTE, view.restarted(), chosen, (chosen,))
+        seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
+        if plan.why_recomputed is not None:
+            seconds = view.costs.of_all(plan.changed_bytes)
+            return ViewPreview(
+                view.name, Action.RECOMPUTE, plan.why_recomputed, _reads(plan), seconds, plan.changed_bytes, tuple(before), plan
+            )
         read: int | None = plan.changed_bytes
         if files:
             read = None
         elif view.strategy == "full":
             read = self._inputs(view).total_bytes()
-        seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
         return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps)
 
     def _ingested(self, view: ViewEntry) -> dict[str, str]:

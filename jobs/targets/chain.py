@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
 
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE
@@ -50,6 +50,7 @@ class EpochCommit:
     Parameters
     ----------
     digest : names all that determines what was written; ``base`` is that of the commit it was built on, empty for the first.
+    keeps_state : whether it has the state of all nodes; else the view's own rows alone, and the state is not kept any more.
     """
 
     view: str
@@ -58,6 +59,8 @@ class EpochCommit:
     run_id: str
     digest: str
     base: str
+    # Another try of the epoch may have computed the same change set another way.
+    keeps_state: bool = field(default=True, compare=False)
 
     def to_json(self) -> str:
         """Text for the commit's ``userMetadata``."""

@@ -26,7 +26,14 @@ from relstate_dagster.jobs.view_epoch.inputs import state_found
 from relstate_dagster.jobs.view_epoch.plan import run_limits
 from relstate_dagster.jobs.view_epoch.steps import Maintain
 from relstate_dagster.jobs.view_epoch.view_epoch import StateCommit
-from relstate_dagster.state_lib.compaction import ClosedRows, ExpiredRows, has_many_runs, merge_small_runs, rewrite_tables
+from relstate_dagster.state_lib.compaction import (
+    ClosedRows,
+    ExpiredRows,
+    empty_tables,
+    has_many_runs,
+    merge_small_runs,
+    rewrite_tables,
+)
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.lake.statistics import DataFile
 from relstate_dagster.state_lib.state_files import StateFiles, partition_of
@@ -95,10 +102,12 @@ def maintain(
     expired, closed = expired_rows(view, there), closed_rows(view)
     step = step.for_state(replace(found, expired=frozenset(expired), closed=frozenset(closed)))
     dropped = {**(expired if step.drops_expired else {}), **(closed if step.drops_closed else {})}
+    if step.empties:
+        _empty(session, files, view, step.empties, epoch)
     rewritten = _rewrite(session, files, state, view, step.rewrites, epoch, dropped, by_driver=True)
     if has_many_runs(there):
         merge_small_runs(files.table)
-    return StateAfterEpoch(fitting, rewritten, step)
+    return StateAfterEpoch(fitting, {**rewritten, **dict.fromkeys(step.empties, 0)}, step)
 
 
 def compact_view(
@@ -182,6 +191,16 @@ def closed_rows(view: ViewEntry) -> dict[int, ExpiredRows | ClosedRows]:
 def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
     own = [f for f in files if f.partition[TABLE_ID] == table_id]
     return len(own) > len({partition_of(f) for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
+
+
+def _empty(session: SparkSession, files: StateFiles, view: ViewEntry, table_ids: Sequence[int], epoch: int) -> None:
+    """Delete the rows of some tables.
+
+    Where another commit came first, they stay, and the next epoch deletes them.
+    """
+    store = StateStore(session, files, view.tables)
+    version = files.table.latest().version()
+    empty_tables(store, table_ids, version=version, app_id=view.application, txn_version=epoch_txn_version(epoch) + 1)
 
 
 def _rewrite(

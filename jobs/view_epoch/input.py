@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
-from relstate_dagster.jobs.catalog.relations import state_column, view_columns
+from relstate_dagster.jobs.catalog.relations import state_column, view_columns, view_relation
 from relstate_dagster.jobs.view_epoch.steps import Read
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, WEIGHT
@@ -21,10 +21,13 @@ from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type
+from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
+
+_COPY: Final = "_copy"
 
 if TYPE_CHECKING:
     from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
@@ -58,6 +61,10 @@ class Input(ABC):
 
         With keys, those within their values at least.
         """
+
+    def bag(self, session: SparkSession, _columns: Collection[str]) -> DataFrame:
+        """All rows with some columns at least, without weights."""
+        return self.snapshot(session)
 
     @abstractmethod
     def snapshot(self, session: SparkSession) -> DataFrame:
@@ -139,6 +146,18 @@ class ViewInput(Input):
         """As of :class:`Input`."""
         renamed = None if lookup_keys is None else lookup_keys.renamed(partial(state_column, self._entry))
         return self._runs(spark, renamed)
+
+    def bag(self, session: SparkSession, columns: Collection[str]) -> DataFrame:
+        """As of :class:`Input`, from its published table; hidden columns are in its state alone."""
+        if set(columns) <= {o.name for o in self._entry.plan.output}:
+            return self.snapshot(session)
+        relation = view_relation(self._entry)
+        read = {*columns, *(relation.key or ())}
+        fields = [f for f in (*relation.columns, *relation.hidden_columns) if f.name in read]
+        summed = consolidate(self._runs(session, None), fields)
+        if relation.key is not None:
+            return summed
+        return summed.select("*", F.explode(F.sequence(F.lit(1).cast("bigint"), WEIGHT)).alias(_COPY))
 
     def snapshot(self, session: SparkSession) -> DataFrame:
         """As of :class:`Input`, from its published table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +21,8 @@ from relstate_dagster.jobs.sources.pins import ChangeRange
 from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.index_advice import IndexAdvice
 from relstate_dagster.jobs.view_epoch.input import Input, ViewInput
-from relstate_dagster.jobs.view_epoch.plan import ViewSizes
+from relstate_dagster.jobs.view_epoch.plan import AllRows, ViewSizes
+from relstate_dagster.jobs.view_epoch.refresh_choice import may_recompute, nodes_with_state
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads, scanned_columns
 from relstate_dagster.jobs.view_epoch.source_input import SourceInput
 from relstate_dagster.jobs.view_epoch.steps import Read
@@ -30,7 +31,9 @@ from relstate_dagster.state_lib.delta_layout import is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.row_encoding.ddl import parse_type
 from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
+from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.slots import assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
@@ -123,6 +126,10 @@ class EpochInputs:
         """
         return self.of(name).rows(self.spark, lookup_keys)
 
+    def bag(self, name: str, columns: Collection[str]) -> DataFrame:
+        """All rows of a relation as of this epoch, without weights."""
+        return self.of(name).bag(self.spark, columns)
+
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
         """Rows of a source with a column between two values, with weights."""
         rows = self.of(name).snapshot(self.spark)
@@ -143,6 +150,10 @@ class EpochInputs:
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """Some rows of a relation, with weights, and their number, if known."""
         return self.of(name).sample(self.spark)
+
+    def gives_ids(self, name: str) -> bool:
+        """Whether rows get ``_row_id`` as they come in: those of sources do."""
+        return name in self.catalog.sources
 
     # -- sizes and advice, from logs alone ---------------------------------------------------------------------------
 
@@ -184,6 +195,7 @@ class EpochInputs:
         moved: Mapping[str, tuple[int, int]] = _NOTHING,
         *,
         is_committed: bool = False,
+        is_state_dropped: bool = False,
     ) -> ViewSizes:
         """Sizes of the view's epoch before it is computed.
 
@@ -193,6 +205,7 @@ class EpochInputs:
         seen : what readers see of the view.
         moved : as of :meth:`planned_reads`.
         is_committed : an earlier try has committed the change set: nothing is read of what the view reads.
+        is_state_dropped : it has computed all rows, and kept no state.
 
         Raises
         ------
@@ -213,11 +226,14 @@ class EpochInputs:
             driver_writes_view=self.warehouse.target(view.name).driver_can_write(view.declared_table),
         )
         if is_committed:
-            return replace(known, looked_up_rows=_rows_of(files.at(state_version)))
+            there = files.at(state_version)
+            dropped = _tables_of_nodes(view, state_found(view, there)) if is_state_dropped else ()
+            return replace(known, looked_up_rows=_rows_of(there), dropped_state=dropped)
         if self.is_backfill:
             return known
         state, in_place = files.at(state_version), self._in_place_files()
         found = state_found(view, state)
+        all_rows = self._all_rows_sizes(found, known) if self._may_recompute else None
         recomputed = [t.table_id for t in view.tables if t.schema.kind is StateKind.MATERIALIZED_INPUT]
         return replace(
             known,
@@ -226,7 +242,8 @@ class EpochInputs:
             in_place_bytes=byte_count(in_place),
             looked_up_rows=_rows_of(state) + _rows_of(in_place),
             state=found,
-            unfilled=self._unfilled(found),
+            unfilled=self._unfilled(found, may_have_rows=all_rows is not None),
+            all_rows=all_rows,
         )
 
     def advice_lines(self) -> tuple[str, ...]:
@@ -250,12 +267,42 @@ class EpochInputs:
                 if net is not None and net.advice:
                     yield net.advice
 
+    @cached_property
+    def _may_recompute(self) -> bool:
+        """Whether the epoch may compute all rows: not where only some nodes have no state."""
+        may = may_recompute(self.view, self.catalog.sources)
+        return may and (not self.view.unfilled or set(self.view.unfilled) == set(nodes_with_state(self.view)))
+
+    @property
+    def _keeps_no_state(self) -> bool:
+        """Whether the last epoch has computed all rows."""
+        return self._may_recompute and bool(self.view.unfilled)
+
     def _read_by_unfilled(self) -> list[str]:
         """The relations below nodes whose state is filled in this epoch."""
+        if self._keeps_no_state:
+            return []
         new = [found.node for found in self.view.planned.stateful.nodes if found.id in self.view.unfilled]
         return sorted({scan.relation for node in new for scan in walk(node) if isinstance(scan, Scan)})
 
-    def _unfilled(self, state: StateFound) -> frozenset[int]:
+    def _all_rows_sizes(self, state: StateFound, known: ViewSizes) -> AllRows:
+        """Sizes of all that the view reads and has."""
+        view, own = self.view, self.view.tables[-1].table_id
+        flows = {} if view.rows is None else view.rows.by_node(view.plan)
+        came_in = {node.relation: sum(flow) for node, flow in flows.items() if isinstance(node, Scan)}
+        changed_bytes, reads = known.changed_bytes, self._all_rows()
+        return AllRows(
+            reads,
+            rows=state.merged_rows.get(own) or state.rows[own],
+            width=RowWidth.of(parse_type(view.plan.field_named(o.column).data_type) for o in view.plan.output),
+            last_in=sum(came_in.values()),
+            last_out=sum(flows.get(view.plan, (0, 0))),
+            keeps_state=not self._keeps_no_state,
+            state_tables=_tables_of_nodes(view, state),
+            slower=view.costs.cheaper_in_full(changed_bytes, sum(read.bytes for read in reads)),
+        )
+
+    def _unfilled(self, state: StateFound, *, may_have_rows: bool) -> frozenset[int]:
         """Nodes whose state is filled in this epoch, while the others go on.
 
         Raises
@@ -264,6 +311,7 @@ class EpochInputs:
         """
         wanted, nodes = frozenset(self.view.unfilled), self.view.planned.stateful.nodes
         full = [t.table_id for n in nodes if n.id in wanted for t in n.tables if state.rows[t.table_id]]
+        full = [] if may_have_rows else full
         if full or nodes[-1].id in wanted:
             reason = f"state tables {full} have rows" if full else "the published table has the rows of all epochs"
             raise StateError(
@@ -286,6 +334,11 @@ class EpochInputs:
         )
         names = {scan.relation for side in sides for scan in walk(side) if isinstance(scan, Scan)}
         return tuple(file for name in sorted(names - self.catalog.views.keys()) for file in self.source(name).files.files)
+
+
+def _tables_of_nodes(view: ViewEntry, state: StateFound) -> tuple[int, ...]:
+    """State tables with rows, without the view's own."""
+    return tuple(table.table_id for table in view.tables[:-1] if state.rows[table.table_id])
 
 
 def state_found(view: ViewEntry, files: Sequence[DataFile]) -> StateFound:

@@ -11,7 +11,7 @@ from typing import Final
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload
-from relstate_dagster.jobs.plan.new_state import NewState
+from relstate_dagster.jobs.plan.new_state import NO_NEW_STATE, NewState, Recompute
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import StateFound
 from relstate_dagster.jobs.view_epoch.steps import (
@@ -26,10 +26,47 @@ from relstate_dagster.jobs.view_epoch.steps import (
     Writer,
 )
 from relstate_dagster.state_lib.collected import DriverLimits
+from relstate_dagster.state_lib.row_width import RowWidth
 from relstate_dagster.state_lib.size_settings import Sizing
 from relstate_dagster.state_lib.sizing import sizing
 
 _NO_STATE: Final = StateFound({}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class AllRows:
+    """Sizes of all that a view reads and has.
+
+    They are known where its epoch may compute all of it.
+
+    Parameters
+    ----------
+    reads : all rows of each relation.
+    rows : of the view; ``width`` is theirs.
+    last_in, last_out : rows that came in, and changed rows of the view, in the last epoch that changed it.
+    keeps_state : whether its nodes have state; else they can follow no change.
+    state_tables : those of its nodes that have rows.
+    slower : why past epochs say that to follow the change takes longer.
+    """
+
+    reads: tuple[Read, ...]
+    rows: int
+    width: RowWidth
+    last_in: int = 0
+    last_out: int = 0
+    keeps_state: bool = True
+    state_tables: tuple[int, ...] = ()
+    slower: str | None = None
+
+    @property
+    def values(self) -> int:
+        """Values of all that the view reads: rows times columns."""
+        return sum(read.row_count * read.width.columns for read in self.reads)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that these take in memory, about."""
+        return sum(read.row_count * read.width.bytes for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +88,8 @@ class ViewSizes:
     published : the published table; ``None`` if it was not looked at.
     state : the view's state tables.
     unfilled : nodes of the plan whose state is empty and is filled in this epoch, while the others go on.
+    all_rows : ``None`` where the epoch has to follow changes.
+    dropped_state : tables with state that an earlier try has not kept: it has computed all rows.
     """
 
     is_backfill: bool
@@ -68,6 +107,13 @@ class ViewSizes:
     published: TargetFound | None = None
     state: StateFound = _NO_STATE
     unfilled: frozenset[int] = frozenset()
+    all_rows: AllRows | None = None
+    dropped_state: tuple[int, ...] = ()
+
+    @property
+    def changed_rows(self) -> int:
+        """Rows of all changes."""
+        return sum(read.row_count for read in self.reads)
 
     @property
     def changed_bytes(self) -> int:
@@ -100,7 +146,19 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
         done = Commit(None, limits.driver_commit_rows, most_tasks, spreads=False, is_done=True)
         by_code = not _is_interpreted(0, sizes.looked_up_rows, 0, limits)
         engine, tasks = (Workload.LARGE, most_tasks) if by_code else (Workload.SMALL, 1)
+        maintain = replace(maintain, empties=sizes.dropped_state)
         return ViewEpochPlan((done, _publish(sizes, is_small, engine, tasks, most_tasks, limits), maintain))
+    all_rows, recompute = sizes.all_rows, _recompute(sizes, limits)
+    if all_rows is not None and recompute is not None:
+        what, reason = recompute
+        compute = _computes_all(sizes, all_rows, what, reason, most_tasks, limits)
+        # All rows may come and go.
+        is_small = 2 * all_rows.rows * all_rows.width.bytes <= limits.driver_held_bytes
+        commit = _commit(sizes, compute, is_small, most_tasks, limits)
+        publish = _publish(sizes, is_small, compute.engine, compute.shuffle_tasks, most_tasks, limits)
+        if what is Recompute.WITHOUT_STATE:
+            maintain = replace(_maintenance(limits), empties=all_rows.state_tables).for_state(sizes.state)
+        return ViewEpochPlan((*all_rows.reads, compute, commit, publish, maintain))
     compute = _compute(view, sizes, most_tasks, limits)
     publish = _publish(sizes, is_small, compute.engine, compute.shuffle_tasks, most_tasks, limits)
     return ViewEpochPlan((*sizes.reads, compute, _commit(sizes, compute, is_small, most_tasks, limits), publish, maintain))
@@ -136,9 +194,56 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
     )
 
 
+def _recompute(sizes: ViewSizes, limits: Sizing) -> tuple[Recompute, str] | None:
+    """Whether all rows are computed, and why; ``None`` where the change is followed."""
+    all_rows = sizes.all_rows
+    if all_rows is None:
+        return None
+    reason = _why_recompute(sizes, all_rows, limits)
+    if reason is not None:
+        return Recompute.WITHOUT_STATE, reason
+    if all_rows.keeps_state:
+        return None
+    if all_rows.state_tables:
+        return Recompute.WITHOUT_STATE, "its state was not deleted yet"
+    return Recompute.WITH_STATE, f"few values have changed again, {sizes.changed_values:,} of {all_rows.values:,}"
+
+
+def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str | None:
+    """Why computing all rows is cheaper than to follow the change."""
+    # To fill state takes as long as some epochs without it: it is filled for changes that are clearly small.
+    fraction = 1.0 if all_rows.keeps_state else 0.5
+    least, share = limits.recompute_values * fraction, limits.recompute_share * fraction
+    if sizes.changed_values >= max(least, share * all_rows.values):
+        return f"{sizes.changed_values:,} of {all_rows.values:,} values have changed"
+    expected = all_rows.last_out * sizes.changed_rows // all_rows.last_in if all_rows.last_in else 0
+    # An updated row counts twice.
+    if expected * all_rows.width.columns >= max(least, 2 * share * all_rows.rows * all_rows.width.columns):
+        return f"about {expected:,} rows come and go in the view, which has {all_rows.rows:,}"
+    return all_rows.slower
+
+
+def _computes_all(
+    sizes: ViewSizes, all_rows: AllRows, what: Recompute, reason: str, most_tasks: int, limits: Sizing
+) -> Compute:
+    is_interpreted = _is_interpreted(all_rows.values, 0, 0, limits)
+    return Compute(
+        engine=Workload.SMALL if is_interpreted else Workload.FULL,
+        holds=all_rows.memory_bytes <= limits.driver_backfill_bytes,
+        lookup_hint=None,
+        shuffle_tasks=_tasks_of(all_rows.memory_bytes, most_tasks, limits) if is_interpreted else None,
+        state_bytes=None,
+        in_place_bytes=None,
+        limits=_driver_limits(limits),
+        reason=reason,
+        new_state=NewState(sizes.unfilled) if what is Recompute.WITH_STATE else NO_NEW_STATE,
+        recomputes=what,
+    )
+
+
 def _commit(sizes: ViewSizes, compute: Compute, is_small: bool, most_tasks: int, limits: Sizing) -> Commit:
     # Much is read in a backfill, and may come to little: a Delta write by Spark takes seconds, be it of one row.
-    writer = Writer.DRIVER if is_small else None if sizes.is_backfill else Writer.SPARK
+    writer = Writer.DRIVER if is_small else None if compute.is_of_all_rows else Writer.SPARK
     if not sizes.driver_writes_state:
         writer = Writer.SPARK
     tasks = most_tasks if compute.shuffle_tasks is None else compute.shuffle_tasks
@@ -167,7 +272,7 @@ def _publish(sizes: ViewSizes, is_small: bool, engine: Workload, tasks: int | No
     return planned if sizes.published is None else planned.for_target(sizes.published)
 
 
-def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_tasks: int) -> ViewEpochPlan:
+def plan_escalation(plan: ViewEpochPlan, found: int, *, most_tasks: int) -> ViewEpochPlan:
     """Plan the rest of an epoch whose change set met too many rows.
 
     Parameters
@@ -175,6 +280,7 @@ def plan_escalation(plan: ViewEpochPlan, found: int, *, is_backfill: bool, most_
     found : bytes of the rows, at least.
     """
     before = plan.compute
+    is_backfill = before.is_of_all_rows
     again = Escalation("compute", found, before.limits.held_bytes)
     # Queries that run in full, and slices, go on with Spark's own settings.
     engine = Workload.FULL if is_backfill or before.engine is Workload.FULL else Workload.LARGE

@@ -1,74 +1,60 @@
-"""Choice of ``auto``: recompute a view if past epochs show that to be cheaper.
+"""Views of which an epoch may compute all rows, and their costs.
 
-A view that is recomputed is rebuilt in the epoch, state and all, as a full refresh would: the epochs after it are
-incremental again.
+Whether it does is decided by the plan of the epoch (:mod:`.jobs.view_epoch.plan`). A view that has been computed so keeps no
+state: its next epochs compute all rows as well, until changes are small again. Then one of them fills the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 
 from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
-from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
-from relstate_dagster.jobs.catalog.state import CatalogState
-from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.plan.new_state import Recompute
+from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, Scan, depends_on_time, walk
+from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.jobs.view_epoch.plan import ViewSizes
+from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
+from relstate_dagster.state_lib.constants import ROW_ID
 
 
-def choose_refresh(
-    state: CatalogState, epoch: EpochEntry, names: Sequence[str], inputs_of: Callable[[ViewEntry], EpochInputs]
-) -> tuple[CatalogState, EpochEntry]:
-    """Have views built again where that makes an epoch cheaper.
+def may_recompute(view: ViewEntry, sources: Collection[str]) -> bool:
+    """Whether an epoch may compute all rows of a view.
 
-    Parameters
-    ----------
-    epoch : the epoch that is about to begin.
-    names : views that may change in it.
-    inputs_of : a view's inputs in the epoch. Nothing is read but the log of its sources.
+    It is built, its policy is ``auto``, and its rows follow from those that it reads.
+
+    They do not where state expires, where watermarks close groups, or where the newest row of a key counts. Nor do they where
+    rows have ids that a source gave them as they came in. Rows that change by time alone are followed always.
     """
-    for name in names:
-        view = state.working.views[name]
-        if not view.costs.changes or not may_choose(state, view):
-            continue
-        inputs = inputs_of(view)
-        changed_bytes = sum(read.bytes for read in inputs.planned_reads())
-        reason = view.costs.cheaper_in_full(changed_bytes, inputs.total_bytes())
-        if reason is not None:
-            known = replace(view, costs=view.costs.used(changed_bytes))
-            state = state.with_rebuild(known.restarted())
-            epoch = replace(epoch, recomputed={**epoch.recomputed, name: reason})
-    return state, epoch
+    if view.strategy != "incremental" or view.refresh_policy != "auto" or view.last_epoch is None:
+        return False
+    if view.state_ttl is not None or view.expiry.until is not None or view.watermarks or view.problem is not None:
+        return False
+    nodes = list(walk(view.plan))
+    if depends_on_time(view.plan) or any(isinstance(node, FullQuery) for node in nodes):
+        return False
+    if any(isinstance(node, Aggregate) and node.is_of_changelog for node in nodes):
+        return False
+    read = used_columns(view.plan)
+    given = any(ROW_ID in read[node.relation] and node.relation in sources for node in nodes if isinstance(node, Scan))
+    return not given and bool(nodes_with_state(view))
 
 
-def costs_after(view: ViewEntry, state: CatalogState, sizes: ViewSizes, seconds: Mapping[str, float]) -> Costs:
+def nodes_with_state(view: ViewEntry) -> tuple[int, ...]:
+    """Ids of the nodes that have state tables, without the view itself."""
+    return tuple(planned.id for planned in view.planned.stateful.nodes[:-1] if planned.tables)
+
+
+def costs_after(view: ViewEntry, sizes: ViewSizes, plan: ViewEpochPlan, seconds: Mapping[str, float]) -> Costs:
     """Costs of a view after it was computed in an epoch.
 
     Parameters
     ----------
     seconds : of the epoch, by stage.
     """
-    if not _reads_sources_alone(state, view):
+    spent, compute = round(sum(seconds.values()), 3), plan.compute
+    if compute.recomputes is Recompute.WITH_STATE:
         return view.costs
-    cost = EpochCost(sizes.changed_bytes, round(sum(seconds.values()), 3))
-    return view.costs.after(cost, full=sizes.is_backfill)
-
-
-def may_choose(state: CatalogState, view: ViewEntry) -> bool:
-    """Whether ``auto`` may choose to recompute a view.
-
-    No view over it has to be rebuilt then. One whose state expires would get back lost rows.
-
-    A view whose state expires is not chosen: rebuilt, it would have what it had lost.
-    """
-    chosen = view.strategy == "incremental" and view.refresh_policy == "auto"
-    alone = not state.dependents(view.name) and _reads_sources_alone(state, view)
-    return chosen and alone and view.last_epoch is not None and view.state_ttl is None
-
-
-def _reads_sources_alone(state: CatalogState, view: ViewEntry) -> bool:
-    """Whether a view reads sources only.
-
-    How much changes in other views is known only once they are done.
-    """
-    return all(name in state.sources for name in view.reads)
+    if compute.recomputes is Recompute.WITHOUT_STATE:
+        return view.costs.used(sizes.changed_bytes).after(EpochCost(plan.changed_bytes, spent), full=True)
+    return view.costs.after(EpochCost(sizes.changed_bytes, spent), full=sizes.is_backfill)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from relstate_dagster.jobs.engine.workloads import Workload
-from relstate_dagster.jobs.plan.new_state import NO_NEW_STATE, NewState
+from relstate_dagster.jobs.plan.new_state import NO_NEW_STATE, NewState, Recompute
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
 from relstate_dagster.state_lib.collected import DriverLimits
@@ -96,6 +96,7 @@ class Compute:
     limits : of the rows that the driver holds.
     reason : why this engine.
     new_state : nodes of the plan whose state is filled, from all rows of what they read.
+    recomputes : whether all rows of a built view are computed, and what becomes of the state; ``None`` where changes are.
     """
 
     engine: Workload
@@ -107,6 +108,12 @@ class Compute:
     limits: DriverLimits
     reason: str
     new_state: NewState = NO_NEW_STATE
+    recomputes: Recompute | None = None
+
+    @property
+    def is_of_all_rows(self) -> bool:
+        """Whether all rows of the view are computed."""
+        return self.new_state.is_all or self.recomputes is not None
 
     def lines(self) -> tuple[str, ...]:
         """Lines for people."""
@@ -118,7 +125,9 @@ class Compute:
         }[self.engine]
         tasks = "" if self.shuffle_tasks is None else f", {self.shuffle_tasks} task{'s' * (self.shuffle_tasks > 1)} a shuffle"
         computed = [f"compute: change sets {held}, {code}{tasks} ({self.reason})"]
-        if self.new_state.is_some:
+        if self.recomputes is not None:
+            computed = [f"recompute: all rows less those of the view, {self.recomputes.value}, {code} ({self.reason})"]
+        elif self.new_state.is_some:
             nodes = ", ".join(map(str, sorted(self.new_state.ids)))
             computed.append(f"fill: the state of node{'s' * (len(self.new_state.ids) > 1)} {nodes} from all rows")
         if self.state_bytes is None or self.in_place_bytes is None:
@@ -245,6 +254,7 @@ class Maintain:
     growth, spare_rows : a table is due once it has ``growth`` times the rows of its last rewrite, and ``spare_rows`` more.
     most_bytes : that the driver rewrites.
     rewrites : the tables, by their ids.
+    empties : tables whose rows are deleted, because the view is recomputed.
     drops_expired, drops_closed : whether expired rows are left out, and those of closed groups.
     """
 
@@ -252,6 +262,7 @@ class Maintain:
     spare_rows: int
     most_bytes: int
     rewrites: tuple[int, ...] = ()
+    empties: tuple[int, ...] = ()
     drops_expired: bool = False
     drops_closed: bool = False
 
@@ -260,7 +271,8 @@ class Maintain:
         due = {
             table_id
             for table_id, rows in found.rows.items()
-            if found.bytes[table_id] <= self.most_bytes
+            if table_id not in self.empties
+            and found.bytes[table_id] <= self.most_bytes
             and rows > self.growth * found.merged_rows.get(table_id, 0) + self.spare_rows
         }
         # What is too large for the driver is for `relstate compact`, which has Spark write.
@@ -272,12 +284,16 @@ class Maintain:
 
     def lines(self) -> tuple[str, ...]:
         """Lines for people; none where nothing is due."""
+        emptied = (f"maintain: delete the rows of state tables {', '.join(map(str, self.empties))}",) if self.empties else ()
         if not self.rewrites:
-            return ()
+            return emptied
         dead = [name for name, dropped in (("expired", self.drops_expired), ("closed", self.drops_closed)) if dropped]
         without = f", without {' and '.join(dead)} rows" if dead else ""
         tables = ", ".join(map(str, self.rewrites))
-        return (f"maintain: rewrite state table{'s' * (len(self.rewrites) > 1)} {tables}, by the driver{without}",)
+        return (
+            *emptied,
+            f"maintain: rewrite state table{'s' * (len(self.rewrites) > 1)} {tables}, by the driver{without}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +365,15 @@ class ViewEpochPlan:
     def changed_bytes(self) -> int:
         """Bytes of all changes, as files."""
         return sum(read.bytes for read in self.reads)
+
+    @property
+    def why_recomputed(self) -> str | None:
+        """Reason for computing all rows of a built view.
+
+        ``None`` where its changes are followed, or an earlier try did it.
+        """
+        found = next((step for step in self.steps if isinstance(step, Compute)), None)
+        return None if found is None or found.recomputes is None else f"recomputed: {found.reason}"
 
     def settled(self, step: Commit | Publish | Maintain) -> ViewEpochPlan:
         """The same plan with a step as it turned out."""

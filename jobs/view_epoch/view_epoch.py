@@ -27,6 +27,7 @@ from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.row_set import RowSets
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.epoch_rows import Flow
+from relstate_dagster.jobs.plan.new_state import Recompute
 from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_time
 from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.targets.chain import Chain, CommitsSince, EpochCommit, Fence, epoch_txn_version, is_compaction
@@ -36,7 +37,7 @@ from relstate_dagster.jobs.view_epoch.plan import plan_large_commit
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan, Writer
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
-from relstate_dagster.state_lib.lake.log import DeltaLog, rows_by_partition
+from relstate_dagster.state_lib.lake.log import Commit, DeltaLog, rows_by_partition
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.state_table import StateTable
@@ -46,14 +47,15 @@ from relstate_dagster.state_lib.state_table import StateTable
 class StateCommit:
     """A view's state commit: its Delta version, and rows by table id.
 
-    ``stored`` are the rows themselves, where this process has computed them just now and holds them. ``late_rows`` of
-    changelogs came after a newer row of their key. ``flows`` are the rows
-    that nodes of the plan gave, where that is known.
+    ``stored`` are the rows themselves, where this process has computed them just now and holds them. ``keeps_state`` is
+    whether it has the state of all nodes. ``late_rows`` of changelogs came after a newer row of their key. ``flows`` are the
+    rows that nodes of the plan gave, where that is known.
     """
 
     version: int
     rows: dict[int, int]
     stored: pa.Table | None = None
+    keeps_state: bool = True
     late_rows: int = 0
     flows: Mapping[PlanNode, Flow] = field(default_factory=dict)
 
@@ -72,11 +74,13 @@ def state_commit_of(inputs: EpochInputs, before: ViewVersions | None) -> EpochCo
 
 def found_commit(files: StateFiles, version: int) -> StateCommit:
     """A state commit that an earlier try has made."""
-    return StateCommit(version, _rows_by_table(files, version))
+    actions = DeltaLog(files.path).commit(version)
+    identity = EpochCommit.of(actions)
+    return StateCommit(version, _rows_by_table(actions), keeps_state=identity is None or identity.keeps_state)
 
 
-def _rows_by_table(files: StateFiles, version: int) -> dict[int, int]:
-    return {int(k): n for k, n in rows_by_partition(DeltaLog(files.path).commit(version), TABLE_ID).items()}
+def _rows_by_table(actions: Commit) -> dict[int, int]:
+    return {int(k): n for k, n in rows_by_partition(actions, TABLE_ID).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def compute_and_commit(
     try:
         return compute()
     except (PySparkException, Py4JJavaError) as error:
-        if plan.compute.new_state.is_all or not is_of_a_value(error):
+        if plan.compute.is_of_all_rows or not is_of_a_value(error):
             raise explained(view.name, epoch, error) from error
         try:
             with errors_caught(inputs.spark):
@@ -137,8 +141,10 @@ def _computed_and_committed(
     inputs: EpochInputs, steps: ViewEpochPlan, state: StateBase, *, strict: bool, leaves_out_old_errors: bool = False
 ) -> tuple[StateCommit | None, ViewEpochPlan]:
     view, epoch, spark = inputs.view, inputs.epoch.epoch, inputs.spark
-    plan, files, known, wanted = view.plan, state.files, state.known, state.wanted
+    plan, files, known = view.plan, state.files, state.known
     compute, commit = steps.compute, steps.commit
+    keeps_state = compute.recomputes is not Recompute.WITHOUT_STATE
+    wanted = replace(state.wanted, keeps_state=keeps_state)
     store = StateStore(spark, files, view.tables)
     if known is None:
         store.create()
@@ -151,6 +157,7 @@ def _computed_and_committed(
     context = EpochContext(
         epoch=epoch,
         new_state=compute.new_state,
+        recomputes=compute.recomputes,
         node_ids={found.node: found.id for found in view.planned.stateful.nodes},
         relations=inputs,
         tables=tables,
@@ -174,8 +181,9 @@ def _computed_and_committed(
     result = compute_changes(context, plan)
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
-    # The first commit of a view is always made, and so is the one that publishes its slices.
-    is_needed = compute.new_state.is_all or (view.last_epoch is None and inputs.epoch.slice is None)
+    # The first commit of a view is always made, so is the one that publishes its slices, and one by which state is not kept
+    # any more or filled.
+    is_needed = compute.is_of_all_rows or (view.last_epoch is None and inputs.epoch.slice is None)
     if result.changes is None and not mem_tables and not is_needed:
         return None, steps
     stored: pa.Table | None = None
@@ -217,7 +225,8 @@ def _computed_and_committed(
     failpoints.reached("after_state_commit")
     done = replace(steps.commit, writer=Writer.SPARK if stored is None else Writer.DRIVER)
     flows = {**held_flows(context, plan), **counted}
-    committed = StateCommit(version, _rows_by_table(files, version), stored, result.late_rows, flows)
+    rows = _rows_by_table(DeltaLog(files.path).commit(version))
+    committed = StateCommit(version, rows, stored, keeps_state, result.late_rows, flows)
     return committed, steps.settled(done)
 
 

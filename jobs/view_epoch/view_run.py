@@ -28,7 +28,7 @@ from relstate_dagster.jobs.view_epoch.compaction import StateAfterEpoch, maintai
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
 from relstate_dagster.jobs.view_epoch.plan import plan_escalation, plan_view_epoch
 from relstate_dagster.jobs.view_epoch.publish import publish
-from relstate_dagster.jobs.view_epoch.refresh_choice import costs_after
+from relstate_dagster.jobs.view_epoch.refresh_choice import costs_after, nodes_with_state
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.jobs.view_epoch.session_pool import SessionPool
 from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
@@ -125,7 +125,11 @@ class ViewRuns:
         moved = {n: rows for n, rows in upstream.items() if is_level and state.views[n].last_epoch == view.last_epoch}
         # What is committed is published, whether or not its sources can still be read.
         state_version = None if base.known is None else base.known.newest
-        sizes = inputs.planned_sizes(files, state_version, seen, moved, is_committed=base.earlier_commit is not None)
+        earlier = base.earlier_commit
+        is_dropped = earlier is not None and not earlier.keeps_state
+        sizes = inputs.planned_sizes(
+            files, state_version, seen, moved, is_committed=earlier is not None, is_state_dropped=is_dropped
+        )
         plan = plan_view_epoch(view, sizes, most_tasks=self.pool.configured_tasks)
         with tagged_jobs(self._spark) as tag:
             seconds["plan"] = time.perf_counter() - started
@@ -149,7 +153,7 @@ class ViewRuns:
                 is_comparable = (
                     base.earlier_commit is None and commit is not None and epoch.slice is None and view.built_until is None
                 )
-                costs = costs_after(view, state, sizes, seconds) if is_comparable else view.costs
+                costs = costs_after(view, sizes, plan, seconds) if is_comparable else view.costs
                 started = time.perf_counter()
                 after: StateAfterEpoch | None = None
                 if commit is not None:
@@ -161,11 +165,12 @@ class ViewRuns:
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
         rows = _rows(view, epoch, commit, done, rows_in) if commit else view.rows
         stored = files.at(commit.version) if commit else ()
+        has_state = commit is None or commit.keeps_state
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,
-            strategy="full" if view.name in epoch.recomputed else view.strategy,
-            reason=epoch.recomputed.get(view.name, view.reason),
+            strategy=view.strategy if has_state else "full",
+            reason=view.reason if has_state else plan.why_recomputed,
             rows_in=rows_in,
             rows_inserted=done.rows_inserted if done else 0,
             rows_deleted=done.rows_deleted if done else 0,
@@ -188,15 +193,7 @@ class ViewRuns:
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )
-        rewritten = after.merged_rows if after else {}
-        merged = {**view.merged_rows, **{str(table): rows for table, rows in rewritten.items()}}
-        counts = {str(table.table_id): table.vnode_count for table in (after.tables if after else view.tables)}
-        entry = replace(view, vnode_counts=counts, merged_rows=merged, costs=costs, rows=rows)
-        if epoch.slice is not None:
-            # What a later slice reads is late for no watermark, nor is it old.
-            entry = replace(entry, built_until=replace(epoch, versions={view.name: versions}), problem=None)
-        else:
-            entry = replace(entry.reached(epoch.epoch, epoch.instant), watermarks=watermarks_after(inputs))
+        entry = replace(_entry_after(view, epoch, inputs, commit, after, versions), costs=costs, rows=rows)
         return Advanced(report, ViewProgress(entry, versions))
 
     def _computed(
@@ -217,7 +214,7 @@ class ViewRuns:
         except DriverLimitExceeded as more:
             found = more.found
         most_tasks = self.pool.configured_tasks
-        return run(plan_escalation(plan, found, is_backfill=inputs.since is None, most_tasks=most_tasks))
+        return run(plan_escalation(plan, found, most_tasks=most_tasks))
 
     def _published(
         self,
@@ -252,6 +249,33 @@ def _state_base(files: StateFiles, view: ViewEntry, inputs: EpochInputs, fence: 
     wanted = state_commit_of(inputs, before)
     known, earlier_commit = _state_so_far(files, view, before, wanted, fence)
     return StateBase(files, before, known, wanted, earlier_commit)
+
+
+def _entry_after(
+    view: ViewEntry,
+    epoch: EpochEntry,
+    inputs: EpochInputs,
+    commit: StateCommit | None,
+    after: StateAfterEpoch | None,
+    versions: ViewVersions,
+) -> ViewEntry:
+    """A view's catalog entry after an epoch; its costs and rows are those of before.
+
+    Parameters
+    ----------
+    commit : of its state; ``None`` where nothing changed.
+    after : its state tables after the commit.
+    """
+    rewritten = after.merged_rows if after else {}
+    merged = {**view.merged_rows, **{str(table): rows for table, rows in rewritten.items()}}
+    counts = {str(table.table_id): table.vnode_count for table in (after.tables if after else view.tables)}
+    entry = replace(view, vnode_counts=counts, merged_rows=merged)
+    if epoch.slice is not None:
+        # What a later slice reads is late for no watermark, nor is it old.
+        return replace(entry, built_until=replace(epoch, versions={view.name: versions}), problem=None)
+    unfilled = view.unfilled if commit is None else () if commit.keeps_state else nodes_with_state(view)
+    entry = entry.reached(epoch.epoch, epoch.instant)
+    return replace(entry, watermarks=watermarks_after(inputs), unfilled=unfilled)
 
 
 def _of_full(view: ViewEntry, seconds: Mapping[str, float]) -> float | None:

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
+from relstate_dagster.jobs.plan.new_state import Recompute
 from relstate_dagster.jobs.run.preview import preview_view
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.targets.protocol import TargetFound
 from relstate_dagster.jobs.view_epoch.findings import ChangeFound, StateFound
 from relstate_dagster.jobs.view_epoch.plan import (
+    AllRows,
     ViewSizes,
     plan_escalation,
     plan_large_commit,
@@ -154,7 +156,7 @@ def test_an_earlier_try_is_only_published() -> None:
 def test_more_than_planned_replaces_the_remaining_steps(is_backfill: bool) -> None:
     plan = _plan(is_backfill=is_backfill)
     found = plan.compute.limits.held_bytes + 1
-    again = plan_escalation(plan, found, is_backfill=is_backfill, most_tasks=8)
+    again = plan_escalation(plan, found, most_tasks=8)
     assert again.steps[: len(plan.reads) + 1] == plan.steps[: len(plan.reads) + 1]
     assert _escalations(again) == [Escalation("compute", found, plan.compute.limits.held_bytes)]
     assert again.compute.engine is (Workload.FULL if is_backfill else Workload.LARGE)
@@ -175,13 +177,49 @@ def test_state_to_be_filled_is_a_part_of_the_plan() -> None:
     assert not _plan().compute.new_state.ids
 
 
+_VIEW_ROWS, _LEAST, _SHARE = 1_000_000, _LIMITS.recompute_values, _LIMITS.recompute_share
+_MANY = int(_SHARE * _VIEW_ROWS)
+_FOLLOWED, _WITHOUT, _FILLED = None, Recompute.WITHOUT_STATE, Recompute.WITH_STATE
+
+#: Changed values, facts about all rows, and what is computed.
+_RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
+    (_MANY - 1, {}, _FOLLOWED),
+    (_MANY, {}, _WITHOUT),
+    # A small change is followed, however small the view is.
+    (_LEAST - 1, {"rows_read": _LEAST, "rows": 1}, _FOLLOWED),
+    (_LEAST, {"rows_read": _LEAST, "rows": 1}, _WITHOUT),
+    # As many rows changed in the view's last epoch, for as many that came in.
+    (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY}, _WITHOUT),
+    (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY - 8}, _FOLLOWED),
+    (1, {"slower": "it took long"}, _WITHOUT),
+    # Without state, changes have to be half as large to be followed.
+    (_MANY // 2, {"keeps_state": False}, _WITHOUT),
+    (_MANY // 2 - 1, {"keeps_state": False}, _FILLED),
+    (1, {"keeps_state": False, "state_tables": (4,)}, _WITHOUT),
+]
+
+
+@pytest.mark.parametrize(("changed", "facts", "expected"), _RECOMPUTED)
+def test_all_rows_are_computed_where_most_change(changed: int, facts: dict[str, Any], expected: Recompute | None) -> None:
+    read = Read("t", "all rows", 1, row_count=facts.pop("rows_read", _VIEW_ROWS), width=RowWidth(1, 1))
+    all_rows = AllRows((read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
+    plan = _plan(changed=changed, all_rows=all_rows, unfilled=frozenset() if all_rows.keeps_state else frozenset({1}))
+    assert plan.compute.recomputes is expected
+    assert (plan.why_recomputed is None) == (expected is None)
+    assert (plan.reads == (read,)) == (expected is not None)
+    assert plan.maintain.empties == (all_rows.state_tables if expected is Recompute.WITHOUT_STATE else ())
+    assert bool(plan.compute.new_state.ids) == (expected is Recompute.WITH_STATE)
+    again = plan_escalation(plan, 1, most_tasks=8)
+    assert again.compute.recomputes is expected, "too many rows for the driver are no reason to follow changes"
+
+
 def _escalations(plan: ViewEpochPlan) -> list[Escalation]:
     return [step for step in plan.steps if isinstance(step, Escalation)]
 
 
 @pytest.mark.parametrize("sizes", [{"full": True}, {"is_slice": True, "changed": _VALUES + 1}], ids=["full", "slice"])
 def test_what_has_sparks_own_settings_keeps_them_when_more_is_met(sizes: dict[str, Any]) -> None:
-    again = plan_escalation(_plan(**sizes), 1, is_backfill=False, most_tasks=8)
+    again = plan_escalation(_plan(**sizes), 1, most_tasks=8)
     assert (again.compute.engine, again.compute.shuffle_tasks) == (Workload.FULL, None)
     assert (again.publish.engine, again.publish.shuffle_tasks) == (Workload.FULL, None)
 

@@ -108,14 +108,6 @@ def test_what_is_rebuilt_stands_beside_what_readers_see_until_it_is_complete() -
         to_rebuild(state, ["nope"])
 
 
-def test_a_rebuild_that_was_only_to_be_cheaper_ends_with_its_epoch() -> None:
-    state = _state(1)
-    state = state.with_rebuild(state.views["b"].restarted())
-    running = _begun(state, ["b"], recomputed={"b": "cheaper"})
-    assert not completed(running, "x", {}, {}).rebuilds
-    assert not completed(running, "x", {}, {"b": Problem("bad")}).rebuilds
-
-
 def test_the_number_of_a_forgotten_epoch_is_not_used_again() -> None:
     after = completed(_begun(_state(1), ["a"]), "x", {}, {})
     assert (after.next_epoch, set(after.epochs)) == (3, {1})

@@ -93,6 +93,9 @@ class _Relations:
     def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
         return self.lab.frame(name, self.lab.rows_after(name, self._changes.get(name, [])))
 
+    def gives_ids(self, _name: str) -> bool:
+        return True
+
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
         return self.rows(name, None).where(F.col(f"`{column}`").between(lower, upper))
 

@@ -66,6 +66,9 @@ class _Relations:
         rows = self.session.read.parquet(str(self.files.full(self.epoch, name)))
         return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
+    def gives_ids(self, _name: str) -> bool:
+        return True
+
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
         return self.rows(name, None).where(F.col(f"`{column}`").between(lower, upper))
 

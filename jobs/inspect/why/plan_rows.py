@@ -30,8 +30,8 @@ from relstate_dagster.jobs.catalog.relations import view_columns
 from relstate_dagster.jobs.engine.instants import timestamp_sql
 from relstate_dagster.jobs.inspect.comparable import comparable
 from relstate_dagster.jobs.inspect.why.view_at import ViewAt
-from relstate_dagster.jobs.operators.leaves import weighted_values
-from relstate_dagster.jobs.operators.row_rules import joined, rows_by_rule
+from relstate_dagster.jobs.operators.leaves import plain_values
+from relstate_dagster.jobs.operators.row_rules import aggregated, joined, one_sided, rows_by_rule
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
@@ -46,7 +46,6 @@ from relstate_dagster.jobs.plan.nodes import (
     Values,
 )
 from relstate_dagster.jobs.view_epoch.view_epoch import full_query
-from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -142,10 +141,7 @@ class PlanRows:
         return self._identified(node, planned, names)
 
     def _constants(self, node: Values) -> Rows:
-        if node.rows:
-            return self._constant(weighted_values(self.view.session, node).drop(WEIGHT))
-        columns = (F.lit(None).cast(f.data_type).alias(f.name) for f in node.columns)
-        return self._constant(self.view.session.range(0).select(*columns))
+        return self._constant(plain_values(self.view.session, node))
 
     def _constant(self, frame: DataFrame) -> Rows:
         name = self.view.past.fresh_name()
@@ -196,25 +192,10 @@ class PlanRows:
 
     def _one_sided(self, node: Join) -> Rows:
         left, right = self.of(node.left), self.of(node.right)
-        with_match = joined(node, left.frame, right.frame, "left_semi")
-        if node.join_type == "left semi":
-            return Rows(with_match, left.identity)
-        without = joined(node, left.frame, right.frame, "left_anti")
-        if node.join_type == "left anti":
-            return Rows(without, left.identity)
-        exists = node.schema[-1].name
-        both = with_match.withColumn(exists, F.lit(True)).union(without.withColumn(exists, F.lit(False)))
-        return Rows(both.select(*columns_of(node.column_names), *left.identity), left.identity)
+        return Rows(one_sided(node, left.frame, right.frame, left.identity), left.identity)
 
     def _aggregated(self, node: Aggregate) -> Rows:
-        child, group = self.of(node.child).frame, columns_of(node.group)
-        calls = [F.expr(call.sql).alias(call.output.name) for call in node.calls]
-        if calls:
-            frame = child.groupBy(*group).agg(*calls)
-        elif group:
-            frame = child.select(*group).distinct()
-        else:
-            frame = child.groupBy().agg(F.count(F.lit(1))).select()
+        frame, group = aggregated(node, self.of(node.child).frame), columns_of(node.group)
         if not group:
             return self._constant(frame)
         names = tuple(self.view.past.fresh_name() for _ in group)

@@ -1,0 +1,140 @@
+"""Epochs that compute all rows of a view, without state, and the way back."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.declare import build_project, parse_text
+from relstate_dagster.jobs.run.preview import Action, preview_run
+from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.view_epoch.reports import ViewReport
+from tests.epoch.killed import run_in_process
+from tests.epoch.scripts import Script
+from tests.sizes import changed_sizes
+
+_TABLES = """
+CREATE TABLE t (k INT, g INT, v DOUBLE, PRIMARY KEY (k));
+CREATE TABLE u (g INT, name STRING);
+CREATE TABLE log (g INT, at INT, note STRING) TBLPROPERTIES ('delta.appendOnly' = 'true');
+"""
+#: Hidden keys, an outer join, windows, groups that are read again, a limit, rows that are equal, and a part without state.
+_VIEWS = """
+CREATE MATERIALIZED VIEW events AS SELECT g, at, note FROM log WHERE at >= 0
+    UNION ALL SELECT g, CAST(v AS INT), 'of t' FROM t;
+CREATE MATERIALIZED VIEW newest AS SELECT g, at, note FROM (
+    SELECT *, row_number() OVER (PARTITION BY g ORDER BY at DESC, note) AS place FROM events) AS e WHERE place = 1;
+CREATE MATERIALIZED VIEW wide AS SELECT e.g, e.at, e.note, u.name, n.at AS newest
+    FROM events AS e LEFT JOIN u ON u.g = e.g JOIN newest AS n ON n.g = e.g;
+CREATE MATERIALIZED VIEW sums AS SELECT name, count(*) AS n, sum(at) AS s, stddev(CAST(at AS DOUBLE)) AS d, max(note) AS m
+    FROM wide GROUP BY name;
+CREATE MATERIALIZED VIEW ranks AS SELECT g, at, note, sum(at) OVER (PARTITION BY g ORDER BY at, note) AS so_far FROM wide;
+CREATE MATERIALIZED VIEW names AS SELECT name FROM wide UNION ALL SELECT name FROM u;
+CREATE MATERIALIZED VIEW firsts AS SELECT * FROM sums ORDER BY s DESC, name LIMIT 3;
+"""
+_ROWS = """
+INSERT INTO t SELECT id, id % 7, id FROM range(60);
+INSERT INTO u SELECT id % 9, concat('n', id % 4) FROM range(12);
+INSERT INTO log SELECT id % 8, id, concat('l', id % 3) FROM range(50);
+"""
+#: All rows are computed for any change, for none, and for those that change much.
+_ALWAYS, _NEVER = {"recompute_values": 1, "recompute_share": 1e-9}, {"recompute_values": 10**9}
+_LARGE = {"recompute_values": 20, "recompute_share": 0.2}
+
+
+def _epoch(script: Script, spark: SparkSession, *, strict: bool = False, **sizes: float) -> dict[str, ViewReport]:
+    with changed_sizes(**sizes):
+        reports = list(EpochRunner(spark, script.warehouse).run(strict=strict))
+    script.verify()
+    return {report.view: report for report in reports}
+
+
+def _moved(report: ViewReport) -> bool:
+    return any(sum(rows) for rows in report.rows_in.values())
+
+
+def _change(script: Script, draw: random.Random) -> None:
+    k, g = draw.randrange(60), draw.randrange(9)
+    script.run(
+        draw.choice(
+            [
+                f"UPDATE t SET v = v + {draw.randrange(40)} WHERE k < {k}",
+                f"DELETE FROM t WHERE k = {k}; INSERT INTO t VALUES ({100 + draw.randrange(10**6)}, {g}, {k})",
+                f"UPDATE t SET g = {g} WHERE k = {k}",
+                f"INSERT INTO u VALUES ({g}, 'n{draw.randrange(6)}'), ({g}, NULL); DELETE FROM u WHERE name = 'n{g}'",
+                f"INSERT INTO log VALUES ({g}, {draw.randrange(90)}, 'new'), (NULL, {k}, NULL)",
+            ]
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(2, 12))])
+def test_views_are_right_whichever_way_each_epoch_goes(spark: SparkSession, script: Script, seed: int) -> None:
+    draw = random.Random(seed)
+    script.begin(_TABLES + _ROWS + _VIEWS)
+    ways = [_ALWAYS, _NEVER, _ALWAYS, _LARGE, _ALWAYS, _ALWAYS, _NEVER, _NEVER] if seed == 1 else []
+    for sizes in ways or draw.choices([_ALWAYS, _NEVER, _LARGE], k=8):
+        for _ in range(draw.randint(1, 3)):
+            _change(script, draw)
+        reports = _epoch(script, spark, strict=draw.random() < 0.3, **sizes)
+        views = script.warehouse.read().views
+        for name, report in reports.items():
+            computes = next((line for line in report.stages if line.startswith(("compute", "recompute"))), "")
+            assert (report.strategy == "full") == computes.startswith("recompute: all rows less those of the view, no state")
+            if report.strategy == "full":
+                assert views[name].unfilled
+                assert "recomputed: " in str(report.reason)
+        if sizes is _ALWAYS:
+            # Rows of a source have ids that it gave them; what has no state has nothing to save.
+            moved = {name for name, report in reports.items() if _moved(report)} - {"events", "names"}
+            assert {reports[name].strategy for name in moved} <= {"full"}
+        if sizes is _NEVER:
+            assert all(report.strategy == "incremental" for report in reports.values())
+            assert not any(views[name].unfilled for name in reports if _moved(reports[name]))
+    for view in views.values():
+        assert script.warehouse.read().views[view.name].generation == view.generation
+
+
+def test_a_recomputed_view_has_no_state_until_changes_are_small(spark: SparkSession, script: Script) -> None:
+    script.begin(_TABLES + _ROWS + _VIEWS)
+    script.run("UPDATE t SET v = v + 1")
+    project = build_project(parse_text(_TABLES + _VIEWS, "p.sql"))
+    with changed_sizes(**_LARGE):
+        looked_at = {one.view: one for one in preview_run(script.warehouse, project, most_tasks=2)}
+    assert looked_at["newest"].action is Action.FOLLOW, "how much changes below it is not known yet"
+    first = _epoch(script, spark, **_LARGE)
+    assert {name for name, report in first.items() if report.strategy == "full"} >= {"newest", "wide", "ranks"}
+    assert "values have changed" in str(first["wide"].reason)
+    small = "UPDATE t SET v = v + 1 WHERE k = 3"
+    script.run(small)
+    second = _epoch(script, spark, **_LARGE)
+    (line,) = [line for line in second["wide"].stages if line.startswith("recompute")]
+    assert "state is filled" in line
+    assert "few values have changed again" in line
+    assert second["wide"].strategy == "incremental"
+    script.run(small)
+    third = _epoch(script, spark, **_LARGE)
+    assert not any(line.startswith("recompute") for line in third["wide"].stages)
+
+
+@pytest.mark.parametrize("place", ["before_state_commit", "after_state_commit", "before_publish", "before_complete"])
+def test_a_killed_epoch_without_state_is_repaired(
+    spark: SparkSession, tmp_path: Path, jvm: SparkSession | None, place: str
+) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_TABLES + _ROWS + _VIEWS)
+    script.run("UPDATE t SET v = v + 1; INSERT INTO u VALUES (1, 'n1')")
+    always = ", ".join(f"{name} = {value}" for name, value in _ALWAYS.items())
+    killed = run_in_process(script.warehouse.root, place, jvm, RELSTATE_SIZING=always)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    script = Script(spark, shutil.copytree(tmp_path / "warehouse", tmp_path / "killed"))
+    _epoch(script, spark, **_NEVER)
+    script.run("UPDATE t SET v = v + 1 WHERE k < 9; DELETE FROM u WHERE name = 'n1'")
+    _epoch(script, spark, **_NEVER)
+    script.run("UPDATE t SET g = g + 1 WHERE k < 9")
+    _epoch(script, spark, **_NEVER)
