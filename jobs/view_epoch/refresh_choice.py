@@ -1,4 +1,4 @@
-"""Views of which an epoch may compute all rows, and their costs.
+"""Choice of the views that an epoch may recompute, and their costs.
 
 Whether it does is decided by the plan of the epoch (:mod:`.jobs.view_epoch.plan`). A view that has been computed so keeps no
 state: its next epochs compute all rows as well, until changes are small again. Then one of them fills the state.
