@@ -50,7 +50,7 @@ def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> Operator
     if child is None:
         if node.group or not ctx.state_is_new(node):
             return OperatorResult(None)
-        child = ctx.row_sets.of(_no_rows(ctx, node))
+        child = ctx.row_sets.none(node.child.schema)
     tables = tables_by_role(ctx, node)
     changed_by_call: dict[int, RowSet] = {}
     affected = _fold(ctx, node, child, tables, changed_by_call)
@@ -141,9 +141,3 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
     versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
     emitted = groups.selectExpr(*columns_of(node.group), versions)
     return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in fused_columns)]))
-
-
-def _no_rows(ctx: EpochContext, node: Aggregate) -> DataFrame:
-    fields = ", ".join(f"{quoted(f.name)} {f.data_type}" for f in node.child.schema)
-    separator = ", " if fields else ""
-    return ctx.spark.createDataFrame([], f"{fields}{separator}{quoted(WEIGHT)} bigint")

@@ -16,6 +16,7 @@ from relstate_dagster.jobs.plan.aggregates.kind import AggregateKind, CallStrate
 from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
 from relstate_dagster.jobs.plan.nodes import Aggregate
 from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS, TableRole, table_roles
+from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sql_text import quoted
@@ -78,6 +79,13 @@ class Affected:
         return table.storage.lookup(
             self.groups, on, null_safe=True, columns=columns, hint=self.hint, lookup_keys=self.lookup_keys
         )
+
+
+def stored_groups(table: StateTable, change: RowSet, group: Sequence[str]) -> DataFrame:
+    """Groups of a shared change set that a value state table has."""
+    found = Affected.by(change, group).stored(table, group, group)
+    newest = found.groupBy(*columns_of(group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
+    return newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0)
 
 
 @dataclass(slots=True)

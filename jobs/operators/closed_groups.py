@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.operators import aggregate
-from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
+from relstate_dagster.jobs.operators.aggregate_group import same_group, stored_groups, tables_by_role
 from relstate_dagster.jobs.operators.context import Closed, EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.linear import evaluated
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
@@ -31,7 +31,7 @@ from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.closing import Closing, closings
 from relstate_dagster.jobs.plan.nodes import Aggregate, PlanNode, Scan, walk
-from relstate_dagster.state_lib.constants import EPOCH, ROW_ID, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.constants import ROW_ID, WEIGHT
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
@@ -97,9 +97,7 @@ def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
 def _without_state(ctx: EpochContext, node: Aggregate, late: RowSet) -> DataFrame:
     """The groups of late rows that the state does not have."""
     (table, *_) = tables_by_role(ctx, node).value_tables.values()
-    found = Affected.by(late, node.group).stored(table, node.group, node.group)
-    newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
-    known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0)
+    known = stored_groups(table, late, node.group)
     groups = late.frame.select(*columns_of(node.group)).distinct()
     return groups.alias("one").join(known.alias("other"), same_group(node.group, "one", "other"), "left_anti")
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group, tables_by_role
+from relstate_dagster.jobs.operators.aggregate_group import same_group, stored_groups, tables_by_role
 from relstate_dagster.jobs.operators.agreement import agreeing_counts, agreeing_rows
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.pairs import sides_of
@@ -27,7 +27,7 @@ from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan import nodes
 from relstate_dagster.jobs.plan.nodes import Aggregate, Join, PlanNode
-from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
@@ -103,9 +103,7 @@ def _of_aggregate(ctx: EpochContext, node: Aggregate, change: RowSet) -> RowSet 
         if change.is_empty:
             return None
         (table, *_) = tables.value_tables.values()
-        found = Affected.by(change, node.group).stored(table, node.group, node.group)
-        newest = found.groupBy(*columns_of(node.group)).agg(F.max(F.struct(EPOCH, STATE_WEIGHT)).alias("_newest"))
-        known = newest.where(F.col(f"_newest.{STATE_WEIGHT}") > 0).alias("known")
+        known = stored_groups(table, change, node.group).alias("known")
         retracted = change.frame.where(F.col(WEIGHT) < 0).alias("retracted")
         retracted = retracted.join(known, same_group(node.group, "retracted", "known"), "left_semi")
         agreed = _left(ctx, change.frame.where(F.col(WEIGHT) > 0).union(retracted))

@@ -178,10 +178,7 @@ class PartialFill:
 def all_rows_now(ctx: EpochContext, node: PlanNode) -> DataFrame:
     """Rows of a node whose state has been filled in this epoch."""
     rows = ctx.rows_now.get(node)
-    if rows is not None:
-        return rows.frame
-    columns = ", ".join(f"{quoted(f.name)} {f.data_type}" for f in [*node.schema, Field(WEIGHT, "bigint")])
-    return ctx.spark.createDataFrame([], columns)
+    return (ctx.row_sets.none(node.schema) if rows is None else rows).frame
 
 
 def _check(ctx: EpochContext, root: PlanNode, used: Mapping[str, set[str]]) -> None:

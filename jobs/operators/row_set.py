@@ -39,7 +39,9 @@ from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
+from relstate_dagster.state_lib.row_sums import Typed
 from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.table_schema import StateColumn
 
 
 class DriverLimitExceeded(Exception):
@@ -90,6 +92,11 @@ class RowSets:
     def of_rows(self, rows: pa.Table, schema: StructType) -> RowSet:
         """Rows that the driver has."""
         return RowSet(self, None, HeldRows(rows, schema), is_shared=True)
+
+    def none(self, columns: Sequence[Typed]) -> RowSet:
+        """No rows of some columns."""
+        weighted = [*columns, StateColumn(WEIGHT, "bigint")]
+        return self.of(self.spark.createDataFrame([], ", ".join(f"{quoted(c.name)} {c.data_type}" for c in weighted)))
 
     def few(self, frame: DataFrame, most_rows: int) -> RowSet | None:
         """Rows of a frame, held by the driver; ``None`` if they are more."""
