@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def _change(script: Script, draw: random.Random) -> None:
 def test_views_are_right_whichever_way_each_epoch_goes(spark: SparkSession, script: Script, seed: int) -> None:
     draw = random.Random(seed)
     script.begin(_TABLES + _ROWS + _VIEWS)
-    ways = [_ALWAYS, _NEVER, _ALWAYS, _LARGE, _ALWAYS, _ALWAYS, _NEVER, _NEVER] if seed == 1 else []
+    ways = [_ALWAYS, _ALWAYS, _NEVER, _LARGE, _NEVER] if seed == 1 else []
     for sizes in ways or draw.choices([_ALWAYS, _NEVER, _LARGE], k=8):
         for _ in range(draw.randint(1, 3)):
             _change(script, draw)
@@ -138,3 +139,23 @@ def test_a_killed_epoch_without_state_is_repaired(
     _epoch(script, spark, **_NEVER)
     script.run("UPDATE t SET g = g + 1 WHERE k < 9")
     _epoch(script, spark, **_NEVER)
+
+
+def test_a_view_that_is_to_follow_changes_again_fills_its_state(spark: SparkSession, script: Script) -> None:
+    script.begin(_TABLES + _ROWS + _VIEWS)
+    script.run("UPDATE t SET v = v + 1")
+    _epoch(script, spark, **_ALWAYS)
+    catalog = script.warehouse.catalog
+    for name in ("wide", "sums", "ranks"):
+        view = catalog.read().views[name]
+        assert view.unfilled
+        catalog.update(lambda state, view=view: state.with_view(replace(view, properties={"refresh.policy": "incremental"})))
+    script.run("UPDATE t SET v = v + 1 WHERE k < 9")
+    reports = _epoch(script, spark, **_ALWAYS)
+    assert {name for name, report in reports.items() if any(line.startswith("fill: ") for line in report.stages)} == {
+        "wide",
+        "sums",
+        "ranks",
+    }
+    script.run("UPDATE t SET v = v + 1 WHERE k = 9; DELETE FROM u WHERE g = 3")
+    assert not any(line.startswith("fill: ") for report in _epoch(script, spark).values() for line in report.stages)
