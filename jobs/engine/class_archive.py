@@ -12,7 +12,6 @@ Spark finds none. A JVM that cannot use it goes on without it.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Final
 
 from relstate_dagster.jobs.engine.cache import cache_folder
 from relstate_dagster.jobs.engine.java import Java
-from relstate_dagster.state_lib.errors import EnvironmentProblem
+from relstate_dagster.jobs.engine.spark_release import spark_jars
 
 #: Set while a process is run whose JVM shall write an archive, when it ends, to the path that this names.
 _WRITE_TO: Final = "RELSTATE_WRITE_CLASS_ARCHIVE"
@@ -36,7 +35,7 @@ def has_profiles(java: Java) -> bool:
 
 def class_archive(java: Java) -> Path:
     """Path of the archive for this Java and the installed Spark."""
-    jars = _spark_jars()
+    jars = spark_jars()
     build = java.home / "release"
     facts = [
         str(java.home),
@@ -72,14 +71,3 @@ def writing_to(path: Path) -> Iterator[None]:
         yield
     finally:
         del os.environ[_WRITE_TO]
-
-
-def _spark_jars() -> Path:
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return Path(home) / "jars"
-    # Found without being imported, which takes 0.5 s.
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise EnvironmentProblem("PySpark is not installed: `pip install pyspark`, or set SPARK_HOME")
-    return Path(found.origin).parent / "jars"

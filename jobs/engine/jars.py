@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from relstate_dagster.jobs.engine.cache import cache_folder
+from relstate_dagster.jobs.engine.spark_release import hadoop_release, spark_release
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import Store
 
@@ -49,18 +50,38 @@ class Jar:
         return f"{folder}/{self.artifact}-{self.version}{suffix}.jar"
 
 
-DELTA_JARS: Final = (
-    Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0", "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+#: Digests of Delta's jar, by the release of Spark that it is compiled for.
+_DELTA_SHA256: Final = {
+    "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+}
+_DELTA_STORAGE: Final = Jar(
+    "io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"
 )
+#: Digests of Hadoop's jars for S3 and for Azure Storage, by the release of Hadoop in Spark.
+_HADOOP_SHA256: Final = {
+    "3.4.1": (
+        "01334a07e179cae2b7e251f24857f11e3759108c9d6a79dcbe362a4295227da2",
+        "d1ccb21546072acb55da9cf29bbf353749d8864ae96e9d9d2b6a06533b979c94",
+    ),
+    "3.4.2": (
+        "d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9",
+        "f02ab756037abaecc45ea1869144ad3a69e25ccd84062bc37805837ca254e21c",
+    ),
+    "3.5.0": (
+        "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+        "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
+    ),
+}
 
 
 def _sdk(artifact: str, sha256: str) -> Jar:
     return Jar("software.amazon.awssdk", artifact, "2.35.4", sha256)
 
 
-#: What S3A needs: 13 MB of the SDK's modules instead of its bundle of 600 MB. Netty and the HTTP client are in Spark.
-S3A_JARS: Final = (
+#: What hadoop-aws needs: 13 MB of the SDK's modules instead of its bundle of 600 MB. Netty and the HTTP client are in Spark.
+_S3A: Final = (
     Jar(
         "software.amazon.s3.analyticsaccelerator",
         "analyticsaccelerator-s3",
@@ -83,12 +104,6 @@ S3A_JARS: Final = (
         "eventstream",
         "1.0.1",
         "0c37d8e696117f02c302191b8110b0d0eb20fa412fce34c3a269ec73c16ce822",
-    ),
-    Jar(
-        "org.apache.hadoop",
-        "hadoop-aws",
-        "3.5.0",
-        "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
     ),
     _sdk("http-auth", "3ec933a06e751a05e195eb3589209e23c44e1897263b6fcae34ef4cc63cd4491"),
     _sdk("http-auth-aws", "c4acb92fdec90bfd9b67bfab8e41b69cd152c03cacc10281a8ab464791856e01"),
@@ -120,9 +135,8 @@ S3A_JARS: Final = (
 )
 
 
-#: What the driver of Azure Storage needs besides what Spark has.
-AZURE_JARS: Final = (
-    Jar("org.apache.hadoop", "hadoop-azure", "3.5.0", "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663"),
+#: What hadoop-azure needs besides what Spark has.
+_AZURE: Final = (
     Jar(
         "org.wildfly.openssl",
         "wildfly-openssl",
@@ -132,7 +146,7 @@ AZURE_JARS: Final = (
 )
 
 #: Google's connector, with all that it needs inside. Of later releases 4.0.8 and 4.0.9 have no such jar at Maven Central.
-GCS_JARS: Final = (
+_GCS: Final = (
     Jar(
         "com.google.cloud.bigdataoss",
         "gcs-connector",
@@ -142,7 +156,48 @@ GCS_JARS: Final = (
     ),
 )
 
-_JARS_OF: Final[Mapping[Store, Sequence[Jar]]] = {"s3": S3A_JARS, "azure": AZURE_JARS, "gcs": GCS_JARS}
+_CLIENTS: Final[Mapping[Store, Sequence[Jar]]] = {"s3": _S3A, "azure": _AZURE, "gcs": _GCS}
+#: Hadoop's own part of a client, and its place among the digests.
+_HADOOP_CLIENTS: Final[Mapping[Store, tuple[str, int]]] = {"s3": ("hadoop-aws", 0), "azure": ("hadoop-azure", 1)}
+
+
+def needed_delta_jars() -> tuple[Jar, ...]:
+    """The two Delta jars that go with the installed Spark.
+
+    Raises
+    ------
+    EnvironmentProblem
+        The installed Spark is none that Delta has jars for here.
+    """
+    release = spark_release()
+    sha256 = _DELTA_SHA256.get(release)
+    if sha256 is None:
+        raise EnvironmentProblem(
+            f"Spark {release} is installed; install one of {', '.join(_DELTA_SHA256)}: "
+            "`pip install 'pyspark>=4.0.1,<4.3'` (and unset SPARK_HOME where it names another Spark)"
+        )
+    return (Jar("io.delta", f"delta-spark_{release}_2.13", _DELTA_STORAGE.version, sha256), _DELTA_STORAGE)
+
+
+def needed_jars_of(store: Store) -> tuple[Jar, ...]:
+    """The jars with which the installed Spark reads an object store.
+
+    Raises
+    ------
+    EnvironmentProblem
+        The installed Spark brings a release of Hadoop whose client is not known here.
+    """
+    others = tuple(_CLIENTS[store])
+    if store not in _HADOOP_CLIENTS:
+        return others
+    artifact, place = _HADOOP_CLIENTS[store]
+    release = hadoop_release()
+    if release not in _HADOOP_SHA256:
+        raise EnvironmentProblem(
+            f"the installed Spark brings Hadoop {release}, for which no checksum of {artifact} is known "
+            f"(those of {', '.join(_HADOOP_SHA256)} are): install another patch release of Spark"
+        )
+    return (Jar("org.apache.hadoop", artifact, release, _HADOOP_SHA256[release][place]), *others)
 
 
 def delta_jars() -> list[Path]:
@@ -153,17 +208,17 @@ def delta_jars() -> list[Path]:
     EnvironmentProblem
         A jar is in no cache and cannot be fetched, or what was fetched has another checksum.
     """
-    return _found(DELTA_JARS)
+    return _found(needed_delta_jars())
 
 
 def jars_of(store: Store) -> list[Path]:
     """Return local files of the jars with which Spark reads an object store, as :func:`delta_jars`."""
-    return _found(_JARS_OF[store])
+    return _found(needed_jars_of(store))
 
 
 def has_jars_of(store: Store) -> bool:
     """Whether those are here already: nothing is fetched for tables that there may not be."""
-    return all(find_jar(jar) is not None for jar in _JARS_OF[store])
+    return all(find_jar(jar) is not None for jar in needed_jars_of(store))
 
 
 def _found(jars: Sequence[Jar]) -> list[Path]:

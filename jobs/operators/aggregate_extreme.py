@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.engine.spark_versions.first_values import first_values
 from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
@@ -56,11 +57,8 @@ def fold(
     """
     changed = changed_counts(ctx, node, call, position, delta, tables)
     more, fewer = f"_more_{position}", f"_fewer_{position}"
-    firsts = [
-        f"{_first_of(tables, position, ctx.extreme_rows + 1)} FILTER (WHERE {WEIGHT} > 0) AS {more}",
-        f"{_first_of(tables, position, ctx.extreme_rows)} FILTER (WHERE {WEIGHT} < 0) AS {fewer}",
-    ]
-    folded = _as_kept(node, call, changed.frame).groupBy(*columns_of(node.group)).agg(*map(F.expr, firsts))
+    wanted = {more: (f"{WEIGHT} > 0", ctx.extreme_rows + 1), fewer: (f"{WEIGHT} < 0", ctx.extreme_rows)}
+    folded = _firsts(node, tables, position, _as_kept(node, call, changed.frame), wanted)
     frames.add(folded, {more: only(more), fewer: only(fewer)})
     return changed
 
@@ -75,10 +73,12 @@ def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
     return counts.select(*columns_of(node.group), kept, WEIGHT)
 
 
-def _first_of(tables: Tables, position: int, most: int) -> str:
-    """First values of a group with counts, as SQL over :func:`_as_kept`."""
-    pick = "max_by" if _is_descending(tables, position) else "min_by"
-    return f"{pick}(struct(_value AS value, {WEIGHT} AS count), _value, {most})"
+def _firsts(
+    node: Aggregate, tables: Tables, position: int, kept: DataFrame, wanted: Mapping[str, tuple[str, int]]
+) -> DataFrame:
+    """First values of each group with counts, of rows as in :func:`_as_kept`."""
+    pair, descending = f"struct(_value AS value, {WEIGHT} AS count)", _is_descending(tables, position)
+    return first_values(kept, node.group, "_value", pair, wanted, descending=descending)
 
 
 def _is_descending(tables: Tables, position: int) -> bool:
@@ -183,11 +183,7 @@ def _refilled(
     counts = stored.union(rows.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
     found = f"_found_{position}"
-    firsts = (
-        _as_kept(node, call, occurring)
-        .groupBy(*columns_of(node.group))
-        .agg(F.expr(f"{_first_of(tables, position, most + 1)} AS {found}"))
-    )
+    firsts = _firsts(node, tables, position, _as_kept(node, call, occurring), {found: (f"{WEIGHT} > 0", most + 1)})
     renamed = firsts.select(*(F.col(quoted(n)).alias(f"{found}_{i}") for i, n in enumerate(node.group)), found)
     condition: Column = F.lit(True)
     for n, name in enumerate(node.group):

@@ -19,12 +19,12 @@ from relstate_dagster.cli.app import app, output
 from relstate_dagster.jobs.engine import SparkSettings, create_session
 from relstate_dagster.jobs.engine.cache import cache_folder
 from relstate_dagster.jobs.engine.class_archive import class_archive, has_profiles
-from relstate_dagster.jobs.engine.jars import DELTA_JARS, find_jar, repository_url
+from relstate_dagster.jobs.engine.jars import find_jar, needed_delta_jars, repository_url
 from relstate_dagster.jobs.engine.java import find_java
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 
-#: Versions that must be exactly these: newer ones of one do not fit the other.
-PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
+#: What must be exactly this: its jars are fetched by version. It takes no Spark that it does not fit.
+PINNED: Final = {"delta-spark": "4.4.0"}
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,16 @@ def _java() -> Finding:
 
 
 def _jars() -> Finding:
-    present = [path for jar in DELTA_JARS if (path := find_jar(jar)) is not None]
-    if len(present) == len(DELTA_JARS):
+    try:
+        needed = needed_delta_jars()
+    except EnvironmentProblem as problem:
+        return Finding("Delta jars", "none for the installed Spark", str(problem))
+    present = [path for jar in needed if (path := find_jar(jar)) is not None]
+    if len(present) == len(needed):
         return Finding("Delta jars", ", ".join(path.name for path in present))
     return Finding(
         "Delta jars",
-        f"{len(present)} of {len(DELTA_JARS)} in {cache_folder()}",
+        f"{len(present)} of {len(needed)} in {cache_folder()}",
         f"nothing: the first session fetches them from {repository_url()} (RELSTATE_MAVEN_URL is another repository)",
         required=False,
     )
@@ -118,7 +122,7 @@ def _spark_home() -> Finding:
     home = os.environ.get("SPARK_HOME")
     if home is None:
         return Finding("SPARK_HOME", "not set, so PySpark's own Spark is used")
-    return Finding("SPARK_HOME", home, "unset it unless it is Spark 4.2 with Scala 2.13", required=False)
+    return Finding("SPARK_HOME", home, "unset it unless it is Spark 4.0, 4.1 or 4.2 with Scala 2.13", required=False)
 
 
 def _spark_starts() -> Finding:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
+from inspect import signature
 from typing import Any
 
 import pyarrow as pa
@@ -71,6 +72,12 @@ _POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="check")
 def _lines_of(rows: DataFrame) -> list[str]:
     """A bag's rows as texts, sorted."""
     return sorted(map(repr, rows.collect()))
+
+
+def _arrow_schema(schema: T.StructType) -> pa.Schema:
+    """Timestamps are of UTC, as Spark before 4.2 has them without being asked."""
+    asked = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **asked)
 
 
 def decimal(value: int | None) -> Decimal | None:
@@ -285,12 +292,9 @@ class Lab:
         schema = T.StructType([T.StructField(n, t) for n, t in zip([*(f.name for f in fields), WEIGHT], types, strict=True)])
         # As an Arrow table the rows are part of the plan, like the change sets of small epochs, and no job of their own.
         values = [[*row, weight] for row, weight in rows]
-        columns = [
-            pa.array([row[n] for row in values], field.type) for n, field in enumerate(to_arrow_schema(schema, timezone="UTC"))
-        ]
-        return self._session.createDataFrame(
-            pa.Table.from_arrays(columns, schema=to_arrow_schema(schema, timezone="UTC")), schema
-        )
+        arrow = _arrow_schema(schema)
+        columns = [pa.array([row[n] for row in values], field.type) for n, field in enumerate(arrow)]
+        return self._session.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
     def view(self) -> DataFrame:
         """The view's merged rows as its reader sees them, duplicates as often as they occur."""
