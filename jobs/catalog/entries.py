@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.expiry import Expiry
@@ -96,6 +97,10 @@ class Problem:
     pins: Mapping[str, str] = field(default_factory=dict)
 
 
+#: The release of Spark whose plans do not name it: all that were made before others were noted.
+NOTED_SINCE: Final = "4.2"
+
+
 def new_generation() -> str:
     """A unique name for one life of a view's state.
 
@@ -112,7 +117,8 @@ class ViewEntry:
     its plan and state tables, and ``vnode_counts`` the vnodes of tables that have grown, by table id.
     ``first_vnode_counts`` has their vnodes when this generation began, if other than planned. ``planned_on`` is a digest of
     the relations that it was planned on: it is planned again before a backfill on others. ``plan_version`` is that of the
-    planner (0: of before it was noted). ``inlined`` are the plain views that its query reads, as they were then, each after
+    planner (0: of before it was noted), and ``planned_on_spark`` the release of Spark that analysed the query.
+    ``inlined`` are the plain views that its query reads, as they were then, each after
     those that it reads. ``generation`` names a life of the state, from one backfill to the next. ``merged_rows`` has the
     rows of each state table when it was last compacted, by table id. ``functions`` are the user's own that the query calls.
     ``costs`` is what its epochs have cost, where that may decide how the next one is computed. ``layout`` is how the
@@ -141,6 +147,7 @@ class ViewEntry:
     costs: Costs = field(default_factory=Costs)
     planned_on: str = ""
     plan_version: int = 0
+    planned_on_spark: str = NOTED_SINCE
     inlined: Mapping[str, str] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
     expiry: Expiry = field(default_factory=Expiry)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from relstate_dagster.jobs.catalog import watermarks
 from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.entries import (
+    NOTED_SINCE,
     Claim,
     EpochEntry,
     PlainViewEntry,
@@ -130,6 +131,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         **({"costs": view.costs.to_dict()} if view.costs != Costs() else {}),
         "planned_on": view.planned_on,
         "plan_version": view.plan_version,
+        **({"planned_on_spark": view.planned_on_spark} if view.planned_on_spark != NOTED_SINCE else {}),
         # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
         **({"inlined": list(view.inlined.items())} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),

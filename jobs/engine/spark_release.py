@@ -1,10 +1,11 @@
-"""The installed Spark, known by its jars before a JVM starts."""
+"""The installed Spark, known by its files before a JVM starts."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from relstate_dagster.state_lib.errors import EnvironmentProblem
@@ -18,7 +19,8 @@ def spark_release() -> str:
     EnvironmentProblem
         No Spark is installed.
     """
-    return ".".join(_version_of("spark-core_2.13").split(".")[:2])
+    home = os.environ.get("SPARK_HOME")
+    return _release_of_jars(Path(home) / "jars") if home else _release_of_package(_package())
 
 
 def hadoop_release() -> str:
@@ -27,9 +29,9 @@ def hadoop_release() -> str:
     Raises
     ------
     EnvironmentProblem
-        No Spark is installed.
+        No Spark is installed, or it is a client of Spark Connect alone.
     """
-    return _version_of("hadoop-client-api")
+    return _version_of(spark_jars(), "hadoop-client-api")
 
 
 def spark_jars() -> Path:
@@ -41,18 +43,33 @@ def spark_jars() -> Path:
         No Spark is installed.
     """
     home = os.environ.get("SPARK_HOME")
-    if home:
-        return Path(home) / "jars"
+    return (Path(home) if home else _package()) / "jars"
+
+
+def _package() -> Path:
     # Found without being imported, which takes 0.5 s.
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise EnvironmentProblem("PySpark is not installed: `pip install pyspark`, or set SPARK_HOME")
-    return Path(found.origin).parent / "jars"
+    return Path(found.origin).parent
 
 
-def _version_of(artifact: str) -> str:
+@lru_cache(maxsize=4)
+def _release_of_package(package: Path) -> str:
+    """By PySpark's own word, since a client of Spark Connect has no jars."""
+    written = re.search(r"['\"](\d+\.\d+)", (package / "version.py").read_text())
+    if written is None:
+        raise EnvironmentProblem(f"{package / 'version.py'} names no version: install PySpark again")
+    return written[1]
+
+
+@lru_cache(maxsize=4)
+def _release_of_jars(folder: Path) -> str:
+    return ".".join(_version_of(folder, "spark-core_2.13").split(".")[:2])
+
+
+def _version_of(folder: Path, artifact: str) -> str:
     """The version in the name of a jar of Spark; vendors add a name of their own to it."""
-    folder = spark_jars()
     for jar in folder.glob(f"{artifact}-*.jar"):
         version = re.fullmatch(rf"{re.escape(artifact)}-(\d+\.\d+\.\d+).*\.jar", jar.name)
         if version is not None:

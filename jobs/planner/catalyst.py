@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.names import JavaNames
+from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
 from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
@@ -122,9 +123,8 @@ class Catalyst:
         self._make_active()
         self.trees = Trees(self.session)
         self._functions = functions
-        if functions is not None:
-            functions.register(self.session)
-        self._own_functions = self.user_functions()
+        #: Names of the functions that the user registers.
+        self.user_functions = self._registered(functions)
         self._known = {name.lower() for name in (*relations, *views)}
         types = self._types_of({column.data_type for relation in relations.values() for column in relation.columns})
         for relation in relations.values():
@@ -166,8 +166,16 @@ class Catalyst:
     def _refused(error: PySparkException) -> PlanError:
         return PlanError(f"Spark refuses the query: {first_line(error)}")
 
-    def user_functions(self) -> list[str]:
-        """Names of the functions that the user has registered."""
+    def _registered(self, functions: UserFunctions | None) -> list[str]:
+        """Register the user's functions; return their names."""
+        if functions is None:
+            return []
+        # Before 4.2, Spark also lists those that an extension brings, such as Delta's table functions.
+        others = set(self._temporary_functions())
+        functions.register(self.session)
+        return [name for name in self._temporary_functions() if name not in others]
+
+    def _temporary_functions(self) -> list[str]:
         found = self.session._jsparkSession.sessionState().catalog().listTemporaryFunctions()
         return [str(identifier.funcName()) for identifier in items(found)]
 
@@ -179,7 +187,7 @@ class Catalyst:
         PlanError : the text is no query, reads or calls what a view may not, or Spark refuses it.
         """
         parsed = parse_query(self.session, query)
-        check_calls(parsed, self._own_functions, self._functions)
+        check_calls(parsed, self.user_functions, self._functions)
         for name in parsed.relations:
             if name.lower() not in self._known:
                 raise PlanError(f"the table or view `{name}` cannot be found: it is no source or view of this warehouse")
@@ -277,7 +285,7 @@ class Catalyst:
         Others, and those whose value is an error, stay expressions.
         """
         if not self.trees.contains(expression, "RUNTIME_REPLACEABLE"):
-            return self.companion(_OPTIMIZER + "ConstantFolding").constantFolding(expression, False)
+            return with_constants_folded(self.session, self.companion(_OPTIMIZER + "ConstantFolding"), expression)
         plans = self.jvm.org.apache.spark.sql.catalyst.plans.logical
         alone = plans.Project(self.trees.seq([self.trees.alias(expression, "_")]), plans.OneRowRelation())
         folded = self._apply(_FOLD, alone).projectList().apply(0)

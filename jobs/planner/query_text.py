@@ -70,8 +70,10 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
     """
     try:
         plan = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
-    except PySparkException as error:
-        problem = " ".join(str(error).split("== SQL ==", 1)[0].split())
+    except (PySparkException, Py4JJavaError) as error:
+        # Of scripts, Spark 4.0 says in an exception that PySpark does not know that it takes none.
+        said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+        problem = " ".join(said.split("== SQL ==", 1)[0].split())
         raise PlanError(f"Spark refuses the query: {problem}") from error
     found = ParsedQuery(plan)
     _Walk(session, found).plan(plan, frozenset())
@@ -142,7 +144,9 @@ class _Walk:
 
     def _relation(self, plan: Any, known: frozenset[str]) -> None:
         parts = [str(part) for part in items(plan.multipartIdentifier())]
-        if len(parts) > 1 or plan.isStreaming():
+        if plan.isStreaming():
+            raise PlanError("a view is a query over sources and views, and not a stream")
+        if len(parts) > 1:
             raise PlanError(
                 f"{'.'.join(parts)} is read by path or by a name in several parts: declare it as a source "
                 "(CREATE TABLE name … LOCATION '…') and read it by that name"

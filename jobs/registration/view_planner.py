@@ -16,6 +16,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import is_changelog_view
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
+from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.plan.relation import Relation
@@ -31,6 +32,7 @@ from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
+from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.targets.declared_table import TableLayout
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table
@@ -100,6 +102,7 @@ class ViewPlanner:
             functions=() if functions is None else self._called(functions, definition, others),
             planned_on=self._planned_on(others, definition.sql, relations_read(plan)),
             plan_version=PLAN_VERSION,
+            planned_on_spark=spark_release(),
             inlined=plain_views_in(others, definition.sql),
             layout=self._checked_layout(definition, plan),
         )
@@ -136,7 +139,7 @@ class ViewPlanner:
         """
         working = state.working
         is_as_planned = view.planned_on == self._planned_on(working, view.query, view.reads)
-        if not is_as_planned or view.plan_version != PLAN_VERSION:
+        if not is_as_planned or another_planner(view) is not None:
             planned = replace(self.plan(working, declaration_of(view)), costs=view.costs, problem=view.problem)
             return with_table_ids(state, planned).with_rebuild(planned)
         is_left = view.built_until is None and is_table(self._warehouse.state_path(view))
@@ -212,7 +215,7 @@ class ViewPlanner:
         """The user's functions that a view calls, also through plain views."""
         return called_in(
             [definition.sql, *plain_views_in(state, definition.sql).values()],
-            Catalyst(self._spark, {}, {}, functions).user_functions(),
+            Catalyst(self._spark, {}, {}, functions).user_functions,
         )
 
 

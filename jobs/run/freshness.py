@@ -11,7 +11,7 @@ from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.plan.nodes import depends_on_time
-from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.sources.protocol import resolve_pins
@@ -124,8 +124,8 @@ def _behind(state: CatalogState, view: ViewEntry, newest: NewestSources, behind:
         moved = [name for name in view.reads if newest.identity(name) not in (None, failed_at.get(name))]
     elif view.last_epoch is None or view.name in state.rebuilds:
         return "is not built yet" if view.last_epoch is None else "is to be rebuilt"
-    elif view.plan_version != PLAN_VERSION:
-        return "was planned by another version of relstate"
+    elif (planner := another_planner(view)) is not None:
+        return f"was planned by {planner}"
     else:
         moved = _moved(state, view, newest)
     sources = [f"{name} {newest.identity(name)}" for name in moved if name in state.sources]

@@ -26,7 +26,7 @@ from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.inspect.health import check_tables
 from relstate_dagster.jobs.plan.nodes import depends_on_time
-from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
+from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.registration.sync import edits, is_registered, source_entry
 from relstate_dagster.jobs.run.freshness import NewestSources, views_behind
 from relstate_dagster.jobs.run.slices import built_so_far
@@ -293,14 +293,14 @@ class _NextRun:
             return ViewPreview(view.name, Action.NOTHING)
         plan, files = self._plan(view), self._ingested(view)
         is_nothing = not always and all(read.is_nothing for read in plan.reads)
-        is_planned_before = view.plan_version != PLAN_VERSION
-        if is_nothing and not (below or files or is_planned_before):
+        planner = another_planner(view)
+        if is_nothing and not (below or files or planner):
             return ViewPreview(view.name, Action.NOTHING)
         why, before = f"reads {', '.join([*below, *files])}" if below or files else "", [*files.values()]
         if below and is_nothing:
             before.append(f"changes {', '.join(below)} first")
-        if is_planned_before:
-            why = "another version of relstate has planned it: it is planned again, and rebuilt if that gives another plan"
+        if planner:
+            why = f"{planner} has planned it: it is planned again, and rebuilt if that gives another plan"
             before.insert(0, why)
         seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
         if plan.why_recomputed is not None:

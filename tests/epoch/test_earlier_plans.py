@@ -16,6 +16,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.engine import failpoints
+from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.run.freshness import views_behind
 from relstate_dagster.jobs.view_epoch import view_epoch
@@ -40,6 +41,16 @@ def _as_of_an_earlier_version(warehouse: Warehouse, view: str, planned_as: str |
         entry = state.views[view]
         planned = entry.planned if planned_as is None else state.views[planned_as].planned
         return state.with_view(replace(entry, plan_version=0, planned=planned))
+
+    warehouse.catalog.update(earlier)
+
+
+def _as_of_another_spark(warehouse: Warehouse, view: str, planned_as: str) -> None:
+    """Leave a view as if an older Spark had analysed it, with another query's plan."""
+
+    def earlier(state: CatalogState) -> CatalogState:
+        planned = state.views[planned_as].planned
+        return state.with_view(replace(state.views[view], planned_on_spark="3.9", planned=planned))
 
     warehouse.catalog.update(earlier)
 
@@ -78,6 +89,25 @@ def test_a_view_whose_plan_was_wrong_is_rebuilt_by_the_next_run_with_those_over_
     assert rebuilt == {"few", "counted"}
     assert {view.plan_version for view in after.values()} == {PLAN_VERSION}
     script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
+    assert _rows(script) == [[(2, 2), (3, 3), (4, 2)], [(3,)]]
+    assert not views_behind(script.warehouse, after)
+
+
+def test_a_view_planned_on_another_spark_is_planned_again(spark: SparkSession, tmp_path: Path) -> None:
+    """By the next run; only the one whose plan is another now is rebuilt, with the view over it."""
+    script = Script(spark, tmp_path / "warehouse")
+    script.begin(_BEGIN)
+    _as_of_another_spark(script.warehouse, "few", planned_as="wrong")
+    _as_of_another_spark(script.warehouse, "other", planned_as="other")
+    before = script.warehouse.read().views
+    assert views_behind(script.warehouse, ["few", "other", "wrong"]) == {
+        "few": "was planned by Spark 3.9",
+        "other": "was planned by Spark 3.9",
+    }
+    script.run("INSERT INTO t VALUES (4, 2); REFRESH; VERIFY")
+    after = script.warehouse.read().views
+    assert {name for name in after if after[name].generation != before[name].generation} == {"few", "counted"}
+    assert {view.planned_on_spark for view in after.values()} == {spark_release()}
     assert _rows(script) == [[(2, 2), (3, 3), (4, 2)], [(3,)]]
     assert not views_behind(script.warehouse, after)
 

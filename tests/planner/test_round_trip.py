@@ -13,6 +13,7 @@ from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.planning import lowered, plan_view
 from relstate_dagster.jobs.planner.round_trip import check_round_trips
+from tests.capabilities import accepts, collects_nulls, need
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import RELATIONS, Lab, decimal
 from tests.planner.examples import expressions, functions
@@ -40,6 +41,8 @@ def test_the_examples_of_all_functions_survive_as_text(spark: SparkSession) -> N
         for query in function.queries if everything else function.queries[:1]:
             if "TIME'" in query.upper().replace("TIME '", "TIME'") or function.name in _NOT_ANALYSED or "time_from" in query:
                 continue
+            if function.name.startswith("st_") and not accepts(spark, query):
+                continue  # Spark 4.1 has them, and refuses to run them
             for expression, names in expressions(catalyst, query, everything=everything):
                 writer = ExpressionWriter(catalyst)
                 try:
@@ -120,6 +123,8 @@ def test_constant_rows_keep_their_values(spark: SparkSession, value: str) -> Non
     ],
 )
 def test_an_aggregate_call_keeps_its_flags(spark: SparkSession, call: str, text: str | None) -> None:
+    if "RESPECT" in call and not collects_nulls(spark):
+        text = "collect_list(s)"
     group = "CUBE (g)" if call.startswith("grouping") else "g"
     plan = plan_view(spark, f"SELECT g, {call} AS x FROM t GROUP BY {group}", RELATIONS)
     calls = [c.sql for node in walk(plan) if isinstance(node, Aggregate) for c in node.calls]
@@ -144,6 +149,8 @@ def test_an_aggregate_call_keeps_its_flags(spark: SparkSession, call: str, text:
     ],
 )
 def test_a_window_call_keeps_its_flags(spark: SparkSession, call: str) -> None:
+    if "FILTER" in call:
+        need(spark, "SELECT count(*) FILTER (WHERE id > 1) OVER () FROM range(3)")
     plan = plan_view(spark, f"SELECT k, {call} AS x FROM t", RELATIONS)
     (node,) = (n for n in walk(plan) if isinstance(n, Window))
     assert ("IGNORE NULLS" in node.expressions[0].sql.upper()) == ("IGNORE NULLS" in call)

@@ -6,16 +6,13 @@ Neither holds more of a group than is asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.engine.spark_versions.release import is_since
 from relstate_dagster.state_lib.sql_text import quoted
-
-#: The first release whose ``min_by`` takes a number of rows.
-_SINCE = (4, 2)
 
 
 def first_values(
@@ -29,13 +26,8 @@ def first_values(
     pair : what the array has of a row: a struct, as SQL, whose first field is the value.
     wanted : by the name of the array, which rows to take, as SQL, and how many at most.
     """
-    pick = _by_aggregate if _has_number_of_rows(rows) else _by_rank
+    pick = _by_aggregate if is_since(rows.sparkSession, 4, 2) else _by_rank
     return pick(rows, group, value, pair, wanted, descending=descending)
-
-
-def _has_number_of_rows(rows: DataFrame) -> bool:
-    release = re.match(r"(\d+)\.(\d+)", rows.sparkSession.version)
-    return release is not None and (int(release[1]), int(release[2])) >= _SINCE
 
 
 def _by_aggregate(

@@ -1,0 +1,37 @@
+"""What a release of Spark can do that not all have: tests that need it ask Spark itself."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.engine.spark_release import spark_release
+
+#: The release whose functions the lists of known functions are complete for.
+NEWEST = "4.2"
+
+
+def is_newest() -> bool:
+    """Whether the installed Spark has all functions that are known."""
+    return spark_release() == NEWEST
+
+
+def accepts(spark: SparkSession, query: str) -> bool:
+    """Whether Spark analyses a query."""
+    try:
+        return bool(spark.sql(query).schema)
+    except PySparkException:
+        return False
+
+
+def need(spark: SparkSession, query: str) -> None:
+    """Skip a test where Spark refuses a query that it is about."""
+    if not accepts(spark, query):
+        pytest.skip(f"Spark {spark.version} refuses {query}")
+
+
+def collects_nulls(spark: SparkSession) -> bool:
+    """Whether ``collect_list`` takes RESPECT NULLS at its word."""
+    query = "SELECT size(collect_list(x) RESPECT NULLS) FROM VALUES (CAST(NULL AS INT)) AS v(x)"
+    return accepts(spark, query) and spark.sql(query).collect() == [(1,)]
