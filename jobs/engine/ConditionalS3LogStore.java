@@ -30,7 +30,12 @@ public class ConditionalS3LogStore extends io.delta.storage.HadoopFileSystemLogS
         if (!overwrite.booleanValue()) {
             builder.must("fs.option.create.conditional.overwrite", true);
         }
-        FSDataOutputStream stream = (FSDataOutputStream) builder.build();
+        FSDataOutputStream stream;
+        try {
+            stream = (FSDataOutputStream) builder.build();
+        } catch (IllegalArgumentException unknown) {
+            throw new IOException("Hadoop before 3.4.2, as in Spark 4.0, cannot commit to S3 safely: use Spark 4.1 or later", unknown);
+        }
         // All of it is there with the put at the end, or nothing.
         stream.write(content.toByteArray());
         try {

@@ -24,7 +24,9 @@ def spark_release() -> str:
 
 
 def hadoop_release() -> str:
-    """Release of Hadoop's client in the installed Spark; a client of an object store must be of the same.
+    """Release of Hadoop's client in the installed Spark.
+
+    A client of an object store must be of the same.
 
     Raises
     ------
@@ -69,7 +71,10 @@ def _release_of_jars(folder: Path) -> str:
 
 
 def _version_of(folder: Path, artifact: str) -> str:
-    """The version in the name of a jar of Spark; vendors add a name of their own to it."""
+    """The version in the name of a jar of Spark.
+
+    Vendors add a name of their own to it.
+    """
     for jar in folder.glob(f"{artifact}-*.jar"):
         version = re.fullmatch(rf"{re.escape(artifact)}-(\d+\.\d+\.\d+).*\.jar", jar.name)
         if version is not None:

@@ -72,8 +72,8 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
         plan = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
     except (PySparkException, Py4JJavaError) as error:
         # Of scripts, Spark 4.0 says in an exception that PySpark does not know that it takes none.
-        said = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-        problem = " ".join(said.split("== SQL ==", 1)[0].split())
+        text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+        problem = " ".join(text.split("== SQL ==", 1)[0].split())
         raise PlanError(f"Spark refuses the query: {problem}") from error
     found = ParsedQuery(plan)
     _Walk(session, found).plan(plan, frozenset())

@@ -1,4 +1,4 @@
-"""Which planner has made a view's stored plan: this one, another version of it, or the same on another Spark."""
+"""Views that another planner has planned: another version of it, or on another Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 
 
 def another_planner(view: ViewEntry) -> str | None:
-    """What has planned a view, in words; ``None`` for this version on the installed Spark.
+    """Name the planner of a view's plan, if it is another one.
+
+    ``None`` for a plan of this version on the installed Spark.
 
     Another Spark may read the same query in another way, and then gives another plan.
     """

@@ -1,1 +1,4 @@
-"""Differences between the releases of Spark that are supported: a module for each, and no question of a release elsewhere."""
+"""Differences between supported releases of Spark, a module for each.
+
+No other module asks for a release.
+"""

@@ -1,4 +1,4 @@
-"""First values of each group: by a bounded aggregate from Spark 4.2 on, by ranks before.
+"""First values of each group: by an aggregate from Spark 4.2 on, by ranks before.
 
 ``min_by`` and ``max_by`` of a number of rows came with Spark 4.2. Before it, rows are ranked in each group, which sorts them.
 Neither holds more of a group than is asked for.
