@@ -218,7 +218,10 @@ def jars_of(store: Store) -> list[Path]:
 
 def has_jars_of(store: Store) -> bool:
     """Whether those are here already: nothing is fetched for tables that there may not be."""
-    return all(find_jar(jar) is not None for jar in needed_jars_of(store))
+    try:
+        return all(find_jar(jar) is not None for jar in needed_jars_of(store))
+    except EnvironmentProblem:
+        return False
 
 
 def _found(jars: Sequence[Jar]) -> list[Path]:

@@ -77,6 +77,8 @@ _REWRITE = (
     _PULL_UP,
     _OPTIMIZER + "RewriteLateralSubquery",
 )
+#: Rules that Spark's optimizer repeats: one application can leave NOT (NOT a), and before Spark 4.1 it does so below OR.
+_REPEATED = frozenset({_OPTIMIZER + "BooleanSimplification"})
 _FOLD = (_OPTIMIZER + "ReplaceExpressions", _OPTIMIZER + "ConstantFolding")
 _MOST_REWRITES = 20
 _FINISH = (
@@ -214,9 +216,17 @@ class Catalyst:
             self._check_marked(part)
 
     def simplify(self, plan: Any) -> Any:
-        """Apply the chosen rules, one after the other, to a JVM plan."""
-        rewritten = self._rewrite(self._apply(_PREPARE, plan))
-        return self._apply(_FINISH, with_bounds(self.trees, without_idle_casts(self.trees, rewritten)))
+        """Apply the chosen rules, one after the other, to a JVM plan.
+
+        Raises
+        ------
+        PlanError : a rule of Spark's fails, as those for recursion do in Spark 4.0.
+        """
+        try:
+            rewritten = self._rewrite(self._apply(_PREPARE, plan))
+            return self._apply(_FINISH, with_bounds(self.trees, without_idle_casts(self.trees, rewritten)))
+        except PySparkException as error:
+            raise self._refused(error) from error
 
     def _rewrite(self, plan: Any) -> Any:
         for _ in range(_MOST_REWRITES):
@@ -250,7 +260,13 @@ class Catalyst:
 
     def _apply(self, rules: tuple[str, ...], plan: Any) -> Any:
         for name in rules:
-            plan = self._rule(name).apply(plan)
+            rule = self._rule(name)
+            plan = rule.apply(plan)
+            for _ in range(_MOST_REWRITES if name in _REPEATED else 0):
+                again = rule.apply(plan)
+                if again.fastEquals(plan):
+                    break
+                plan = again
         return plan
 
     def _rule(self, name: str) -> Any:

@@ -18,11 +18,14 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.files import files_in, write_once
+from tests.capabilities import commits_to_s3
 from tests.epoch import store_checks
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP
 from tests.sizes import Resized
 from tests.stores import BUCKET, reach, served
+
+pytestmark = pytest.mark.skipif(not commits_to_s3(), reason="Spark's Hadoop cannot commit to S3 safely, and is refused")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.capabilities import need_recursion
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import Lab, decimal
 
@@ -110,6 +111,8 @@ _HISTORY: list[list[Any]] = [
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str) -> None:
+    if "RECURSIVE" in QUERIES[name]:
+        need_recursion(spark)
     with Lab(spark, QUERIES[name]) as lab:
         for changes in epochs_of(_HISTORY):
             lab.step(changes)

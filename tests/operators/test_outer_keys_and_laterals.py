@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.planning import plan_view
+from tests.capabilities import need_recursion
 from tests.operators.histories import Source, epochs_of
 from tests.operators.lab import RELATIONS, Lab, decimal
 
@@ -79,6 +80,7 @@ def test_first_rows_in_no_order_are_those_that_spark_takes(spark: SparkSession, 
     ],
 )
 def test_a_recursion_is_a_constant_or_the_query_is_run_in_full(spark: SparkSession, recursion: str, why: str) -> None:
+    need_recursion(spark)
     with pytest.raises(NotIncremental, match=why):
         plan_view(spark, f"WITH RECURSIVE d(n) AS ({recursion}) SELECT n, count(*) AS c FROM d GROUP BY n", RELATIONS)
 
