@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.materialized_input import old_and_new
-from relstate_dagster.jobs.operators.ordering import by_order_then_all
+from relstate_dagster.jobs.operators.row_rules import in_order_of_groups
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
@@ -40,7 +40,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, affe
     calls = {p: node.calls[p] for p in _positions(tables)}
     results = [F.expr(f"{call.sql} AS _result_{position}") for position, call in calls.items()]
     if any(depends_on_order(call) for call in calls.values()):
-        versions = _in_order(node, versions)
+        versions = in_order_of_groups(node, versions)
     computed = versions.groupBy(*columns_of(node.group), _VERSION).agg(*results)
     of_version = "" if node.group else _FOUND
     measures = {Version(v, p)[of_version]: f"IF({_VERSION} = '{v}', _result_{p}, NULL)" for p in calls for v in ("old", "new")}
@@ -52,11 +52,6 @@ def fold(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, affe
         measures |= {f"_has_{v}": f"IF({_VERSION} = '{v}', true, NULL)" for v in ("old", "new")}
     picked = computed.selectExpr(*columns_of(node.group), *(f"{sql} AS {name}" for name, sql in measures.items()))
     frames.add(picked, {name: only(name) for name in measures})
-
-
-def _in_order(node: Aggregate, rows: DataFrame) -> DataFrame:
-    spread = rows.repartition(*columns_of(node.group)) if node.group else rows.coalesce(1)
-    return spread.sortWithinPartitions(*columns_of(node.group), *by_order_then_all((), node.child.schema))
 
 
 def with_results(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.ordering import by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.plan.aggregates.materialized import depends_on_order
 from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
     Arrange,
@@ -94,9 +95,20 @@ def one_sided(node: Join, left: DataFrame, right: DataFrame, carried: Sequence[s
     return both.select(*columns_of(node.column_names), *carried)
 
 
+def in_order_of_groups(node: Aggregate, rows: DataFrame) -> DataFrame:
+    """Input rows of an aggregate, each group's together and in one order.
+
+    Sums of floating-point numbers, lists and sketches depend on it, to the last bit.
+    """
+    spread = rows.repartition(*columns_of(node.group)) if node.group else rows.coalesce(1)
+    return spread.sortWithinPartitions(*columns_of(node.group), *by_order_then_all((), node.child.schema))
+
+
 def aggregated(node: Aggregate, rows: DataFrame) -> DataFrame:
-    """Groups of all rows, as Spark computes them."""
+    """Groups of all rows, as an epoch that follows changes has them."""
     group = columns_of(node.group)
+    if any(depends_on_order(call) for call in node.calls):
+        rows = in_order_of_groups(node, rows)
     calls = [F.expr(call.sql).alias(call.output.name) for call in node.calls]
     if calls:
         return rows.groupBy(*group).agg(*calls)

@@ -123,6 +123,24 @@ def test_a_recomputed_view_has_no_state_until_changes_are_small(spark: SparkSess
     assert not any(line.startswith("recompute") for line in third["wide"].stages)
 
 
+def test_rows_that_do_not_change_are_not_in_the_change_set(spark: SparkSession, script: Script) -> None:
+    script.begin(
+        """
+        CREATE TABLE t (k INT, g INT, v DOUBLE, PRIMARY KEY (k));
+        INSERT INTO t SELECT id, id % 5, CAST(id % 97 AS DOUBLE) / 7 * pow(10, id % 13 - 6) FROM range(3000);
+        CREATE MATERIALIZED VIEW sums AS
+            SELECT g, sum(v) AS s, avg(v) AS a, stddev(v) AS d, count(*) AS n
+            FROM t GROUP BY g;
+        CREATE MATERIALIZED VIEW shares AS SELECT k, g, v / sum(v) OVER (PARTITION BY g) AS share FROM t;
+        """
+    )
+    for sizes in (_ALWAYS, _ALWAYS, _NEVER, _NEVER, _ALWAYS):
+        script.run("UPDATE t SET v = v + 1e-7 WHERE k = 8")
+        reports = _epoch(script, spark, **sizes)
+        assert (reports["sums"].rows_inserted, reports["sums"].rows_deleted) == (1, 1)
+        assert 0 < reports["shares"].rows_inserted <= 600
+
+
 @pytest.mark.parametrize("place", ["before_state_commit", "after_state_commit", "before_publish", "before_complete"])
 def test_a_killed_epoch_without_state_is_repaired(
     spark: SparkSession, tmp_path: Path, jvm: SparkSession | None, place: str
