@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -27,7 +27,7 @@ from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.routing import compute_changes
 from relstate_dagster.jobs.operators.row_set import RowSets
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.plan.new_state import NewState
+from relstate_dagster.jobs.plan.new_state import NO_NEW_STATE, NewState, Recompute
 from relstate_dagster.jobs.plan.nodes import Field, PlanNode
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
@@ -103,6 +103,10 @@ class _Relations:
     def gives_ids(self, _name: str) -> bool:
         return True
 
+    def bag(self, name: str, _columns: Collection[str]) -> DataFrame:
+        rows = self.lab.rows_after(name, self._changes.get(name, []))
+        return self.lab.frame(name, [(row, 1) for row, weight in rows for _ in range(weight)]).drop(WEIGHT)
+
     def rows_between(self, name: str, column: str, lower: Column, upper: Column) -> DataFrame:
         return self.rows(name, None).where(F.col(f"`{column}`").between(lower, upper))
 
@@ -128,7 +132,8 @@ class _Relations:
 class Lab:
     """One view, its state, and the bags its relations hold.
 
-    ``strict`` checks every operator's change sets; ``planned`` is a plan to run, for that of the query.
+    ``strict`` checks every operator's change sets; ``planned`` is a plan to run, for that of the query. ``recomputes`` is how
+    the next epochs compute all rows, if they do.
     """
 
     spark: SparkSession
@@ -147,6 +152,7 @@ class Lab:
     instant: datetime = datetime(2024, 1, 1, tzinfo=timezone.utc)
     planned: StatefulPlan | None = None
     unfilled: frozenset[int] = frozenset()
+    recomputes: Recompute | None = None
 
     def __post_init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -198,6 +204,7 @@ class Lab:
         context = EpochContext(
             epoch=self.epoch,
             new_state=self._new_state(first),
+            recomputes=self.recomputes,
             node_ids={found.node: found.id for found in self.stateful.nodes},
             relations=_Relations(self, changes, is_backfill=first),
             tables=tables,
@@ -242,6 +249,17 @@ class Lab:
         self._leave_out({d.table_id: ClosedRows(closed.condition) for node, closed in found.items() for d in tables[node]})
         return len(found)
 
+    def recompute(self, changes: Mapping[str, list[tuple[Row, int]]], *, fills: bool = False) -> None:
+        """Compute all rows in an epoch, and keep no state, or fill it."""
+        nodes = [found.node for found in self.stateful.nodes[:-1] if found.tables]
+        if fills:
+            self.drop_state(*nodes)
+        self.recomputes = Recompute.WITH_STATE if fills else Recompute.WITHOUT_STATE
+        try:
+            self.step(changes)
+        finally:
+            self.recomputes = None
+
     def drop_state(self, *nodes: PlanNode) -> None:
         """Empty the state of some nodes: the next epoch fills it."""
         self._end_last_check()
@@ -252,6 +270,8 @@ class Lab:
         self._leave_out({desc.table_id: everything for node in nodes for desc in tables[node]})
 
     def _new_state(self, is_first: bool) -> NewState:
+        if self.recomputes is Recompute.WITHOUT_STATE:
+            return NO_NEW_STATE
         return NewState(is_all=True) if is_first else NewState(self.unfilled)
 
     def _node_tables(self) -> dict[PlanNode, tuple[StateTableDesc, ...]]:
