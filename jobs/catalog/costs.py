@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -63,16 +63,23 @@ class Costs:
             return None
         return self.full.seconds * max(1.0, total_bytes / max(1, self.full.read_bytes))
 
-    def cheaper_in_full(self, changed_bytes: int, total_bytes: int) -> str | None:
-        """Why all should be recomputed for a change; ``None`` where the change should be computed."""
-        change, everything = self.of_change(changed_bytes), self.of_all(total_bytes)
-        if change is None or everything is None:
+    def cheaper_in_full(self, changed_bytes: int, total_bytes: Callable[[], int]) -> str | None:
+        """Why all should be recomputed for a change; ``None`` where the change should be computed.
+
+        Parameters
+        ----------
+        total_bytes : of all that is read; asked for only where it matters.
+        """
+        change = self.of_change(changed_bytes)
+        if change is None or self.full is None or not _is_much_more(change, self.full.seconds):
             return None
-        if change <= tuning().recompute_margin * everything + tuning().recompute_seconds:
+        total = total_bytes()
+        everything = self.of_all(total)
+        if everything is None or not _is_much_more(change, everything):
             return None
         return (
             f"past epochs say that {bytes_shown(changed_bytes)} of changes take {change:.1f} s, "
-            f"and all {bytes_shown(total_bytes)} {everything:.1f} s"
+            f"and all {bytes_shown(total)} {everything:.1f} s"
         )
 
     def used(self, changed_bytes: int) -> Costs:
@@ -109,6 +116,11 @@ class Costs:
         known = stored.get("changes", {}).items()
         changes = {int(size): tuple(EpochCost(**cost) for cost in costs) for size, costs in known}
         return cls(None if full is None else EpochCost(**full), changes)
+
+
+def _is_much_more(seconds: float, everything: float) -> bool:
+    """Whether a change takes so much longer than all rows that this cannot be chance."""
+    return seconds > tuning().recompute_margin * everything + tuning().recompute_seconds
 
 
 def _size(read_bytes: int) -> int:

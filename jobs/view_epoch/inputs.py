@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -290,16 +290,16 @@ class EpochInputs:
         view, own = self.view, self.view.tables[-1].table_id
         flows = {} if view.rows is None else view.rows.by_node(view.plan)
         came_in = {node.relation: sum(flow) for node, flow in flows.items() if isinstance(node, Scan)}
-        changed_bytes, reads = known.changed_bytes, self._all_rows()
+        read_all = cache(self._all_rows)
         return AllRows(
-            reads,
+            read_all,
             rows=state.merged_rows.get(own) or state.rows[own],
             width=RowWidth.of(parse_type(view.plan.field_named(o.column).data_type) for o in view.plan.output),
             last_in=sum(came_in.values()),
             last_out=sum(flows.get(view.plan, (0, 0))),
             keeps_state=not self._keeps_no_state,
             state_tables=_tables_of_nodes(view, state),
-            slower=view.costs.cheaper_in_full(changed_bytes, sum(read.bytes for read in reads)),
+            slower=view.costs.cheaper_in_full(known.changed_bytes, lambda: sum(read.bytes for read in read_all())),
         )
 
     def _unfilled(self, state: StateFound, *, may_have_rows: bool) -> frozenset[int]:

@@ -6,6 +6,7 @@ work beside views' epochs. Nothing else reads :func:`.state_lib.sizing.sizing`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,7 +42,7 @@ class AllRows:
 
     Parameters
     ----------
-    reads : all rows of each relation.
+    read_all : reads all rows of each relation; asked for only where it matters, since it lists the files of sources.
     rows : of the view; ``width`` is theirs.
     last_in, last_out : rows that came in, and changed rows of the view, in the last epoch that changed it.
     keeps_state : whether its nodes have state; else they can follow no change.
@@ -49,7 +50,7 @@ class AllRows:
     slower : why past epochs say that to follow the change takes longer.
     """
 
-    reads: tuple[Read, ...]
+    read_all: Callable[[], tuple[Read, ...]]
     rows: int
     width: RowWidth
     last_in: int = 0
@@ -57,6 +58,11 @@ class AllRows:
     keeps_state: bool = True
     state_tables: tuple[int, ...] = ()
     slower: str | None = None
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Read steps of all rows of each relation."""
+        return self.read_all()
 
     @property
     def values(self) -> int:
@@ -214,7 +220,7 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
     # To fill state takes as long as some epochs without it: it is filled for changes that are clearly small.
     fraction = 1.0 if all_rows.keeps_state else 0.5
     least, share = limits.recompute_values * fraction, limits.recompute_share * fraction
-    if sizes.changed_values >= max(least, share * all_rows.values):
+    if sizes.changed_values >= least and sizes.changed_values >= share * all_rows.values:
         return f"{sizes.changed_values:,} of {all_rows.values:,} values have changed"
     expected = all_rows.last_out * sizes.changed_rows // all_rows.last_in if all_rows.last_in else 0
     # An updated row counts twice.

@@ -202,7 +202,7 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
 @pytest.mark.parametrize(("changed", "facts", "expected"), _RECOMPUTED)
 def test_all_rows_are_computed_where_most_change(changed: int, facts: dict[str, Any], expected: Recompute | None) -> None:
     read = Read("t", "all rows", 1, row_count=facts.pop("rows_read", _VIEW_ROWS), width=RowWidth(1, 1))
-    all_rows = AllRows((read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
+    all_rows = AllRows(lambda: (read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
     plan = _plan(changed=changed, all_rows=all_rows, unfilled=frozenset() if all_rows.keeps_state else frozenset({1}))
     assert plan.compute.recomputes is expected
     assert (plan.why_recomputed is None) == (expected is None)

@@ -111,15 +111,15 @@ def test_what_a_change_is_expected_to_take() -> None:
     costs = Costs().after(EpochCost(1_000_000, 10.0), full=True)
     assert costs.of_all(2_000_000) == 20.0
     assert costs.of_change(1000) is None, "nothing is known of any change"
-    assert costs.cheaper_in_full(1_000_000, 1_000_000) is None
+    assert costs.cheaper_in_full(1_000_000, lambda: 1_000_000) is None
     costs = costs.after(EpochCost(1000, 2.0), full=False).after(EpochCost(100_000, 82.0), full=False)
     assert costs.of_change(50_000) is None, "and nothing is made of one"
     costs = costs.after(EpochCost(100_000, 900.0), full=False)
     assert costs.of_change(50_000) == pytest.approx(42.0)
     assert costs.of_change(400_000) == pytest.approx(322.0)
     assert costs.of_change(400_001) is None, "that is more than any change can tell of"
-    assert costs.cheaper_in_full(40_000, 1_000_000) is None, "34 s may be 10 s of work in a fresh process"
-    assert costs.cheaper_in_full(50_000, 1_000_000) == (
+    assert costs.cheaper_in_full(40_000, lambda: 1_000_000) is None, "34 s may be 10 s of work in a fresh process"
+    assert costs.cheaper_in_full(50_000, lambda: 1_000_000) == (
         "past epochs say that 50 kB of changes take 42.0 s, and all 1 MB 10.0 s"
     )
     assert Costs.from_dict(costs.to_dict()) == costs
@@ -128,7 +128,7 @@ def test_what_a_change_is_expected_to_take() -> None:
 def test_what_a_change_once_took_is_forgotten_after_a_while() -> None:
     costs = Costs(EpochCost(1000, 1.0), {10: (EpochCost(500, 90.0),) * 2})
     times = 0
-    while costs.cheaper_in_full(500, 1000) is not None:
+    while costs.cheaper_in_full(500, lambda: 1000) is not None:
         costs, times = costs.used(500), times + 1
     assert times == 8
     assert costs.changes == {}
