@@ -117,6 +117,11 @@ class ViewSizes:
     dropped_state: tuple[int, ...] = ()
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing that the view reads has changed, for certain."""
+        return not self.is_backfill and all(read.is_nothing for read in self.reads)
+
+    @property
     def changed_rows(self) -> int:
         """Rows of all changes."""
         return sum(read.row_count for read in self.reads)
@@ -186,6 +191,8 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         else:
             reason = f"{recomputed_rows:,} rows to compute partitions and groups from"
     is_small = changed <= limits.driver_change_bytes
+    # A view without state needs none where nothing has changed.
+    stays_unfilled = sizes.is_unchanged and sizes.all_rows is not None and not sizes.all_rows.keeps_state
     return Compute(
         engine=engine,
         holds=changed <= (limits.driver_backfill_bytes if sizes.is_backfill else limits.driver_change_bytes),
@@ -196,14 +203,14 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
         limits=_driver_limits(limits),
         reason=reason,
-        new_state=NewState(is_all=True) if sizes.is_backfill else NewState(sizes.unfilled),
+        new_state=NewState(is_all=True) if sizes.is_backfill else NO_NEW_STATE if stays_unfilled else NewState(sizes.unfilled),
     )
 
 
 def _recompute(sizes: ViewSizes, limits: Sizing) -> tuple[Recompute, str] | None:
     """Whether all rows are computed, and why; ``None`` where the change is followed."""
     all_rows = sizes.all_rows
-    if all_rows is None:
+    if all_rows is None or sizes.is_unchanged:
         return None
     reason = _why_recompute(sizes, all_rows, limits)
     if reason is not None:

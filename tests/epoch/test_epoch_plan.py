@@ -57,7 +57,7 @@ def _plan(*, full: bool = False, published: TargetFound | None = None, **sizes: 
     view.strategy = "full" if full else "incremental"
     known = replace(ViewSizes(False, ()), **{k: v for k, v in sizes.items() if k != "changed"})
     changed = sizes.get("changed", 0)
-    read = Read("t", "files", changed, row_count=changed, width=RowWidth(1, 1))
+    read = Read("t", "files", changed, None if changed else (0, 0), row_count=changed, width=RowWidth(1, 1))
     known = replace(known, reads=(read,), published=published)
     return plan_view_epoch(view, known, most_tasks=8, limits=_LIMITS)
 
@@ -191,6 +191,10 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
     # As many rows changed in the view's last epoch, for as many that came in.
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY}, _WITHOUT),
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY - 8}, _FOLLOWED),
+    # Nothing has changed: nothing is read, nor is state filled.
+    (0, {"keeps_state": False}, _FOLLOWED),
+    (0, {"keeps_state": False, "state_tables": (4,)}, _FOLLOWED),
+    (0, {"slower": "it took long"}, _FOLLOWED),
     (1, {"slower": "it took long"}, _WITHOUT),
     # Without state, changes have to be half as large to be followed.
     (_MANY // 2, {"keeps_state": False}, _WITHOUT),

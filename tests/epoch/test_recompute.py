@@ -111,6 +111,11 @@ def test_a_recomputed_view_has_no_state_until_changes_are_small(spark: SparkSess
     first = _epoch(script, spark, **_LARGE)
     assert {name for name, report in first.items() if report.strategy == "full"} >= {"newest", "wide", "ranks"}
     assert "values have changed" in str(first["wide"].reason)
+    unfilled = script.warehouse.read().views["wide"].unfilled
+    script.run("INSERT INTO log VALUES (1, -1, 'left out by events')")
+    nothing = _epoch(script, spark, **_LARGE)["wide"]
+    assert (nothing.skipped, nothing.spark_jobs) == (True, 0), "no state is filled for nothing"
+    assert script.warehouse.read().views["wide"].unfilled == unfilled
     small = "UPDATE t SET v = v + 1 WHERE k = 3"
     script.run(small)
     second = _epoch(script, spark, **_LARGE)
