@@ -7,7 +7,7 @@ from typing import Any, Final
 from dagster import AssetKey, AutomationCondition, FreshnessPolicy
 from dagster._utils.schedules import is_valid_cron_string
 
-from relstate_dagster.jobs.declare import ViewDeclaration
+from relstate_dagster.jobs.declare import SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.durations import duration
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -26,8 +26,8 @@ _CONDITIONS: Final = {
 }
 
 
-def where(view: ViewDeclaration) -> str:
-    """Return the file, line and name of a view, as messages begin."""
+def where(view: ViewDeclaration | SourceDeclaration) -> str:
+    """Return the file, line and name of a view or source, as messages begin."""
     return f"{view.path or 'view'}:{view.line}: {view.name}"
 
 
@@ -36,8 +36,8 @@ def listed(view: ViewDeclaration, key: str) -> list[str]:
     return [part.strip() for part in view.properties.get(key, "").split(",") if part.strip()]
 
 
-def asset_key(view: ViewDeclaration) -> AssetKey:
-    """Read ``dagster.key``: ``mart/sales``; the view's name without one."""
+def asset_key(view: ViewDeclaration | SourceDeclaration) -> AssetKey:
+    """Read ``dagster.key``: ``mart/sales``; the name without one."""
     text = view.properties.get(KEY, view.name)
     parts = [part.strip() for part in text.split("/")]
     if not all(parts):

@@ -109,8 +109,8 @@ class RelstateTranslator:
         )
 
     def get_source_key(self, source: SourceDeclaration) -> AssetKey:
-        """Return the key of a source, without the project's prefix: its name."""
-        return AssetKey(source.name)
+        """Return the key of a source, without the project's prefix: ``dagster.key``, else its name."""
+        return properties.asset_key(source)
 
     def get_source_description(self, source: SourceDeclaration) -> str | None:
         """Return what ``COMMENT`` says."""

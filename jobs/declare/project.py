@@ -33,6 +33,8 @@ class Project:
         For each view and plain view, the names it reads, as they were declared.
     undeclared
         Tables that are read but not declared: existing Delta tables, which need no declaration.
+    remarks
+        Parts of a dbt project that are not used.
     """
 
     views: tuple[ViewDeclaration, ...] = ()
@@ -40,6 +42,7 @@ class Project:
     plain_views: tuple[PlainView, ...] = ()
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     undeclared: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def source_names(self) -> tuple[str, ...]:
@@ -128,7 +131,7 @@ def load_project(
     exists: Callable[[str], bool] | None = None,
     extra: Iterable[ViewDeclaration] = (),
 ) -> Project:
-    """Read every ``.sql`` file below a folder.
+    """Read every ``.sql`` file below a folder, or the manifest of a dbt project.
 
     Parameters
     ----------
@@ -149,6 +152,11 @@ def load_project(
     root = Path(folder)
     if not root.is_dir():
         raise DeclarationError(f"there is no project folder {root}: make it, or run `relstate init {root}`.")
+    if (root / "dbt_project.yml").is_file():
+        from relstate_dagster.jobs.declare.dbt import dbt_declarations, read_manifest  # noqa: PLC0415 - for these alone
+
+        found = dbt_declarations(read_manifest(root.resolve()))
+        return replace(build_project([*found.declared, *extra], exists), remarks=found.remarks)
     declared: list[Declared] = []
     for path in sorted(root.rglob("*.sql")):
         for declaration in parse_text(path.read_text(encoding="utf-8"), str(path)):

@@ -39,14 +39,33 @@ class _Block:
     defines: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """A table's name in a query.
+
+    Attributes
+    ----------
+    start, end
+        The positions of its first and its last letter.
+    hidden
+        Names of common table expressions that are defined there.
+    """
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    hidden: frozenset[str]
+
+
 @dataclass(slots=True)
 class _Scan:
     where: str
-    found: dict[str, str] = field(default_factory=dict)
+    found: list[TablePlace] = field(default_factory=list)
     defined: set[str] = field(default_factory=set)
     blocks: list[_Block] = field(default_factory=lambda: [_Block()])
     wants_table: bool = False
     defining: str = ""
+    is_recursive: bool = False
 
     def read(self, cursor: Cursor) -> None:  # noqa: C901 - one branch a kind of word
         """Read the current token and step over it, or over the name that it begins."""
@@ -83,6 +102,7 @@ class _Scan:
 
     def _define(self, cursor: Cursor, token: Token, word: str) -> None:
         if word in ("AS", ",", "RECURSIVE"):
+            self.is_recursive = self.is_recursive or word == "RECURSIVE"
             return
         self.defining = token.text.lower()
         if cursor.peek(1) == "(":
@@ -94,10 +114,24 @@ class _Scan:
         self.wants_table = False
         if not _is_name(token) or cursor.peek(1) == "(":
             return
-        if cursor.peek(1) == ".":
-            raise in_parts(cursor.statement.text, self.where)
-        if token.text.lower() not in self.defined:
-            self.found.setdefault(token.text.lower(), token.text)
+        parts, last = [token.text], token
+        while cursor.peek(1) == "." and cursor.index + 2 < len(cursor.tokens):
+            cursor.index += 2
+            last = cursor.tokens[cursor.index]
+            parts.append(last.text)
+        # A recursive expression is defined within itself.
+        within = {block.names for block in self.blocks} if self.is_recursive else set()
+        self.found.append(TablePlace(tuple(parts), token.start, last.end, frozenset(self.defined | within)))
+
+
+def table_places(query: str, where: str) -> list[TablePlace]:
+    """Names of tables after FROM and JOIN, with their places."""
+    scan = _Scan(where)
+    for statement in split_statements(query):
+        cursor = Cursor(statement)
+        while not cursor.at_end:
+            scan.read(cursor)
+    return scan.found
 
 
 def tables_by_tokens(query: str, where: str) -> tuple[str, ...]:
@@ -108,12 +142,14 @@ def tables_by_tokens(query: str, where: str) -> tuple[str, ...]:
     DeclarationError
         A table is read by path or by a name in several parts.
     """
-    scan = _Scan(where)
-    for statement in split_statements(query):
-        cursor = Cursor(statement)
-        while not cursor.at_end:
-            scan.read(cursor)
-    return tuple(scan.found.values())
+    names: dict[str, str] = {}
+    for place in table_places(query, where):
+        if len(place.parts) > 1:
+            raise in_parts(query[place.start : place.end + 1], where)
+        name = place.parts[0]
+        if name.lower() not in place.hidden:
+            names.setdefault(name.lower(), name)
+    return tuple(names.values())
 
 
 def in_parts(table: str, where: str) -> DeclarationError:

@@ -341,8 +341,8 @@ def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
 
 def with_options(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
     """A view with the comments and properties of a declaration, which need no rebuild."""
-    names = [output.name for output in entry.plan.output]
-    comments = {as_declared(name, names): comment for name, comment in view.column_comments.items()}
+    names = {output.name.lower(): output.name for output in entry.plan.output}
+    comments = {names[n.lower()]: comment for n, comment in view.column_comments.items() if n.lower() in names}
     layout = replace(entry.layout, column_comments=comments)
     return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
 

@@ -191,11 +191,7 @@ class ViewPlanner:
     @staticmethod
     def _checked_layout(view: ViewDeclaration, plan: Materialize) -> TableLayout:
         columns = {o.name.lower(): o.name for o in plan.output}
-        for clause, names in (
-            ("CLUSTER BY", view.cluster_by),
-            ("PARTITIONED BY", view.partitioned_by),
-            ("the column list", tuple(view.column_comments)),
-        ):
+        for clause, names in (("CLUSTER BY", view.cluster_by), ("PARTITIONED BY", view.partitioned_by)):
             missing = [n for n in names if n.lower() not in columns]
             if missing:
                 raise DeclarationError(
@@ -206,7 +202,8 @@ class ViewPlanner:
             raise DeclarationError(f"view {view.name}: CLUSTER BY and PARTITIONED BY exclude each other, as in Delta")
         if len(view.partitioned_by) == len(columns):
             raise DeclarationError(f"view {view.name}: PARTITIONED BY names all columns; leave one for the files")
-        named = {columns[n.lower()]: text for n, text in view.column_comments.items()}
+        # dbt describes columns that a model does not have as well.
+        named = {columns[n.lower()]: text for n, text in view.column_comments.items() if n.lower() in columns}
         return TableLayout(
             tuple(columns[n.lower()] for n in view.cluster_by), tuple(columns[n.lower()] for n in view.partitioned_by), named
         )

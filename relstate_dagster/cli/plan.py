@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
+from relstate_dagster.cli.start import loaded
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.demo_project import check_is_home_of
-from relstate_dagster.jobs.declare import Project, load_project
+from relstate_dagster.jobs.declare import Project
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +28,7 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
-    home, declared = Warehouse(where.warehouse, where.functions), load_project(where.project)
+    home, declared = Warehouse(where.warehouse, where.functions), loaded(where)
     if not where.is_named:
         check_is_home_of(declared, home)
     found = planned(home, declared)

@@ -22,10 +22,9 @@ from relstate_dagster.cli.app import (
 )
 from relstate_dagster.cli.check import show_checks
 from relstate_dagster.cli.plan import ask_before_rebuilds
-from relstate_dagster.cli.start import runner_of, start_spark
+from relstate_dagster.cli.start import loaded, runner_of, start_spark
 from relstate_dagster.cli.tables import epoch_table, remarks
 from relstate_dagster.demo_project import check_is_home_of
-from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
 
@@ -75,7 +74,7 @@ def run(
     from relstate_dagster.jobs.declare.names import as_declared  # noqa: PLC0415
 
     where = location(project, warehouse)
-    declared, home = load_project(where.project), Warehouse(where.warehouse, where.functions)
+    declared, home = loaded(where), Warehouse(where.warehouse, where.functions)
     if not where.is_named:
         check_is_home_of(declared, home)
     names = list(views or []) or [view.name for view in declared.views]

@@ -115,6 +115,14 @@ def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | Serv
     return runner_of(where, project, Warehouse(where.warehouse, where.functions), wanted)
 
 
+def loaded(where: Location) -> Project:
+    """The project of a location; prints remarks on parts of it that are not used."""
+    project = load_project(where.project)
+    for remark in project.remarks:
+        tell_remark(remark)
+    return project
+
+
 def tell_remark(remark: str) -> None:
     """Print a remark."""
     console.print(remark, highlight=False, markup=False, soft_wrap=True)
