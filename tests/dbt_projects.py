@@ -72,7 +72,11 @@ class DbtProject:
             config={"materialized": "test", "severity": "ERROR", "where": None, "error_if": "!= 0", **config},
             attached_node=f"model.shop.{model}",
             column_name=column,
-            test_metadata={"name": test, "kwargs": {"column_name": column, **(arguments or {})}, "namespace": None},
+            test_metadata={
+                "name": test.split(".")[-1],
+                "kwargs": {"column_name": column, **(arguments or {})},
+                "namespace": test.split(".")[0] if "." in test else None,
+            },
             depends_on={"macros": [], "nodes": [*self.nodes, *self.sources]},
         )
 

@@ -263,6 +263,10 @@ def test_tests_are_checks(project):
     project.test("m", "accepted_values", "size", {"arguments": {"values": [1, 2], "quote": False}})
     project.test("m", "relationships", "customer", {"to": "ref('customers')", "field": "id"})
     project.test("m", "relationships", "order", {"to": "source('raw', 'orders')", "field": "id"})
+    project.test("m", "dbt_utils.expression_is_true", None, {"expression": "a = b"})
+    project.test("m", "dbt_utils.expression_is_true", "a", {"expression": "> 0"}, where="b")
+    singular = "select *, 1 as n from dev.m -- where\nwhere total < 0 or total is null -- bad\n"
+    project.node("no_debts", "", singular, kind="test", config={"materialized": "test"})
     found = load_project(project.write())
     checks = {check.name: check for check in checks_of(found.view("m").properties, "m")}
     assert {name: check.described for name, check in checks.items()} == {
@@ -272,6 +276,9 @@ def test_tests_are_checks(project):
         "accepted_values_m_size": "accepted: `size` IN (1, 2)",
         "relationships_m_customer": "references: `customer` IN `customers`(`id`)",
         "relationships_m_order": "references: `order` IN `raw__orders`(`id`)",
+        "dbt_utils_expression_is_true_m_None": "expect: coalesce( a = b, true)",
+        "dbt_utils_expression_is_true_m_a": "expect: NOT coalesce((b), false) OR coalesce(`a` > 0, true)",
+        "no_debts": "expect: NOT coalesce(total < 0 or total is null, false)",
     }
     assert checks["unique_m_id"].severity == "warn"
     assert not found.remarks
@@ -282,5 +289,18 @@ def test_other_tests_are_left_to_dbt_and_named(project):
     project.test("m", "unique", "lower(id)")
     project.test("m", "not_null", "x", error_if="> 10")
     project.test("m", "sometimes", "id")
+    singular = {
+        "groups": "select x from dev.m where x > 1 group by x",
+        "two": "select 1 from dev.m, dev.m as n where y > 1",
+        "nested": "select 1 from dev.m where x in (select 1)",
+        "named": "select 1 from dev.m as n where n.x > 1",
+        "sums": "select sum(x) from dev.m where x > 1",
+        "all": "select 1 from dev.m",
+        "source": "select 1 from raw.orders where id < 0",
+        "many": "select 1 from dev.m where x > 1 limit 5",
+    }
+    for name, text in singular.items():
+        project.node(name, "", text, kind="test", config={"materialized": "test"})
     (remark,) = load_project(project.write()).remarks
-    assert remark == "dbt: tests are left to dbt: unique_m_lower(id), not_null_m_x, sometimes_m_id"
+    left = ["unique_m_lower(id)", "not_null_m_x", "sometimes_m_id", *singular]
+    assert remark == f"dbt: tests are left to dbt: {', '.join(left)}"

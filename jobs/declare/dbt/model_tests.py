@@ -6,8 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
 from relstate_dagster.jobs.declare.checks import CHECKS, SEVERITY
 from relstate_dagster.jobs.declare.dbt.manifest import Manifest, Node
+from relstate_dagster.jobs.declare.statements import Cursor, split_statements
+from relstate_dagster.jobs.declare.table_tokens import table_places
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -17,13 +23,20 @@ _TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 def checks_by_model(manifest: Manifest) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Properties of checks by ids of models, and names of tests without one."""
-    views = {node["unique_id"] for node in manifest.views}
+    views = {node["unique_id"]: manifest.relation(node) for node in manifest.views}
+    by_relation = {relation: key for key, relation in views.items()}
     found: dict[str, dict[str, str]] = {}
     left: list[str] = []
     for test in manifest.tests:
-        model = test.get("attached_node")
-        check = _check(manifest, test) if model in views else None
-        if check is None:
+        model, check = test.get("attached_node"), None
+        if not _has_defaults(test["config"]):
+            pass
+        elif test.get("test_metadata") is None:
+            relation, check = _of_one_table(test)
+            model = by_relation.get(relation)
+        elif model in views:
+            check = _check(manifest, test)
+        if check is None or model is None:
             left.append(test["name"])
             continue
         kind, text = check
@@ -35,22 +48,45 @@ def checks_by_model(manifest: Manifest) -> tuple[dict[str, dict[str, str]], list
     return found, left
 
 
+def _has_defaults(config: Mapping[str, Any]) -> bool:
+    """Whether a test fails by any row that it returns."""
+    bounds = (config.get("warn_if") or "!= 0", config.get("error_if") or "!= 0", config.get("fail_calc") or "count(*)")
+    return bounds == ("!= 0", "!= 0", "count(*)") and not config.get("limit")
+
+
+def _of_one_table(test: Node) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """Table and check of a test in SQL that filters one table."""
+    text = test.get("compiled_code") or ""
+    try:
+        query = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return (), None
+    clauses = {name for name, clause in query.args.items() if clause} - {"expressions", "from_", "where", "kind"}
+    is_filter = isinstance(query, exp.Select) and not clauses and query.args.get("where") is not None
+    hidden = (exp.Subquery, exp.AggFunc, exp.Window, exp.Exists)
+    if not is_filter or query.find(*hidden) or any(column.table for column in query.find_all(exp.Column)):
+        return (), None
+    places = table_places(text, test["name"])
+    cursor = Cursor(split_statements(text)[0])
+    while not cursor.accept("WHERE"):
+        cursor.index += 1
+    relation = tuple(part.lower() for part in places[0].parts) if len(places) == 1 else ()
+    return relation, ("expect", f"NOT coalesce({cursor.rest()}, false)")
+
+
 def _check(manifest: Manifest, test: Node) -> tuple[str, str] | None:
     """Kind and text of the check for a generic test."""
-    metadata, config = test.get("test_metadata"), test["config"]
-    if metadata is None or metadata.get("namespace") not in (None, "dbt"):
-        return None
+    metadata, where = test["test_metadata"], test["config"].get("where")
     given: Mapping[str, Any] = metadata["kwargs"]
     given = {**given, **(given.get("arguments") or {})}
-    column = test.get("column_name") or given.get("column_name")
-    is_default = all(config.get(key) in (None, "!= 0") for key in ("warn_if", "error_if"))
-    if not column or not is_default or config.get("limit") or config.get("fail_calc", "count(*)") != "count(*)":
+    column = str(test.get("column_name") or given.get("column_name") or "").strip("`")
+    if column and not _PLAIN.fullmatch(column):
         return None
-    column = str(column).strip("`")
-    if not _PLAIN.fullmatch(column):
-        return None
-    check = _of_column(manifest, test, metadata["name"], column, given)
-    where = config.get("where")
+    name = ".".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
+    if name == "dbt_utils.expression_is_true" and given.get("expression"):
+        check: tuple[str, str] | None = ("expect", f"coalesce({quoted(column) if column else ''} {given['expression']}, true)")
+    else:
+        check = _of_column(manifest, test, name, column, given) if column else None
     if not where or check is None:
         return check
     condition = _condition(*check)
@@ -86,7 +122,9 @@ def _condition(kind: str, text: str) -> str | None:
     """Condition of each row, of kinds that have one."""
     if kind == "not_null":
         return f"{text} IS NOT NULL"
-    return f"coalesce({text}, true)" if kind == "accepted" else None
+    if kind == "accepted":
+        return f"coalesce({text}, true)"
+    return text if kind == "expect" else None
 
 
 def _name(test: str, known: Mapping[str, str]) -> str:

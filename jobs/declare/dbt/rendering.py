@@ -83,6 +83,9 @@ class _Context:
             "is_incremental": lambda: False,
             "return": self._return,
             "adapter": {"dispatch": self._dispatch},
+            # Spark's names of types are those that dbt's macros ask for.
+            "api": {"Column": {"translate_type": str.upper}},
+            "exceptions": {"raise_compiler_error": self._refuse},
         }
 
     def names(self, package: str) -> dict[str, Any]:
@@ -121,6 +124,10 @@ class _Context:
                 if found is not None:
                     return found
         raise LookupError(f"macro {name!r} is not in the manifest")
+
+    @staticmethod
+    def _refuse(message: str, *_: object) -> None:
+        raise LookupError(message)
 
     @staticmethod
     def _return(value: Any) -> None:
