@@ -50,7 +50,7 @@ def build_definitions(
     Parameters
     ----------
     project
-        A folder of ``.sql`` files, or what :func:`load_project` made of one.
+        A folder of ``.sql`` files or of a dbt project, or what :func:`load_project` made of one.
     warehouse
         A folder, the address of an object store, or a resource. Without one the code location has a
         :class:`WarehouseResource` under ``resource_key``.

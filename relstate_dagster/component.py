@@ -109,7 +109,7 @@ class MaterializedViewsComponent(Component, Resolvable):
         Resolver(
             _resolved_path,
             model_field_type=str,
-            description="The folder of the .sql files; a relative path starts at this file.",
+            description="The folder of the .sql files, or of a dbt project; a relative path starts at this file.",
             examples=["{{ context.project_root }}/views"],
         ),
     ]

@@ -1,4 +1,4 @@
-"""A project: a folder of ``.sql`` files, checked and put in dependency order."""
+"""A project: ``.sql`` files or models of dbt, checked and put in dependency order."""
 
 from __future__ import annotations
 

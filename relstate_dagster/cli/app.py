@@ -94,7 +94,8 @@ output = Console()
 LOG_LEVEL: Final = "RELSTATE_LOG_LEVEL"
 
 ProjectOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--project", help="Folder of .sql files; by default $RELSTATE_PROJECT, else the demo.")
+    Path | None,
+    typer.Option("--project", help="Folder of .sql files or of a dbt project; by default $RELSTATE_PROJECT, else the demo."),
 ]
 WarehouseOption: TypeAlias = Annotated[
     str | None, typer.Option("--warehouse", help="Folder of the warehouse; by default $RELSTATE_WAREHOUSE.")

@@ -75,6 +75,7 @@ def test_unknown_schemas_are_refused(project):
         ),
         ("select {{ twice('x') }}", "select x + x"),
         ("select {{ tools.half(4) }}", "select 4 / 2"),
+        ("select {{ dbt.joined('x') }}, {{ joined('y') }}", "select concat(x), concat(y)"),
         ("{% set names = columns() %}{% do names.append('c') %}select {{ names | join(', ') }}", "select a, b, c"),
     ],
 )
@@ -85,6 +86,9 @@ def test_incremental_models_are_rendered_as_of_their_first_run(project, text, qu
     project.macro("default__half", "{% macro default__half(x) %}{{ x }} div 2{% endmacro %}", "tools")
     project.macro("spark__half", "{% macro spark__half(x) %}{{ x }} / 2{% endmacro %}", "tools")
     project.macro("plus", "{% macro plus(x, y) %}{{ x }} + {{ y }}{% endmacro %}", "tools")
+    project.macro("joined", "{% macro joined(x) %}{{ adapter.dispatch('joined', 'dbt')(x) }}{% endmacro %}", "dbt")
+    project.macro("default__joined", "{% macro default__joined(x) %}{{ x }} || ''{% endmacro %}", "dbt")
+    project.macro("spark__joined", "{% macro spark__joined(x) %}concat({{ x }}){% endmacro %}", "dbt_spark")
     assert _rendered(project, text) == query
 
 

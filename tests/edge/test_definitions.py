@@ -29,6 +29,7 @@ from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.refresh_jobs import refresh_job
 from relstate_dagster.sensors import RETRY_SECONDS, behind_sensor
 from relstate_dagster.settings import DEMO_PROJECT, Location
+from tests.dbt_projects import DbtProject
 from tests.epoch.scripts import Script
 
 LOAD = """
@@ -59,6 +60,26 @@ def test_loading_takes_little_longer_than_dagster_itself_and_no_jvm(tmp_path):
     # The faster of two each: something else may have the machine meanwhile.
     loading = min(loading, seconds(LOAD)[0])
     assert loading < 2.5 * min(seconds("import dagster")[0] for _ in range(2))
+
+
+def test_a_dbt_project_loads_without_a_jvm(tmp_path):
+    project = DbtProject(tmp_path / "shop")
+    project.source("raw", "orders", location="/lake/orders")
+    text = "{% if is_incremental() %}never{% endif %}select * from {{ source('raw', 'orders') }}"
+    project.node("sales", text, config={"materialized": "incremental", "schema": "mart"})
+    environment = {
+        "RELSTATE_PROJECT": str(project.write()),
+        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    code = """
+import sys
+from relstate_dagster.definitions import defs
+keys = sorted(key.to_user_string() for key in defs.get_repository_def().asset_graph.get_all_asset_keys())
+print(*keys, "pyspark" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["mart/sales", "raw/orders", "False"]
 
 
 def test_location_comes_from_the_environment(monkeypatch, tmp_path):

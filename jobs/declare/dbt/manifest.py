@@ -85,7 +85,8 @@ class Manifest:
     @cached_property
     def inlined(self) -> tuple[Node, ...]:
         """Ephemeral models."""
-        return tuple(node for node in self._nodes() if _is_sql(node) and node["config"]["materialized"] == "ephemeral")
+        models = (node for node in self._nodes() if _is_sql(node) and not _location_in_meta(node))
+        return tuple(node for node in models if node["config"]["materialized"] == "ephemeral")
 
     @cached_property
     def sources(self) -> tuple[Node, ...]:

@@ -7,6 +7,7 @@ The manifest holds the macros of the project and of its packages. What only dbt 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from jinja2 import StrictUndefined, TemplateError
@@ -17,6 +18,8 @@ from relstate_dagster.state_lib.errors import DeclarationError, first_line
 
 #: Prefixes of the implementations of a macro, the most special one first.
 _DIALECTS: Final = {"databricks": ("databricks", "spark", "default"), "spark": ("spark", "default")}
+#: Packages of dbt itself, which are one to those who call their macros.
+_DBT: Final = ("dbt_databricks", "dbt_spark", "dbt")
 
 
 def rendered(manifest: Manifest, node: Node) -> str:
@@ -82,27 +85,25 @@ class _Context:
             "var": self._var,
             "is_incremental": lambda: False,
             "return": self._return,
-            "adapter": {"dispatch": self._dispatch},
             # Spark's names of types are those that dbt's macros ask for.
-            "api": {"Column": {"translate_type": str.upper}},
+            "api": {"Column": {"translate_type": str}},
             "exceptions": {"raise_compiler_error": self._refuse},
         }
 
     def names(self, package: str) -> dict[str, Any]:
         """Macros that a package sees: its own, those of dbt, and packages by name."""
         found: dict[str, Any] = {name: _Package(self, name) for name in self._packages}
-        for owner in ("dbt", self._dialect, self._manifest.settings["name"], package):
+        for owner in (*reversed(_DBT), self._manifest.settings["name"], package):
             found |= {macro["name"]: self._macro(macro) for macro in self._of(owner)}
-        return {**found, **self.globals()}
+        return {**found, **self.globals(), "adapter": {"dispatch": partial(self._dispatch, package)}}
 
     def macro(self, package: str, name: str) -> Callable[..., Any] | None:
         """A macro of a package; None if it has none of that name."""
-        found = self._macros.get(f"macro.{package}.{name}")
-        return None if found is None else self._macro(found)
-
-    @property
-    def _dialect(self) -> str:
-        return str(self._manifest.content["metadata"]["adapter_type"])
+        for owner in _DBT if package == "dbt" else (package,):
+            found = self._macros.get(f"macro.{owner}.{name}")
+            if found is not None:
+                return self._macro(found)
+        return None
 
     def _of(self, package: str) -> Iterator[Mapping[str, Any]]:
         return (macro for macro in self._macros.values() if macro["package_name"] == package)
@@ -117,9 +118,9 @@ class _Context:
 
         return call
 
-    def _dispatch(self, name: str, macro_namespace: str | None = None) -> Callable[..., Any]:
-        for package in (self._manifest.settings["name"], macro_namespace or "dbt", self._dialect, "spark", "dbt"):
-            for prefix in _DIALECTS[self._dialect]:
+    def _dispatch(self, caller: str, name: str, macro_namespace: str | None = None) -> Callable[..., Any]:
+        for package in (self._manifest.settings["name"], macro_namespace or caller, "dbt"):
+            for prefix in _DIALECTS[self._manifest.content["metadata"]["adapter_type"]]:
                 found = self.macro(package, f"{prefix}__{name}")
                 if found is not None:
                     return found
