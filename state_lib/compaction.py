@@ -99,7 +99,7 @@ def rewrite_tables(
     horizons = merged_until or {}
     gone = expired or {}
     rows = reduce(DataFrame.unionByName, [_merged(store, n, version, horizons.get(n), gone.get(n)) for n in table_ids])
-    condition = f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
+    condition = _of_tables(table_ids)
     if by_driver and store.is_plain:
         computed = rows.toArrow().sort_by([(TABLE_ID, "ascending"), (VNODE, "ascending"), (KEY, "ascending")])
         return _swap(store.path, computed, version, condition, app_id, txn_version)
@@ -112,11 +112,24 @@ def rewrite_tables(
     return done.version() if written else None
 
 
-def empty_tables(store: StateStore, table_ids: Sequence[int], *, version: int, app_id: str, txn_version: int) -> int | None:
-    """Delete all rows of state tables, unless others commit since ``version``; as :func:`rewrite_tables`."""
-    condition = f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
-    no_rows = pa.schema(store.files.table.at(version).schema().to_arrow()).empty_table()
-    return _swap(store.path, no_rows, version, condition, app_id, txn_version)
+def empty_tables(path: str, table_ids: Sequence[int], *, version: int, app_id: str, txn_version: int) -> bool:
+    """Delete all rows of state tables, unless others commit since ``version``.
+
+    Files are removed as a whole, and nothing is read or written but the log.
+
+    Parameters
+    ----------
+    version, app_id, txn_version : as of :func:`rewrite_tables`.
+
+    Returns
+    -------
+    Whether they are deleted.
+    """
+    try:
+        DeltaTable(path, version=version).delete(_of_tables(table_ids), commit_properties=committing(app_id, txn_version))
+    except CommitFailedError:
+        return False
+    return True
 
 
 def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, txn_version: int) -> int | None:
@@ -127,6 +140,10 @@ def _swap(path: str, rows: pa.Table, version: int, condition: str, app_id: str, 
     except CommitFailedError:
         return None
     return version + 1
+
+
+def _of_tables(table_ids: Sequence[int]) -> str:
+    return f"{TABLE_ID} IN ({', '.join(map(str, table_ids))})"
 
 
 def _merged(

@@ -302,18 +302,16 @@ class _NextRun:
         if planner:
             why = f"{planner} has planned it: it is planned again, and rebuilt if that gives another plan"
             before.insert(0, why)
-        seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
-        if plan.why_recomputed is not None:
-            seconds = view.costs.of_all(plan.changed_bytes)
-            return ViewPreview(
-                view.name, Action.RECOMPUTE, plan.why_recomputed, _reads(plan), seconds, plan.changed_bytes, tuple(before), plan
-            )
         read: int | None = plan.changed_bytes
         if files:
             read = None
         elif view.strategy == "full":
             read = self._inputs(view).total_bytes()
-        return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps)
+        seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
+        if plan.why_recomputed is None:
+            return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps)
+        seconds = view.costs.of_all(plan.changed_bytes)
+        return ViewPreview(view.name, Action.RECOMPUTE, plan.why_recomputed, _reads(plan), seconds, read, tuple(before), plan)
 
     def _ingested(self, view: ViewEntry) -> dict[str, str]:
         """New files of a view's folders, each with the step that reads them."""

@@ -103,7 +103,10 @@ def maintain(
     step = step.for_state(replace(found, expired=frozenset(expired), closed=frozenset(closed)))
     dropped = {**(expired if step.drops_expired else {}), **(closed if step.drops_closed else {})}
     if step.empties:
-        _empty(session, files, view, step.empties, epoch)
+        # Where another commit came first the rows stay, and the next epoch deletes them.
+        version = files.table.latest().version()
+        txn_version = epoch_txn_version(epoch) + 1
+        empty_tables(files.path, step.empties, version=version, app_id=view.application, txn_version=txn_version)
     rewritten = _rewrite(session, files, state, view, step.rewrites, epoch, dropped, by_driver=True)
     if has_many_runs(there):
         merge_small_runs(files.table)
@@ -191,16 +194,6 @@ def closed_rows(view: ViewEntry) -> dict[int, ExpiredRows | ClosedRows]:
 def _has_runs(files: tuple[DataFile, ...], table_id: int) -> bool:
     own = [f for f in files if f.partition[TABLE_ID] == table_id]
     return len(own) > len({partition_of(f) for f in own}) or any(f.lower.get("epoch") != f.upper.get("epoch") for f in own)
-
-
-def _empty(session: SparkSession, files: StateFiles, view: ViewEntry, table_ids: Sequence[int], epoch: int) -> None:
-    """Delete the rows of some tables.
-
-    Where another commit came first, they stay, and the next epoch deletes them.
-    """
-    store = StateStore(session, files, view.tables)
-    version = files.table.latest().version()
-    empty_tables(store, table_ids, version=version, app_id=view.application, txn_version=epoch_txn_version(epoch) + 1)
 
 
 def _rewrite(

@@ -27,10 +27,10 @@ from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 
-_COPY: Final = "_copy"
-
 if TYPE_CHECKING:
     from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
+
+_COPY: Final = "_copy"
 
 
 @dataclass(frozen=True, eq=False)

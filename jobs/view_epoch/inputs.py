@@ -242,7 +242,7 @@ class EpochInputs:
             in_place_bytes=byte_count(in_place),
             looked_up_rows=_rows_of(state) + _rows_of(in_place),
             state=found,
-            unfilled=self._unfilled(found, may_have_rows=all_rows is not None),
+            unfilled=self._unfilled(found),
             all_rows=all_rows,
         )
 
@@ -274,15 +274,13 @@ class EpochInputs:
         return may and (not self.view.unfilled or set(self.view.unfilled) == set(nodes_with_state(self.view)))
 
     @property
-    def _keeps_no_state(self) -> bool:
-        """Whether the last epoch has computed all rows."""
-        return self._may_recompute and bool(self.view.unfilled)
+    def _filled_alone(self) -> frozenset[int]:
+        """Nodes without state that are filled while the others go on."""
+        return frozenset() if self._may_recompute else frozenset(self.view.unfilled)
 
     def _read_by_unfilled(self) -> list[str]:
         """The relations below nodes whose state is filled in this epoch."""
-        if self._keeps_no_state:
-            return []
-        new = [found.node for found in self.view.planned.stateful.nodes if found.id in self.view.unfilled]
+        new = [found.node for found in self.view.planned.stateful.nodes if found.id in self._filled_alone]
         return sorted({scan.relation for node in new for scan in walk(node) if isinstance(scan, Scan)})
 
     def _all_rows_sizes(self, state: StateFound, known: ViewSizes) -> AllRows:
@@ -297,21 +295,20 @@ class EpochInputs:
             width=RowWidth.of(parse_type(view.plan.field_named(o.column).data_type) for o in view.plan.output),
             last_in=sum(came_in.values()),
             last_out=sum(flows.get(view.plan, (0, 0))),
-            keeps_state=not self._keeps_no_state,
+            unfilled=frozenset(view.unfilled),
             state_tables=_tables_of_nodes(view, state),
             slower=view.costs.cheaper_in_full(known.changed_bytes, lambda: sum(read.bytes for read in read_all())),
         )
 
-    def _unfilled(self, state: StateFound, *, may_have_rows: bool) -> frozenset[int]:
+    def _unfilled(self, state: StateFound) -> frozenset[int]:
         """Nodes whose state is filled in this epoch, while the others go on.
 
         Raises
         ------
         StateError : the state of one has rows, or it is the view itself.
         """
-        wanted, nodes = frozenset(self.view.unfilled), self.view.planned.stateful.nodes
+        wanted, nodes = self._filled_alone, self.view.planned.stateful.nodes
         full = [t.table_id for n in nodes if n.id in wanted for t in n.tables if state.rows[t.table_id]]
-        full = [] if may_have_rows else full
         if full or nodes[-1].id in wanted:
             reason = f"state tables {full} have rows" if full else "the published table has the rows of all epochs"
             raise StateError(

@@ -45,7 +45,7 @@ class AllRows:
     read_all : reads all rows of each relation; asked for only where it matters, since it lists the files of sources.
     rows : of the view; ``width`` is theirs.
     last_in, last_out : rows that came in, and changed rows of the view, in the last epoch that changed it.
-    keeps_state : whether its nodes have state; else they can follow no change.
+    unfilled : nodes without state, all that could have some, where the last epoch kept none. They can follow no change.
     state_tables : those of its nodes that have rows.
     slower : why past epochs say that to follow the change takes longer.
     """
@@ -55,7 +55,7 @@ class AllRows:
     width: RowWidth
     last_in: int = 0
     last_out: int = 0
-    keeps_state: bool = True
+    unfilled: frozenset[int] = frozenset()
     state_tables: tuple[int, ...] = ()
     slower: str | None = None
 
@@ -162,7 +162,7 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
     all_rows, recompute = sizes.all_rows, _recompute(sizes, limits)
     if all_rows is not None and recompute is not None:
         what, reason = recompute
-        compute = _computes_all(sizes, all_rows, what, reason, most_tasks, limits)
+        compute = _computes_all(all_rows, what, reason, most_tasks, limits)
         # All rows may come and go.
         is_small = 2 * all_rows.rows * all_rows.width.bytes <= limits.driver_held_bytes
         commit = _commit(sizes, compute, is_small, most_tasks, limits)
@@ -191,8 +191,6 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         else:
             reason = f"{recomputed_rows:,} rows to compute partitions and groups from"
     is_small = changed <= limits.driver_change_bytes
-    # A view without state needs none where nothing has changed.
-    stays_unfilled = sizes.is_unchanged and sizes.all_rows is not None and not sizes.all_rows.keeps_state
     return Compute(
         engine=engine,
         holds=changed <= (limits.driver_backfill_bytes if sizes.is_backfill else limits.driver_change_bytes),
@@ -203,19 +201,20 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
         limits=_driver_limits(limits),
         reason=reason,
-        new_state=NewState(is_all=True) if sizes.is_backfill else NO_NEW_STATE if stays_unfilled else NewState(sizes.unfilled),
+        new_state=NewState(is_all=True) if sizes.is_backfill else NewState(sizes.unfilled),
     )
 
 
 def _recompute(sizes: ViewSizes, limits: Sizing) -> tuple[Recompute, str] | None:
     """Whether all rows are computed, and why; ``None`` where the change is followed."""
     all_rows = sizes.all_rows
+    # A view without state needs none where nothing has changed.
     if all_rows is None or sizes.is_unchanged:
         return None
     reason = _why_recompute(sizes, all_rows, limits)
     if reason is not None:
         return Recompute.WITHOUT_STATE, reason
-    if all_rows.keeps_state:
+    if not all_rows.unfilled:
         return None
     if all_rows.state_tables:
         return Recompute.WITHOUT_STATE, "its state was not deleted yet"
@@ -225,7 +224,7 @@ def _recompute(sizes: ViewSizes, limits: Sizing) -> tuple[Recompute, str] | None
 def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str | None:
     """Why computing all rows is cheaper than to follow the change."""
     # To fill state takes as long as some epochs without it: it is filled for changes that are clearly small.
-    fraction = 1.0 if all_rows.keeps_state else 0.5
+    fraction = 0.5 if all_rows.unfilled else 1.0
     least, share = limits.recompute_values * fraction, limits.recompute_share * fraction
     if sizes.changed_values >= least and sizes.changed_values >= share * all_rows.values:
         return f"{sizes.changed_values:,} of {all_rows.values:,} values have changed"
@@ -236,9 +235,7 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
     return all_rows.slower
 
 
-def _computes_all(
-    sizes: ViewSizes, all_rows: AllRows, what: Recompute, reason: str, most_tasks: int, limits: Sizing
-) -> Compute:
+def _computes_all(all_rows: AllRows, what: Recompute, reason: str, most_tasks: int, limits: Sizing) -> Compute:
     is_interpreted = _is_interpreted(all_rows.values, 0, 0, limits)
     return Compute(
         engine=Workload.SMALL if is_interpreted else Workload.FULL,
@@ -249,7 +246,7 @@ def _computes_all(
         in_place_bytes=None,
         limits=_driver_limits(limits),
         reason=reason,
-        new_state=NewState(sizes.unfilled) if what is Recompute.WITH_STATE else NO_NEW_STATE,
+        new_state=NewState(all_rows.unfilled) if what is Recompute.WITH_STATE else NO_NEW_STATE,
         recomputes=what,
     )
 

@@ -182,8 +182,9 @@ def _computed_and_committed(
     counted = check_change_sets(context.changes, view.name, epoch) if strict else {}
     mem_tables = [t.mem_table for of_node in tables.values() for t in of_node if not t.mem_table.is_empty]
     # The first commit of a view is always made, so is the one that publishes its slices, and one by which state is not kept
-    # any more or filled.
-    is_needed = compute.is_of_all_rows or (view.last_epoch is None and inputs.epoch.slice is None)
+    # any more or filled. Of a view that has kept none before, one without rows would look like a change to its readers.
+    changes_state = compute.is_of_all_rows and (keeps_state or not view.unfilled)
+    is_needed = changes_state or (view.last_epoch is None and inputs.epoch.slice is None)
     if result.changes is None and not mem_tables and not is_needed:
         return None, steps
     stored: pa.Table | None = None

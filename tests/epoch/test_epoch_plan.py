@@ -192,14 +192,14 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY}, _WITHOUT),
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY - 8}, _FOLLOWED),
     # Nothing has changed: nothing is read, nor is state filled.
-    (0, {"keeps_state": False}, _FOLLOWED),
-    (0, {"keeps_state": False, "state_tables": (4,)}, _FOLLOWED),
+    (0, {"unfilled": frozenset({1})}, _FOLLOWED),
+    (0, {"unfilled": frozenset({1}), "state_tables": (4,)}, _FOLLOWED),
     (0, {"slower": "it took long"}, _FOLLOWED),
     (1, {"slower": "it took long"}, _WITHOUT),
     # Without state, changes have to be half as large to be followed.
-    (_MANY // 2, {"keeps_state": False}, _WITHOUT),
-    (_MANY // 2 - 1, {"keeps_state": False}, _FILLED),
-    (1, {"keeps_state": False, "state_tables": (4,)}, _WITHOUT),
+    (_MANY // 2, {"unfilled": frozenset({1})}, _WITHOUT),
+    (_MANY // 2 - 1, {"unfilled": frozenset({1})}, _FILLED),
+    (1, {"unfilled": frozenset({1}), "state_tables": (4,)}, _WITHOUT),
 ]
 
 
@@ -207,7 +207,7 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
 def test_all_rows_are_computed_where_most_change(changed: int, facts: dict[str, Any], expected: Recompute | None) -> None:
     read = Read("t", "all rows", 1, row_count=facts.pop("rows_read", _VIEW_ROWS), width=RowWidth(1, 1))
     all_rows = AllRows(lambda: (read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
-    plan = _plan(changed=changed, all_rows=all_rows, unfilled=frozenset() if all_rows.keeps_state else frozenset({1}))
+    plan = _plan(changed=changed, all_rows=all_rows)
     assert plan.compute.recomputes is expected
     assert (plan.why_recomputed is None) == (expected is None)
     assert (plan.reads == (read,)) == (expected is not None)

@@ -146,6 +146,19 @@ def test_rows_that_do_not_change_are_not_in_the_change_set(spark: SparkSession, 
         assert 0 < reports["shares"].rows_inserted <= 600
 
 
+def test_a_view_without_state_that_stays_the_same_is_not_committed(spark: SparkSession, script: Script) -> None:
+    script.begin(_TABLES + _ROWS + _VIEWS)
+    for name, is_skipped in (("first", False), ("second", True)):
+        script.run(f"INSERT INTO u VALUES (77, '{name}')")
+        reports = _epoch(script, spark, **_ALWAYS)
+        assert any(line.startswith("recompute") for line in reports["wide"].stages)
+        assert reports["wide"].skipped == is_skipped
+        assert script.warehouse.read().views["wide"].unfilled
+    assert reports["ranks"].spark_jobs == 0, "nothing below it has moved"
+    script.run("UPDATE t SET v = v + 1 WHERE k < 9")
+    _epoch(script, spark, **_NEVER)
+
+
 @pytest.mark.parametrize("place", ["before_state_commit", "after_state_commit", "before_publish", "before_complete"])
 def test_a_killed_epoch_without_state_is_repaired(
     spark: SparkSession, tmp_path: Path, jvm: SparkSession | None, place: str

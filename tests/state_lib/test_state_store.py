@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from stores import created, table
 
+from relstate_dagster.state_lib.compaction import empty_tables
 from relstate_dagster.state_lib.constants import TABLE_ID
 from relstate_dagster.state_lib.delta_layout import TABLES_PROPERTY
 from relstate_dagster.state_lib.errors import StateError
@@ -206,3 +207,24 @@ def test_an_append_is_repeated_without_effect_and_other_data_is_an_error(spark: 
     assert store.find_commit("never") is None
     with pytest.raises(StateError, match="no table_id 5"):
         store.storage_table(5)
+
+
+def test_tables_are_emptied_unless_another_commit_came_first(spark: SparkSession, tmp_path: Path) -> None:
+    """Of any types, and without a look at their rows."""
+    of_variants = table(5, "id bigint; v variant", ["id"], MergeRule.SUM, vnode_count=2)
+    store = created(spark, tmp_path, of_variants, TOTALS)
+    rows = spark.range(40).selectExpr("id", "parse_json(CAST(id AS STRING)) AS v", "1L AS _weight")
+    totals = spark.sql("SELECT 'a' AS name, 1L AS total, 1L AS _weight")
+    first = write(store, 1, t5=rows, t9=totals)
+    second = write(store, 2, t5=rows.selectExpr("id + 100 AS id", "v", "_weight"))
+
+    def counts() -> list[int]:
+        return [store.stored([number]).count() for number in (5, 9)]
+
+    assert not empty_tables(store.path, [5], version=first, app_id="compaction", txn_version=5)
+    assert counts() == [80, 1]
+    assert empty_tables(store.path, [5], version=second, app_id="compaction", txn_version=5)
+    assert counts() == [0, 1]
+    assert store.stored([5], second).count() == 80, "as of before"
+    write(store, 3, t5=rows)
+    assert counts() == [40, 1]
