@@ -47,6 +47,8 @@ class ViewDeclaration:
         The text after ``AS``, as written.
     column_names, column_comments
         The column list after the name, if there is one (empty otherwise), and the comments in it.
+    described_columns
+        Comments on columns that the view may not have, as in dbt projects; of others they are left out.
     cluster_by, partitioned_by
         Columns, as written.
     properties
@@ -64,6 +66,7 @@ class ViewDeclaration:
     if_not_exists: bool = False
     column_names: tuple[str, ...] = ()
     column_comments: Mapping[str, str] = field(default_factory=dict)
+    described_columns: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
     line: int = 1
 

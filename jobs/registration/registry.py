@@ -26,6 +26,7 @@ from relstate_dagster.jobs.engine.workloads import forget_table
 from relstate_dagster.jobs.registration.kept_sources import check_kept
 from relstate_dagster.jobs.registration.view_planner import (
     ViewPlanner,
+    column_comments,
     declaration_of,
     inlined,
     layout_of,
@@ -341,8 +342,7 @@ def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
 
 def with_options(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
     """A view with the comments and properties of a declaration, which need no rebuild."""
-    names = {output.name.lower(): output.name for output in entry.plan.output}
-    comments = {names[n.lower()]: comment for n, comment in view.column_comments.items() if n.lower() in names}
+    comments = column_comments(view, (output.name for output in entry.plan.output))
     layout = replace(entry.layout, column_comments=comments)
     return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import is_changelog_view
+from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
@@ -191,7 +192,11 @@ class ViewPlanner:
     @staticmethod
     def _checked_layout(view: ViewDeclaration, plan: Materialize) -> TableLayout:
         columns = {o.name.lower(): o.name for o in plan.output}
-        for clause, names in (("CLUSTER BY", view.cluster_by), ("PARTITIONED BY", view.partitioned_by)):
+        for clause, names in (
+            ("CLUSTER BY", view.cluster_by),
+            ("PARTITIONED BY", view.partitioned_by),
+            ("the column list", tuple(view.column_comments)),
+        ):
             missing = [n for n in names if n.lower() not in columns]
             if missing:
                 raise DeclarationError(
@@ -202,10 +207,10 @@ class ViewPlanner:
             raise DeclarationError(f"view {view.name}: CLUSTER BY and PARTITIONED BY exclude each other, as in Delta")
         if len(view.partitioned_by) == len(columns):
             raise DeclarationError(f"view {view.name}: PARTITIONED BY names all columns; leave one for the files")
-        # dbt describes columns that a model does not have as well.
-        named = {columns[n.lower()]: text for n, text in view.column_comments.items() if n.lower() in columns}
         return TableLayout(
-            tuple(columns[n.lower()] for n in view.cluster_by), tuple(columns[n.lower()] for n in view.partitioned_by), named
+            tuple(columns[n.lower()] for n in view.cluster_by),
+            tuple(columns[n.lower()] for n in view.partitioned_by),
+            column_comments(view, columns.values()),
         )
 
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
@@ -261,6 +266,14 @@ def declaration_of(view: ViewEntry) -> ViewDeclaration:
         column_comments=view.layout.column_comments,
         properties=view.properties,
     )
+
+
+def column_comments(view: ViewDeclaration, columns: Iterable[str]) -> dict[str, str]:
+    """Comments on the columns of a view, by their names in its plan."""
+    known = tuple(columns)
+    described = {as_declared(name, known): comment for name, comment in view.described_columns.items()}
+    listed = {as_declared(name, known): comment for name, comment in view.column_comments.items()}
+    return {**{name: comment for name, comment in described.items() if name in known}, **listed}
 
 
 def layout_of(view: ViewDeclaration) -> TableLayout:

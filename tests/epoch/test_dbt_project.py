@@ -35,7 +35,7 @@ class Shop:
             "by_country",
             "select country, sum(euros) as euros from {{ ref('paid') }} group by country",
             "with paid as (select * from `dev`.`paid`) select country, sum(euros) as euros from paid group by country",
-            columns={"country": {"name": "country", "description": "of the customer"}},
+            columns={n: {"name": n, "description": f"{n} of the customer"} for n in ("country", "not_selected")},
         )
         project.macro("cents", "{% macro cents(column) %}cast({{ column }} as decimal(20, 2)) / 100{% endmacro %}")
         project.test("paid", "unique", "id")
@@ -71,6 +71,8 @@ def test_build_and_update(shop):
     assert code == 0, said
     assert "is_incremental() is false, and its blocks are dropped, in paid" in said
     assert [(country, float(euros)) for country, euros in shop.rows("by_country")] == [("at", 1.5), ("be", 0.5)]
+    comments = shop.spark.read.format("delta").load(Warehouse(shop.warehouse).target("by_country").path).schema
+    assert comments["country"].metadata["comment"] == "country of the customer"
     # What dbt's incremental text misses: an update, a late row, a change of the other side.
     shop.sql("UPDATE {orders} SET cents = 250 WHERE id = 1")
     shop.sql("INSERT INTO {orders} VALUES (0, 'cid', 100, 'new')")

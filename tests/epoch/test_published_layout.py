@@ -129,3 +129,14 @@ def test_a_layout_that_cannot_be_is_refused(script: Script, clauses: str, says: 
     script.begin(_TABLES)
     with pytest.raises(DeclarationError, match=says):
         raise script.error(f"CREATE MATERIALIZED VIEW v {clauses} AS SELECT g, v FROM t")
+
+
+def test_comments_on_columns_that_a_view_does_not_have(script: Script) -> None:
+    script.begin(_TABLES)
+    declare = script.session._registry.declare
+    with pytest.raises(DeclarationError, match="the column list names nope, which is no column of it; there are G, v"):
+        declare([View("v", "SELECT g AS G, v FROM t", column_comments={"g": "group", "nope": "is not there"})])
+    view = View("v", "SELECT g AS G, v FROM t", column_comments={"v": "value"}, described_columns={"g": "group", "nope": "no"})
+    for _ in range(2):
+        declare([view])
+        assert script.warehouse.read().views["v"].layout.column_comments == {"G": "group", "v": "value"}

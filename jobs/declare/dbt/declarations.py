@@ -87,7 +87,7 @@ def _view(manifest: Manifest, node: Node, checks: dict[str, str]) -> ViewDeclara
             cluster_by=listed(config.get("liquid_clustered_by")),
             partitioned_by=listed(config.get("partition_by")),
             properties={**_dagster_properties(manifest, node), **checks, **own},
-            column_comments={column["name"]: column["description"] for column in columns if column.get("description")},
+            described_columns={column["name"]: column["description"] for column in columns if column.get("description")},
             path=manifest.path(node),
         )
     )
