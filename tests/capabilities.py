@@ -1,4 +1,4 @@
-"""What a release of Spark can do that not all have: tests that need it ask Spark itself."""
+"""Capabilities that not every release of Spark has, found by asking Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_newest() -> bool:
 
 
 def commits_to_s3() -> bool:
-    """Whether Hadoop in the installed Spark can put a file on the condition that there is none."""
+    """Whether Hadoop in the installed Spark has conditional creates."""
     return tuple(map(int, hadoop_release().split("."))) >= (3, 4, 2)
 
 

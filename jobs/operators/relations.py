@@ -26,7 +26,7 @@ class Relations(Protocol):
     def bag(self, name: str, columns: Collection[str], /) -> DataFrame:
         """All rows of a relation as of this epoch, without weights.
 
-        Equal rows are there as often as they are in the relation.
+        A row that the relation has twice is returned twice.
 
         Parameters
         ----------

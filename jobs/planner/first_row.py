@@ -11,6 +11,7 @@ Of rows that tie, ``row_number`` may take any; here it is the one with the least
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -61,31 +62,27 @@ class FirstRow:
     ----------
     window : Catalyst's node.
     condition : the one of the filter's that says so.
-    descending : whether the order is, in all its columns.
+    descending : whether the order is, in all its columns; ``None`` where it is neither that nor ascending in all.
     """
 
     window: Any
     condition: Any
-    descending: bool
+    descending: bool | None
 
     @classmethod
     def of(cls, window: Any, conditions: list[Any]) -> FirstRow | None:
-        """Recognize it; ``None`` for other windows, mixed or missing orders."""
+        """Recognize it; ``None`` for other windows, or no order."""
         if class_name(window) != "Window" or not window.partitionSpec().size() or not window.orderSpec().size():
             return None
         numbers = [e for e in items(window.windowExpressions()) if class_name(e) != "AttributeReference"]
         if len(numbers) != 1 or not is_row_number(numbers[0]):
             return None
-        # As least and greatest have them: NULL before all values.
-        directions = {(class_name(o.direction()), class_name(o.nullOrdering())) for o in items(window.orderSpec())}
-        if directions not in ({("Descending", "NullsLast")}, {("Ascending", "NullsFirst")}):
-            return None
         found = [c for c in conditions if _keeps_only_first(c, expression_id(numbers[0]))]
-        return cls(window, found[0], directions == {("Descending", "NullsLast")}) if found else None
+        return cls(window, found[0], _is_descending(items(window.orderSpec()))) if found else None
 
     def lowered(self, write: ExpressionWriter, child: Lowered) -> Lowered | None:
         """Rows that the filter keeps; ``None`` where only the window finds them."""
-        if not child.node.append_only:
+        if not child.node.append_only or self.descending is None:
             return None
         space = NameSpace(child.node.column_names)
         inputs = InputColumns(write, child)
@@ -128,6 +125,14 @@ class FirstRow:
         if not all(_is_the_same_where_equal(first.field_named(name).type) for name in partition):
             return Lowered(first, window.names)
         return Lowered(Project(first, tuple(NamedExpr(quoted(f.name), f) for f in first.schema), partition), window.names)
+
+
+def _is_descending(order: Iterable[Any]) -> bool | None:
+    """Whether the order is the reverse of least and greatest, with NULL before all values."""
+    directions = {(class_name(o.direction()), class_name(o.nullOrdering())) for o in order}
+    if directions == {("Descending", "NullsLast")}:
+        return True
+    return False if directions == {("Ascending", "NullsFirst")} else None
 
 
 def _keeps_only_first(condition: Any, number: int) -> bool:

@@ -21,7 +21,7 @@ from relstate_dagster.state_lib.sql_type import SqlType
 
 _NAME: Final = "_row_key"
 _MOST_HIDDEN: Final = 2
-#: Types of which two values are equal where their texts are, by the SQL of that text.
+#: SQL of a text for each type. Two values are equal exactly if their texts are.
 _TEXTS: Final = {
     **dict.fromkeys(
         ("tinyint", "smallint", "int", "bigint", "boolean", "decimal", "date", "timestamp_ntz"), "CAST({0} AS STRING)"

@@ -68,7 +68,7 @@ def change_files(layout: FileLayout, actions: list[Action], vectors: Vectors = l
     recorded, adds, removes = files_of(actions)
     read = [(f, 0) for f in recorded] or [*((f, 1) for f in adds), *((f, -1) for f in removes)]
     files = [ChangeFile(f["path"], int(f.get("size") or 0), weight, f.get("partitionValues") or {}) for f, weight in read]
-    if not all(layout.tells(file.path, file.partition) for file in files):
+    if not all(layout.has_partition_values(file.path, file.partition) for file in files):
         return None
     if not any(f.get("deletionVector") for f, _ in read):
         return tuple(files)

@@ -109,7 +109,7 @@ class DeltaVersions:
             return SnapshotFiles(None, self.data_files(version))
         files = data_files(self.table.at(version), {stored: name for name, stored in layout.physical.items()}, layout.padded)
         deleted = self.deleted(version)
-        if deleted is None or not all(layout.tells(file.path, file.partition) for file in files):
+        if deleted is None or not all(layout.has_partition_values(file.path, file.partition) for file in files):
             return SnapshotFiles(None, files)
         return SnapshotFiles(layout, files, deleted)
 

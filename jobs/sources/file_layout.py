@@ -86,8 +86,8 @@ class FileLayout:
         """Whether the files have all of the columns, under their names."""
         return not (self.partitioned_by or self.is_mapped)
 
-    def tells(self, path: str, partition: Mapping[str, Any]) -> bool:
-        """Whether the folders of a file tell its partition values.
+    def has_partition_values(self, path: str, partition: Mapping[str, Any]) -> bool:
+        """Whether the folders of a file name its partition values.
 
         Parameters
         ----------

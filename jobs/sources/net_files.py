@@ -91,9 +91,9 @@ class FileDifference:
         if before.deleted is None or after.deleted is None:
             return None
         sides = ((before, self.removed, -1), (after, self.added, 1))
-        if not all(layout.tells(path, at.files[path].partition) for at, paths, _ in sides for path in paths):
+        if not all(layout.has_partition_values(path, at.files[path].partition) for at, paths, _ in sides for path in paths):
             return None
-        if not all(layout.tells(path, after.files[path].partition) for path in self.marked):
+        if not all(layout.has_partition_values(path, after.files[path].partition) for path in self.marked):
             return None
         found: list[ChangeFile] = []
         for at, paths, weight in sides:

@@ -28,7 +28,7 @@ class Shop:
         project.source("raw", "customers", location_root="../lake")
         raw = "select * from {{ source('raw', 'orders') }} where status <> 'test'"
         project.node("stg_orders", raw, "select * from raw.orders where status <> 'test'", config={"materialized": "view"})
-        # As compiled against a table that is there already.
+        # dbt compiled it when the table existed.
         compiled = "select o.id from dev.stg_orders as o where o.id > (select max(id) from dev.paid)"
         project.node("paid", _INCREMENTAL, compiled, config={"materialized": "incremental"})
         project.node(

@@ -94,7 +94,7 @@ def test_a_view_whose_plan_was_wrong_is_rebuilt_by_the_next_run_with_those_over_
 
 
 def test_a_view_planned_on_another_spark_is_planned_again(spark: SparkSession, tmp_path: Path) -> None:
-    """By the next run; only the one whose plan is another now is rebuilt, with the view over it."""
+    """The next run rebuilds a view with another plan, and views over it."""
     script = Script(spark, tmp_path / "warehouse")
     script.begin(_BEGIN)
     _as_of_another_spark(script.warehouse, "few", planned_as="wrong")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +13,7 @@ from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.run.preview import Action, preview_run
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
+from relstate_dagster.state_lib.state_files import StateFiles
 from tests.epoch.killed import run_in_process
 from tests.epoch.scripts import Script
 from tests.sizes import changed_sizes
@@ -161,16 +160,23 @@ def test_a_view_without_state_that_stays_the_same_is_not_committed(spark: SparkS
 
 @pytest.mark.parametrize("place", ["before_state_commit", "after_state_commit", "before_publish", "before_complete"])
 def test_a_killed_epoch_without_state_is_repaired(
-    spark: SparkSession, tmp_path: Path, jvm: SparkSession | None, place: str
+    spark: SparkSession, script: Script, jvm: SparkSession | None, place: str
 ) -> None:
-    script = Script(spark, tmp_path / "warehouse")
-    script.begin(_TABLES + _ROWS + _VIEWS)
-    script.run("UPDATE t SET v = v + 1; INSERT INTO u VALUES (1, 'n1')")
+    # The first view that commits, so the one that is killed, has state.
+    script.begin(
+        _TABLES + _ROWS + "CREATE MATERIALIZED VIEW named AS SELECT t.k, t.v, u.name FROM t LEFT JOIN u ON u.g = t.g;"
+        "CREATE MATERIALIZED VIEW sums AS SELECT name, count(*) AS n, sum(v) AS s, max(v) AS m FROM named GROUP BY name"
+    )
+    script.run("INSERT INTO u VALUES (1, 'n1')")
     always = ", ".join(f"{name} = {value}" for name, value in _ALWAYS.items())
     killed = run_in_process(script.warehouse.root, place, jvm, RELSTATE_SIZING=always)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-    script = Script(spark, shutil.copytree(tmp_path / "warehouse", tmp_path / "killed"))
     _epoch(script, spark, **_NEVER)
+    view, is_committed = script.warehouse.read().views["named"], place != "before_state_commit"
+    assert bool(view.unfilled) == is_committed, "a commit that is found is finished as it was made"
+    files = StateFiles(script.warehouse.state_path(view)).at(None)
+    rows = {table.table_id: sum(f.rows for f in files if f.partition["table_id"] == table.table_id) for table in view.tables}
+    assert all((rows[table.table_id] == 0) == is_committed for table in view.tables[:-1]), rows
     script.run("UPDATE t SET v = v + 1 WHERE k < 9; DELETE FROM u WHERE name = 'n1'")
     _epoch(script, spark, **_NEVER)
     script.run("UPDATE t SET g = g + 1 WHERE k < 9")

@@ -1,4 +1,4 @@
-"""A part of a plan is filled while the rest goes on; the oracle is the query."""
+"""Filling a part of a plan while the rest goes on, against the query."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ RELATIONS = {
         (_ROW_ID,),
     ),
     "t": Relation("t", (Field("k", "int", False), Field("v", "int")), ("k",)),
+    "f": Relation("f", (Field("k", "int", False), Field("g", "int"), Field("d", "double"), Field("v", "int")), ("k",)),
     "maps": Relation(
         "maps", (Field("k", "int"), Field("ts", "int"), Field("m", "map<string,int>")), (ROW_ID,), True, (_ROW_ID,)
     ),
@@ -122,3 +123,32 @@ def test_state_has_one_row_for_each_partition(spark: SparkSession):
         table = lab.descs[0].table_id
         assert lab._store.storage_table(table, version=lab._version).scan().count() == 1
         assert lab.changes_of_view() == 1
+
+
+#: Of rows that are also deleted, and the key of the view: the partition, if equal values of it are the same.
+DELETED = {
+    "by its group": (numbered("g, k, v", "g", "ORDER BY v DESC, k", "n = 1", relation="f"), ("g",)),
+    "by two": (numbered("k, v", "g, v", "ORDER BY k", "n = 1 AND k > 2", relation="f"), ("g", "v")),
+    "by a fraction": (numbered("k, v, d", "d", "ORDER BY v DESC, k", "n = 1", relation="f"), ("k",)),
+    "by the second row": (numbered("g, k, v", "g", "ORDER BY v DESC, k", "n = 2", relation="f"), ("k",)),
+}
+
+
+@pytest.mark.parametrize("name", DELETED)
+def test_the_first_row_of_rows_that_are_deleted_is_keyed_by_its_partition(spark: SparkSession, name: str):
+    query, key = DELETED[name]
+    draw, rows = random.Random(name), dict[int, Row]()
+    with Lab(spark, query, RELATIONS, strict=True) as lab:
+        keyed = lab.plan.child
+        columns = set(keyed.stream_key or ())
+        assert len(columns) == len(key), f"{name}: {keyed.stream_key}"
+        assert set(key) & set(keyed.column_names) <= columns
+        for _ in range(4):
+            changes: list[tuple[Row, int]] = []
+            for k in draw.sample(range(9), 4):
+                changes += [(rows.pop(k), -1)] if k in rows else []
+                if draw.random() < 0.7:
+                    rows[k] = (k, draw.choice([None, 1, 2]), draw.choice([None, 0.0, -0.0, 1.5]), draw.choice([None, 1, 2]))
+                    changes.append((rows[k], 1))
+            lab.step({"f": changes})
+            lab.check()

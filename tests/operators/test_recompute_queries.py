@@ -1,4 +1,4 @@
-"""All rows of any view are computed, without state or filling it; the oracle is the query."""
+"""Recomputing any view, without state or filling it, against the query."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_rows_with_a_flag(spark: SparkSession, held: bool) -> None:
 
 
 def test_no_rows_of_no_columns(spark: SparkSession) -> None:
-    """Of a group of all rows, which has no columns, it is known whether it is there."""
+    """The group of a global aggregate has no columns; whether it exists is known."""
     shared = RowSets(spark, shares_by_jobs=True).shared(
         spark.sql("SELECT * FROM VALUES (1, true, 1L), (2, false, 1L) AS r(k, f, _weight)")
     )

@@ -1,4 +1,4 @@
-"""A digest in place of many hidden key columns tells the same rows apart."""
+"""Digests of keys are equal exactly if the keys are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relstate_dagster.jobs.plan.nodes import Field, Project, Scan
 from relstate_dagster.jobs.planner.short_keys import with_short_key
 from relstate_dagster.state_lib.sql_text import quoted
 
-#: Types with values of which texts could be taken for one another.
+#: Values of each type whose texts could be confused with those of others.
 _VALUES: dict[str, list[Any]] = {
     "int": [None, 1, 11, -1],
     "bigint": [None, 1, 11, 2**62],

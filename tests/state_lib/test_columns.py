@@ -1,4 +1,4 @@
-"""Columns that are handed over as one text are those that PySpark selects one by one."""
+"""Columns selected by one text equal those that PySpark selects one by one."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_what_is_no_type_and_has_a_map() -> None:
 
 
 def test_names_of_fields_do_not_matter() -> None:
-    """A top-n keeps its input in the order of a struct with fields of any name."""
+    """A top-n orders its input by a struct with fields of any name."""
     for field in ("a", "collated", "variants"):
         rows = Scan("t", (Field("k", "int", False), Field("s", f"struct<`{field}`: int>")), ("k",), False)
         whole, _ = infer_state_tables(TopN(rows, (SortKey("s"),), 3, 0, keeps_first=True))
