@@ -58,15 +58,19 @@ def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> Operator
         return OperatorResult(None)
     groups = aggregate_newest.checked(node, aggregate_value.versions(ctx, node, tables, affected))
     groups = aggregate_input.with_results(node, tables, groups)
-    groups = aggregate_extreme.with_new(ctx, node, tables, groups)
-    groups = _compared(node, tables, aggregate_extreme.refilled(ctx, node, tables, groups, changed_by_call))
+    compared = _compared(node, tables, aggregate_extreme.with_new(ctx, node, tables, groups))
     stored = aggregate_value.stored_rows(node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
-        return OperatorResult(ctx.row_sets.of(_emit(node, tables, groups, fused_columns)))
-    shared = ctx.row_sets.shared(groups)
+        return OperatorResult(ctx.row_sets.of(_emit(node, tables, compared, fused_columns)))
+    shared = ctx.row_sets.shared(compared)
     if shared.is_empty:
         return OperatorResult(None)
+    aggregate_extreme.write_counts(ctx, node, tables, shared, changed_by_call)
+    if aggregate_extreme.may_run_out(ctx, node, changed_by_call):
+        refilled = aggregate_extreme.refilled(ctx, node, tables, shared, changed_by_call)
+        if refilled is not None:
+            shared = ctx.row_sets.shared(_compared(node, tables, refilled.drop(_CHANGED)))
     late = aggregate_newest.late_rows(ctx, node, shared)
     for table, row in stored:
         table.write(shared.frame.selectExpr(*row).where(f"{WEIGHT} != 0"))

@@ -4,7 +4,8 @@ A min, max or DISTINCT call depends only on which values occur: those whose coun
 ``group key | value`` (descending for max), so that the extreme comes first. Equal values share a row, where RisingWave has one
 for each row of the input, under the upstream's stream key.
 
-The counts are written without being read: weights add up.
+The counts are written without being read: weights add up. Those of extremes may be left out for some groups
+(:mod:`.jobs.operators.aggregate_extreme`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.operators.aggregate_group import Tables
 from relstate_dagster.jobs.operators.agreement import agreeing_counts
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.row_set import RowSet
@@ -30,8 +30,8 @@ def values_of(call: AggCall) -> list[str]:
     return [value_column(n) for n in range(len(call.arguments))]
 
 
-def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, position: int, delta: RowSet, tables: Tables) -> RowSet:
-    """Changes of the counts of a group's values, written to the call's counts.
+def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, delta: RowSet) -> RowSet:
+    """Changes of the counts of a group's values.
 
     ``_weight`` is never 0.
 
@@ -46,15 +46,17 @@ def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, position: 
     counted = counted.where(F.col(WEIGHT) != 0)
     if delta.most_rows <= tuning().summed_by_each_rows:
         own = {name: name for name in (*node.group, WEIGHT)}
-        changed = delta.derived(counted, {**own, **dict(zip(values, call.arguments, strict=True))})
-    else:
-        changed = ctx.row_sets.shared(counted)
-    if ctx.may_have_expired:
-        # A value may have occurred before its group expired and came back.
-        names = [*node.group, *values]
-        changed = ctx.row_sets.shared(agreeing_counts(tables.counts[position], changed, names, names))
-    tables.counts[position].write(changed.frame)
-    return changed
+        return delta.derived(counted, {**own, **dict(zip(values, call.arguments, strict=True))})
+    return ctx.row_sets.shared(counted)
+
+
+def reconciled_counts(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: RowSet) -> RowSet:
+    """Changed counts without those of rows that have expired."""
+    if not ctx.may_have_expired:
+        return changed
+    # A value may have occurred before its group expired and came back.
+    names = [*node.group, *values_of(call)]
+    return ctx.row_sets.shared(agreeing_counts(table, changed, names, names))
 
 
 def never_negative(count: Column, call: AggCall, table: StateTable) -> Column:

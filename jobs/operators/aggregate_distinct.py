@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators import aggregate_value
-from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, never_negative, values_of
+from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, never_negative, reconciled_counts, values_of
 from relstate_dagster.jobs.operators.aggregate_group import GroupFrames, Tables, only
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.row_set import RowSet
@@ -33,8 +33,10 @@ def fold(
     frames: GroupFrames,
 ) -> None:
     """Write the changed counts, and add the changes of the call's accumulators."""
-    changed = changed_counts(ctx, node, call, position, delta, tables)
-    occurring = _newly_occurring(ctx, node, call, tables.counts[position], changed)
+    table = tables.counts[position]
+    changed = reconciled_counts(ctx, node, call, table, changed_counts(ctx, node, call, delta))
+    table.write(changed.frame)
+    occurring = _newly_occurring(ctx, node, call, table, changed)
     folds = aggregate_value.folds_of(node, position, tables)
     folded = occurring.groupBy(*columns_of(node.group)).agg(*(F.expr(f"{sql} AS {name}") for name, sql in folds.items()))
     frames.add(folded, {name: only(name) for name in folds})

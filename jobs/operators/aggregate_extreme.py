@@ -2,7 +2,8 @@
 
 How often each value occurs in a group is in the counts, in the order in which the extreme comes first. Next to them, in
 value state, is a prefix of the group. It has the first values, up to ``state.extreme_rows`` of them, each with its count,
-and whether these are all values of the group (``complete``).
+and whether these are all values of the group (``complete``). A group has counts once it has other values than these: then
+all of its values are written there, and its prefix stays incomplete until it has none.
 
 Of a change only values that sort no later than the last value kept touch the prefix; if the prefix is complete, all do.
 Adding them gives the prefix of the new group up to the same place. So neither an insert nor a delete reads the counts; they
@@ -11,7 +12,10 @@ its counts read, and a new prefix taken from them.
 
 Of the values that occur more often after the change, the first k + 1 are enough to find the first k and whether there are
 more. Of the values that occur less often, the first k are enough. They occurred before, so any of them that sorts within
-the prefix is in it. What is kept and compared of a group is bounded, however many of its values change.
+the prefix is in it. What is kept and compared of a group is bounded, however many of its values change. Where a complete
+prefix has more values than are to be kept now, the next one is taken from it and the change.
+
+Views planned before have counts of all groups.
 
 Cost: |Δ|, and all values of a group each time that deletions have used up its first ones.
 """
@@ -24,12 +28,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.engine.spark_versions.first_values import first_values
-from relstate_dagster.jobs.operators.aggregate_counted import changed_counts, contradiction, never_negative, values_of
+from relstate_dagster.jobs.operators.aggregate_counted import (
+    changed_counts,
+    contradiction,
+    never_negative,
+    reconciled_counts,
+    values_of,
+)
 from relstate_dagster.jobs.operators.aggregate_group import Affected, GroupFrames, Tables, only, same_group
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.plan.aggregates.extreme import COMPLETE, FIRST, first_value_type
+from relstate_dagster.jobs.plan.aggregates.extreme import COMPLETE, FIRST, first_value_type, value_of_first
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
 from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -38,6 +48,7 @@ from relstate_dagster.state_lib.row_encoding.spark_codec import interval_as_inte
 from relstate_dagster.state_lib.sql_text import quoted
 
 _RAN_OUT = "_ran_out"
+_HAS_COUNTS, _GETS_COUNTS = "_has_counts", "_gets_counts"
 
 
 def fold(
@@ -49,13 +60,16 @@ def fold(
     tables: Tables,
     frames: GroupFrames,
 ) -> RowSet:
-    """Write the changed counts, and add the first changed values per group.
+    """Add the first changed values per group.
 
     Returns
     -------
     The changed counts.
     """
-    changed = changed_counts(ctx, node, call, position, delta, tables)
+    changed = changed_counts(ctx, node, call, delta)
+    if not _has_few_counts(tables, position):
+        changed = reconciled_counts(ctx, node, call, tables.counts[position], changed)
+        tables.counts[position].write(changed.frame)
     more, fewer = f"_more_{position}", f"_fewer_{position}"
     wanted = {more: (f"{WEIGHT} > 0", ctx.extreme_rows + 1), fewer: (f"{WEIGHT} < 0", ctx.extreme_rows)}
     folded = _firsts(node, tables, position, _as_kept(node, call, changed.frame), wanted)
@@ -87,6 +101,12 @@ def _is_descending(tables: Tables, position: int) -> bool:
     return counted is not None and counted.descending
 
 
+def _has_few_counts(tables: Tables, position: int) -> bool:
+    """Whether groups with a complete prefix have no counts."""
+    counted = tables.kinds[position].counted
+    return counted is not None and counted.only_of_others
+
+
 def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add the new first values of each group, and whether they ran out."""
     for position, call in enumerate(node.calls):
@@ -99,11 +119,13 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
     was, now, most = Version("old", position), Version("new", position), ctx.extreme_rows
     old, complete, descending = was[FIRST], was[COMPLETE], _is_descending(tables, position)
     kept, whole, last, ordered, merged = (f"_{name}_{position}" for name in ("kept", "whole", "last", "ordered", "merged"))
+    few_counts = _has_few_counts(tables, position)
     # Another number of values may have been kept when the prefix was written.
+    within, is_all = f"slice({old}, 1, {most})", f"{complete} AND size({old}) <= {most}"
+    if few_counts:
+        within, is_all = f"IF({complete}, {old}, {within})", complete
     groups = groups.selectExpr(
-        "*",
-        f"coalesce(slice({old}, 1, {most}), {_no_values(call)}) AS {kept}",
-        f"coalesce({complete} AND size({old}) <= {most}, true) AS {whole}",
+        "*", f"coalesce({within}, {_no_values(call)}) AS {kept}", f"coalesce({is_all}, true) AS {whole}"
     ).selectExpr("*", f"try_element_at({kept}, -1).value AS {last}")
     reaches = ">=" if descending else "<="
     touching = [
@@ -119,13 +141,18 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
         f"transform({ordered}, (e, i) -> struct(e.value AS value, IF(get({ordered}, i - 1).value <=> e.value, 0L, e.count + "
         f"IF(get({ordered}, i + 1).value <=> e.value, get({ordered}, i + 1).count, 0L)) AS count))"
     )
-    problem = f"CAST({contradiction(call, tables.counts[position])} AS boolean)"
+    # What is retracted of a group that has come back may not be of its rows.
+    problem = "false" if ctx.may_have_expired else f"CAST({contradiction(call, tables.counts[position])} AS boolean)"
+    # Of the values that occur less often, no more are known than are to be kept.
+    is_long = f"size({kept}) > {most}" if few_counts else "false"
     groups = groups.selectExpr("*", f"filter({summed}, e -> IF(e.count < 0, {problem}, e.count > 0)) AS {merged}")
     return groups.selectExpr(
         "*",
         f"slice({merged}, 1, {most}) AS {now[FIRST]}",
-        f"{whole} AND size({merged}) <= {most} AS {now[COMPLETE]}",
-        f"NOT {whole} AND size({merged}) = 0 AS {_RAN_OUT}_{position}",
+        f"{whole} AND size({merged}) <= {most} AND NOT {is_long} AS {now[COMPLETE]}",
+        f"NOT {whole} AND size({merged}) = 0 OR {is_long} AS {_RAN_OUT}_{position}",
+        f"NOT {whole} AS {_HAS_COUNTS}_{position}",
+        f"{whole} AND (size({merged}) > {most} OR {is_long}) AS {_GETS_COUNTS}_{position}",
     ).drop(kept, whole, last, ordered, merged)
 
 
@@ -134,24 +161,77 @@ def _no_values(call: AggCall) -> str:
     return f"CAST(array() AS array<struct<value: {data_type}, count: bigint>>)"
 
 
+def may_run_out(ctx: EpochContext, node: Aggregate, changed_by_call: Mapping[int, RowSet]) -> bool:
+    """Whether a change may use up the kept values of a group."""
+    return not ctx.state_is_new(node) and any(changed.may_retract for changed in changed_by_call.values())
+
+
 def refilled(
-    ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame, changed_by_call: Mapping[int, RowSet]
-) -> DataFrame:
+    ctx: EpochContext, node: Aggregate, tables: Tables, groups: RowSet, changed_by_call: Mapping[int, RowSet]
+) -> DataFrame | None:
     """The groups, with prefixes taken from the counts where the kept values ran out.
+
+    ``None`` where none did.
 
     Parameters
     ----------
+    groups : shared, with their new first values.
     changed_by_call : the changed counts of each extreme call.
     """
-    if ctx.state_is_new(node) or not any(changed.may_retract for changed in changed_by_call.values()):
-        return groups
-    shared = ctx.row_sets.shared(groups)
-    refilled = shared.frame
+    refilled: DataFrame | None = None
     for position, changed in changed_by_call.items():
-        affected = _run_out(node, shared, position)
+        affected = _run_out(node, groups, position)
         if affected is not None:
-            refilled = _refilled(ctx, node, tables, position, changed, affected, refilled)
+            before = groups.frame if refilled is None else refilled
+            refilled = _refilled(ctx, node, tables, position, changed, affected, before)
     return refilled
+
+
+def write_counts(
+    ctx: EpochContext, node: Aggregate, tables: Tables, groups: RowSet, changed_by_call: Mapping[int, RowSet]
+) -> None:
+    """Write changed counts of groups that have some, and those of groups that need them.
+
+    Parameters as of :func:`refilled`.
+    """
+    for position, changed in changed_by_call.items():
+        if not _has_few_counts(tables, position):
+            continue
+        call, table = node.calls[position], tables.counts[position]
+        names = [*node.group, *values_of(call)]
+        having = groups.where(f"{_HAS_COUNTS}_{position}", node.group)
+        if not ctx.state_is_new(node) and not having.is_empty:
+            of_these = ctx.row_sets.of(_of_groups(node, changed.frame, having)) if node.group else changed
+            table.write(
+                reconciled_counts(ctx, node, call, table, of_these.shared() if ctx.may_have_expired else of_these).frame
+            )
+        old = Version("old", position)[FIRST]
+        getting = groups.where(f"{_GETS_COUNTS}_{position}", [*node.group, old])
+        if getting.is_empty:
+            continue
+        changes = _of_groups(node, changed.frame, getting).select(*columns_of(names), WEIGHT)
+        if not ctx.state_is_new(node):
+            kept = _as_counts(node, call, old, getting.frame)
+            summed = kept.union(changes).groupBy(*columns_of(names)).agg(F.sum(WEIGHT).alias(WEIGHT))
+            # Less than none has been found out before.
+            changes = summed.where(F.col(WEIGHT) > 0)
+        table.write(changes)
+
+
+def _of_groups(node: Aggregate, changed: DataFrame, groups: RowSet) -> DataFrame:
+    """Changed counts of some groups."""
+    if not node.group:
+        return changed
+    wanted = groups.broadcastable(groups.frame).alias("wanted")
+    return changed.alias("changed").join(wanted, same_group(node.group, "changed", "wanted"), "left_semi")
+
+
+def _as_counts(node: Aggregate, call: AggCall, first: str, groups: DataFrame) -> DataFrame:
+    """Kept values of groups as rows of counts."""
+    (name,) = values_of(call)
+    each = groups.selectExpr(*columns_of(node.group), f"explode({first}) AS _kept")
+    value = f"CAST({value_of_first(call, '_kept')} AS {call.argument_types[0]}) AS {name}"
+    return each.selectExpr(*columns_of(node.group), value, f"_kept.count AS {WEIGHT}")
 
 
 def _run_out(node: Aggregate, groups: RowSet, position: int) -> Affected | None:
@@ -180,7 +260,11 @@ def _refilled(
         rows = rows.alias("changed").join(
             affected.groups.alias("wanted"), same_group(node.group, "changed", "wanted"), "left_semi"
         )
-    counts = stored.union(rows.select(*columns, WEIGHT)).groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
+    known = stored.union(rows.select(*columns, WEIGHT))
+    if _has_few_counts(tables, position):
+        long = groups.where(f"{_RAN_OUT}_{position} AND {_GETS_COUNTS}_{position}")
+        known = known.union(_as_counts(node, call, Version("old", position)[FIRST], long))
+    counts = known.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
     occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
     found = f"_found_{position}"
     firsts = _firsts(node, tables, position, _as_kept(node, call, occurring), {found: (f"{WEIGHT} > 0", most + 1)})
@@ -190,10 +274,10 @@ def _refilled(
         condition = condition & groups[quoted(name)].eqNullSafe(renamed[f"{found}_{n}"])
     joined = groups.join(renamed, condition, "left")
     ran_out, new = f"{_RAN_OUT}_{position}", Version("new", position)
-    first, complete = new[FIRST], new[COMPLETE]
+    first, complete, few_counts = new[FIRST], new[COMPLETE], _has_few_counts(tables, position)
     chosen = {
         first: f"IF({ran_out}, coalesce(slice({found}, 1, {most}), {_no_values(call)}), {first})",
-        complete: f"IF({ran_out}, coalesce(size({found}) <= {most}, true), {complete})",
+        complete: f"IF({ran_out}, coalesce(size({found}) <= {0 if few_counts else most}, true), {complete})",
     }
     kept = [f"{chosen[name]} AS {name}" if name in chosen else quoted(name) for name in groups.columns]
     return joined.selectExpr(*kept)

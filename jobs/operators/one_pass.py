@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
+from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
 from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
 from relstate_dagster.jobs.plan.nodes import Aggregate, Filter, Materialize, PlanNode, Project
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -53,5 +55,8 @@ def fusion_root(root: PlanNode, uses: Mapping[PlanNode, int]) -> Aggregate | Non
     node = root.child
     while isinstance(node, Filter | Project) and uses[node] == 1:
         node = node.child
-    # Rows that come late are counted in the groups, which have to be there for that.
-    return node if isinstance(node, Aggregate) and uses[node] == 1 and not node.is_of_changelog else None
+    if not isinstance(node, Aggregate) or uses[node] != 1:
+        return None
+    # Of the groups it is seen whose rows come late, and whose first values have run out.
+    is_looked_at = node.is_of_changelog or any(kind.strategy is CallStrategy.EXTREME for kind in kinds_of(node))
+    return None if is_looked_at else node

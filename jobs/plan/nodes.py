@@ -103,12 +103,16 @@ class OneInput(PlanNode):
 
 @dataclass(frozen=True, slots=True)
 class Scan(PlanNode):
-    """Reads the change set of a source or of another view. Linear, no state."""
+    """Reads the change set of a source or of another view. Linear, no state.
+
+    ``stores_row_ids``: a row that is read again has the ``_row_id`` it had before, as the rows of views do.
+    """
 
     relation: str
     columns: tuple[Field, ...]
     key: tuple[str, ...] | None
     is_append_only: bool
+    stores_row_ids: bool = False
 
     def __post_init__(self) -> None:
         self._derive(self.columns, self.key, self.is_append_only)

@@ -38,8 +38,8 @@ from relstate_dagster.state_lib.sql_text import quoted
 def readable_in_place(node: PlanNode) -> bool:
     """Whether a node's rows of some keys can be read from the relations below."""
     if isinstance(node, Scan):
-        # A Serial row id is given to a row when it first comes in; reading the row again later would give another.
-        return ROW_ID not in node.column_names
+        # A source's row is given a Serial id when it first comes in; reading the row again later would give another.
+        return node.stores_row_ids or ROW_ID not in node.column_names
     if isinstance(node, Join):
         if node.join_type != "inner" or not (node.left_in_place and node.right_in_place):
             return False

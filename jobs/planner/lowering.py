@@ -138,7 +138,7 @@ class Lowering:
         if name is not None:
             relation = self._relations[name]
             columns = (*relation.columns, *relation.hidden_columns)
-            scan = Scan(name, columns, relation.key, relation.append_only)
+            scan = Scan(name, columns, relation.key, relation.append_only, relation.is_view)
             return self._scanned(scan, list(items(plan.output())))
         if kind == "OneRowRelation":
             return Lowered(Values(((),), ()), {})

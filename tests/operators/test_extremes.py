@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from relstate_dagster.jobs.plan.aggregates import extreme
 from relstate_dagster.jobs.plan.nodes import Field
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.state_lib.key_rows import KeyRow
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.storage_table import StorageTable
+from relstate_dagster.state_lib.table_schema import StateKind, StateTableDesc
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row, decimal
 
@@ -101,6 +106,44 @@ def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str
             for changes in _history(chance, 5):
                 lab.step({"b": changes})
                 lab.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_earlier"),
+    [("extremes", False), ("extremes", True), ("global", False), ("floats and arrays", False), ("intervals", False)],
+)
+def test_the_number_of_kept_values_may_change_at_any_time(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, is_earlier: bool
+) -> None:
+    if is_earlier:
+        for kind in extreme.KINDS:
+            monkeypatch.setattr(kind, "counted", replace(kind.counted, only_of_others=False))
+    for seed in seeds_of(f"kept: {name}"):
+        chance = random.Random(seed)
+        with Lab(spark, QUERIES[name], BAG, extreme_rows=chance.choice((1, 3, 6))) as lab:
+            for changes in _history(chance, 4):
+                lab.step({"b": changes})
+                lab.check(wait=True)
+                if not is_earlier:
+                    _check_counts(lab)
+                lab.extreme_rows = chance.choice((1, 2, 4, 7))
+
+
+def _check_counts(lab: Lab) -> None:
+    """Groups have no counts, or those of all values, as their first values say."""
+    tables = {d.schema.label: d for d in lab.descs}
+    for label, desc in tables.items():
+        if desc.schema.kind is not StateKind.EXTREME_STATE:
+            continue
+        groups = [c.name for c in desc.schema.columns if not c.name.startswith("_value_")]
+
+        def stored(desc: StateTableDesc, *names: str) -> list[tuple[Any, ...]]:
+            rows = lab._store.storage_table(desc.table_id, version=lab._version).scan()
+            return [tuple(row) for row in rows.select(*names, F.lit(0)).collect()]
+
+        of_groups = stored(tables[label.removeprefix("values of ")], extreme.COMPLETE, *groups)
+        incomplete = {tuple(group) for is_complete, *group in of_groups if not is_complete}
+        assert set(stored(desc, *groups)) <= incomplete, label
 
 
 def test_the_counts_are_read_only_where_the_kept_values_run_out(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

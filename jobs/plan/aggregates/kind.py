@@ -52,10 +52,14 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class CountedValues:
-    """A call's second state table: counts of values in each group, sorted by value."""
+    """A call's second state table: counts of values in each group, sorted by value.
+
+    ``only_of_others``: a group has counts once it has more values than its value state keeps.
+    """
 
     state: StateKind
     descending: bool = False
+    only_of_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from relstate_dagster.state_lib.errors import PlanError
 _EARLIER: Final[tuple[AggregateKind, ...]] = (
     *(_ADDED := (Count(), Sum(), Average())),
     *(Distinct(kind) for kind in _ADDED),
-    *extreme.KINDS,
+    *extreme.EARLIER,
     *append_only_extreme.KINDS,
     MATERIALIZED,
 )
 #: Of the kinds of a function the first one that takes a call keeps it; calls that none takes are materialized.
-KINDS: Final[tuple[AggregateKind, ...]] = (*_EARLIER, *bits.KINDS)
+KINDS: Final[tuple[AggregateKind, ...]] = (*extreme.KINDS, *_EARLIER, *bits.KINDS)
 
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 _BY_FUNCTION: Final = {kind.function: [k for k in KINDS if k.function == kind.function] for kind in KINDS}
