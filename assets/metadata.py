@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableColumnLineage, TableRecord, TableSchema
 
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.model import declared_policy
 from relstate_dagster.state_lib.constants import VIEW_KEY
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def source_metadata(source: SourceDeclaration) -> Metadata:
 
 def view_metadata(view: ViewDeclaration) -> Metadata:
     """Return what a declaration says of a view: its SQL and its refresh policy."""
-    return {"query": sql_block(view.query), "refresh policy": view.refresh_policy}
+    return {"query": sql_block(view.query), "refresh policy": declared_policy(view.properties)}
 
 
 #: What an epoch of a view says of itself, in the order in which it matters, and what that is. The reference is made of this.

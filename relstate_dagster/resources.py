@@ -109,7 +109,7 @@ class WarehouseResource(ConfigurableResource["EpochRunner"]):
         tell(f"Spark {session.version} is there after {time.perf_counter() - started:.1f} s")
         started = time.perf_counter()
         patience = Patience(self._wait(), tell)
-        sync_project(session, warehouse, project, patience)
+        sync_project(session, warehouse, project, patience, full_refresh=full_refresh)
         tell(f"{len(project.views)} views are planned after {time.perf_counter() - started:.1f} s")
         return EpochRunner(session, warehouse, patience=patience, on_start=tell)
 

@@ -12,7 +12,7 @@ from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
-from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, FileFolder
+from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, STRICT, FileFolder, declared_policy, planned_policy
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
@@ -186,7 +186,12 @@ class ViewEntry:
     @property
     def refresh_policy(self) -> str:
         """``auto`` (the default), ``incremental`` or ``full``."""
-        return self.properties.get("refresh.policy", "auto")
+        return planned_policy(self.properties)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether only a full refresh by name computes all rows of the built view."""
+        return declared_policy(self.properties) == STRICT
 
     @property
     def application(self) -> str:

@@ -12,7 +12,9 @@ from relstate_dagster.jobs.declare.state_ttl import STATE_TTL
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
 #: The values of ``refresh.policy``.
-REFRESH_POLICIES: Final = ("auto", "incremental", "full")
+REFRESH_POLICY: Final = "refresh.policy"
+STRICT: Final = "incremental, strict"
+REFRESH_POLICIES: Final = ("auto", "incremental", "full", STRICT)
 #: What a run does where somebody else has changed the rows of a view's published table, and its values.
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
@@ -20,7 +22,7 @@ ON_CHANGE: Final = ("error", "restore")
 OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "index.", "check.")
 #: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
 VIEW_PROPERTIES: Final = (
-    "refresh.policy",
+    REFRESH_POLICY,
     PUBLISH_ON_CHANGE,
     EXTREME_ROWS.name,
     SPARE_ROWS.name,
@@ -33,6 +35,17 @@ VIEW_PROPERTIES: Final = (
     "dagster.automation",
     "dagster.freshness",
 )
+
+
+def declared_policy(properties: Mapping[str, str]) -> str:
+    """The refresh policy as declared, with one space after a comma."""
+    return ", ".join(part.strip() for part in properties.get(REFRESH_POLICY, "auto").split(","))
+
+
+def planned_policy(properties: Mapping[str, str]) -> str:
+    """The policy that a view is planned by: ``auto`` (the default), ``incremental`` or ``full``."""
+    policy = declared_policy(properties)
+    return "incremental" if policy == STRICT else policy
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,12 @@ class ViewDeclaration:
     @property
     def refresh_policy(self) -> str:
         """``auto`` (the default), ``incremental`` or ``full``."""
-        return self.properties.get("refresh.policy", "auto")
+        return planned_policy(self.properties)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether only a full refresh by name computes all rows of the built view."""
+        return declared_policy(self.properties) == STRICT
 
     @property
     def sql(self) -> str:

@@ -31,6 +31,7 @@ from relstate_dagster.jobs.declare.model import (
     SourceDeclaration,
     VerifyStatement,
     ViewDeclaration,
+    declared_policy,
 )
 from relstate_dagster.jobs.declare.names import as_declared, check_name
 from relstate_dagster.jobs.declare.source_columns import ListedColumns, check_clauses, refuse_duplicates, table_columns
@@ -136,10 +137,10 @@ def check_view_properties(view: ViewDeclaration) -> ViewDeclaration:
 
 def _check_view_properties(properties: dict[str, str] | object, where: str) -> None:
     assert isinstance(properties, dict)
-    policy = properties.get("refresh.policy", "auto")
+    policy = declared_policy(properties)
     if policy not in REFRESH_POLICIES:
         raise DeclarationError(
-            f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(REFRESH_POLICIES)}."
+            f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(map(repr, REFRESH_POLICIES))}."
         )
     on_change = properties.get(PUBLISH_ON_CHANGE, "error")
     if on_change not in ON_CHANGE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, V
 from relstate_dagster.jobs.catalog.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.catalog.relations import source_relation, topological, with_columns_named
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
+from relstate_dagster.jobs.catalog.strict import is_protected, refusal
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
@@ -51,11 +52,19 @@ class Registry:
     patience : how to wait for runs that have the views that change.
     leaves_behind : whether views that cannot be planned any more, because of what was edited, are left for the next run.
         That run tries to plan them and says why it cannot. They refuse the edit otherwise.
+    full_refresh : views that may be rebuilt though their policy is strict.
     """
 
     def __init__(
-        self, spark: SparkSession, warehouse: Warehouse, patience: Patience | None = None, *, leaves_behind: bool = False
+        self,
+        spark: SparkSession,
+        warehouse: Warehouse,
+        patience: Patience | None = None,
+        *,
+        leaves_behind: bool = False,
+        full_refresh: Collection[str] = (),
     ) -> None:
+        self._full_refresh = full_refresh
         self._leaves_behind = leaves_behind
         self._spark = spark
         self._warehouse = warehouse
@@ -139,7 +148,8 @@ class Registry:
 
         Raises
         ------
-        DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more.
+        DeclarationError, PlanError : one cannot be planned, or one that reads an edited one cannot be any more. A strict one
+            would be rebuilt.
         """
         return self._patiently(partial(self._declare, views, plain_views))
 
@@ -158,10 +168,11 @@ class Registry:
                 entry = self._planner.plan(state.working, view)
                 state = with_table_ids(state, entry).with_view(entry)
             elif has_query_of(entry, view):
-                state = _with_options(state, view)
+                state = self._with_checked_options(state, view)
                 if checks_of(entry.properties, view.name) != checks_of(view.properties, view.name):
                     self._planner.check_declared(state.working.views[view.name])
             else:
+                self._check_may_rebuild(_with_options(state, view), view.name, "it was edited")
                 try:
                     entry = self._planner.plan(state.working, view)
                 except RelstateError:
@@ -209,6 +220,7 @@ class Registry:
             if name not in wanted:
                 continue
             declared = declaration_of(state.working.views[name])
+            self._check_may_rebuild(state, name, f"what it reads was edited ({edited})")
             try:
                 entry = self._planner.plan(state.working, declared)
             except RelstateError as error:
@@ -220,6 +232,20 @@ class Registry:
                 ) from error
             state = with_table_ids(state, entry).with_rebuild(entry)
         return state
+
+    def _with_checked_options(self, state: CatalogState, view: ViewDeclaration) -> CatalogState:
+        """The state with a view's options.
+
+        A view with a rebuild that is not complete does not become strict.
+        """
+        was_strict, state = state.working.views[view.name].is_strict, _with_options(state, view)
+        if view.name in state.rebuilds and not was_strict:
+            self._check_may_rebuild(state, view.name, "a rebuild of it is not complete")
+        return state
+
+    def _check_may_rebuild(self, state: CatalogState, name: str, why: str) -> None:
+        if name not in self._full_refresh and is_protected(state, state.working.views[name]):
+            raise refusal(name, why)
 
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it.
@@ -331,8 +357,10 @@ def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
 
 def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration equals a view, but for options that need no rebuild."""
-    same_query = known.query == view.sql and known.refresh_policy == view.refresh_policy
-    return same_query and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
+    is_planned_alike = known.refresh_policy == view.refresh_policy or (
+        known.strategy == "incremental" and "full" not in (known.refresh_policy, view.refresh_policy)
+    )
+    return known.query == view.sql and is_planned_alike and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
 
 
 def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:

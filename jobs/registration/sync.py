@@ -5,14 +5,16 @@ Sources are registered, views planned, edited views planned again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, is_same_source
+from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.strict import refusal
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
@@ -33,7 +35,14 @@ from relstate_dagster.state_lib.row_encoding import parse_type
 from relstate_dagster.state_lib.sql_text import property_list, quoted
 
 
-def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, patience: Patience | None = None) -> CatalogState:
+def sync_project(
+    spark: SparkSession,
+    warehouse: Warehouse,
+    project: Project,
+    patience: Patience | None = None,
+    *,
+    full_refresh: Collection[str] = (),
+) -> CatalogState:
     """Bring the catalog in line with a project.
 
     A view whose query or refresh policy was edited is planned again and rebuilt by the next run, with the views over
@@ -43,15 +52,20 @@ def sync_project(spark: SparkSession, warehouse: Warehouse, project: Project, pa
     Parameters
     ----------
     patience : how to wait for runs that have views which are edited.
+    full_refresh : views that the user names: edits may rebuild these though their policy is strict.
 
     Raises
     ------
     DeclarationError : a table that a view reads is not to be found, or the user's functions are not.
     PlanError : Spark refuses the query of a view that the warehouse does not have, or its refresh policy cannot be kept.
+        An edit would rebuild a strict view: then nothing was written.
     """
+    before = warehouse.read()
+    full_refresh = [as_declared(name, (*(view.name for view in project.views), *before.views)) for name in full_refresh]
+    check_edits(warehouse, before, project, full_refresh)
     if warehouse.functions is not None:
         warehouse.functions.load()
-    registry = Registry(spark, warehouse, patience, leaves_behind=True)
+    registry = Registry(spark, warehouse, patience, leaves_behind=True, full_refresh=full_refresh)
     registry.swept()
     for source in project.sources:
         declare_source(spark, warehouse, registry, source)
@@ -84,6 +98,52 @@ def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterat
     for view in project.views:
         if view.name not in views or not has_query_of(views[view.name], view):
             yield view.name, "it was edited" if view.name in views else ""
+
+
+def refused_rebuilds(
+    warehouse: Warehouse, state: CatalogState, project: Project, full_refresh: Collection[str] = ()
+) -> dict[str, str]:
+    """Strict views that edits of a project would rebuild, each with the reason.
+
+    Parameters
+    ----------
+    full_refresh : views that the user names: these may be rebuilt.
+    """
+    rebuilt, found = dict(edits(warehouse, state, project)), dict[str, str]()
+
+    def add(name: str, reads: Iterable[str], *, is_strict: bool) -> None:
+        known = state.views.get(name)
+        if known is None:
+            return
+        why = next((rebuilt[n] for n in (name, *reads) if rebuilt.get(n)), "")
+        if not why and name in state.rebuilds and not known.is_strict:
+            why = "a rebuild of it began before it was declared strict, and is not complete"
+        if not why:
+            return
+        rebuilt[name] = f"it reads {name}, which is rebuilt"
+        if is_strict and known.last_epoch is not None and name not in full_refresh:
+            found[name] = why
+
+    declared = {view.name: view for view in project.views}
+    working = state.working.views
+    for name, view in declared.items():
+        read = working[name].reads if name in working else ()
+        add(name, (*project.inlined(name), *project.upstream(name), *read), is_strict=view.is_strict)
+    for name in topological(state.working):
+        if name not in declared:
+            add(name, (*working[name].inlined, *working[name].reads), is_strict=working[name].is_strict)
+    return found
+
+
+def check_edits(warehouse: Warehouse, state: CatalogState, project: Project, full_refresh: Collection[str] = ()) -> None:
+    """Check that no edit of a project would compute a strict view in full.
+
+    Raises
+    ------
+    PlanError : one would.
+    """
+    for name, why in refused_rebuilds(warehouse, state, project, full_refresh).items():
+        raise refusal(name, why)
 
 
 def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:

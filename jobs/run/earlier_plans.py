@@ -12,6 +12,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.protocol import conflicting_claims
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.strict import protected_over, refusal
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.engine.workloads import Workload
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
@@ -21,14 +22,20 @@ from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.state_lib.errors import RelstateError
 
 
-def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequence[str]) -> tuple[CatalogState, list[str]]:
+def planned_by_this_version(
+    run: RunContext, state: CatalogState, names: Sequence[str], full_refresh: Sequence[str] = ()
+) -> tuple[CatalogState, list[str]]:
     """Plan views again that were planned by another version, or on another Spark.
+
+    Parameters
+    ----------
+    full_refresh : views that the user names: these may be rebuilt though their policy is strict.
 
     Returns
     -------
     The state in which views with an unchanged plan have it stored in the current format, and the views to rebuild, whose plan
     is another now. Views that cannot be planned (a source cannot be read, or the query is now refused) are in
-    ``run.unplannable``: they stay unchanged, and the next run tries again.
+    ``run.unplannable``: they stay unchanged, and the next run tries again. So are those whose rebuild a strict view refuses.
     """
     built = [state.views[name] for name in names if name not in state.rebuilds and state.views[name].last_epoch is not None]
     earlier = [view for view in built if another_planner(view) is not None]
@@ -44,6 +51,9 @@ def planned_by_this_version(run: RunContext, state: CatalogState, names: Sequenc
         else:
             if planned is not None:
                 same[view.name] = view, planned
+            elif strict := protected_over(state, [view.name], full_refresh):
+                why = f"{another_planner(view)} has planned {view.name}, and its plan is another one now"
+                run.unplannable[view.name] = refusal(strict[0], why)
             else:
                 others.append(view.name)
 

@@ -21,13 +21,14 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, SourceEntry, ViewE
 from relstate_dagster.jobs.catalog.protocol import UNNUMBERED, to_rebuild
 from relstate_dagster.jobs.catalog.relations import topological, with_upstream_views
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.strict import check_full_refresh, refusal
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.inspect.health import check_tables
 from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.registration.planned_by import another_planner
-from relstate_dagster.jobs.registration.sync import edits, is_registered, source_entry
+from relstate_dagster.jobs.registration.sync import check_edits, edits, is_registered, refused_rebuilds, source_entry
 from relstate_dagster.jobs.run.freshness import NewestSources, views_behind
 from relstate_dagster.jobs.run.slices import built_so_far
 from relstate_dagster.jobs.run.until_version import check_reachable, named_sources
@@ -73,6 +74,7 @@ class ViewPreview:
     seconds : about how long it takes, where past epochs tell.
     before : lines about what the run does before the view's own steps.
     plan : the view's epoch; ``None`` where nothing is known of it yet, or nothing is to be done.
+    is_in_full : all rows of a built view are computed, or may be, where another planner has planned it.
     """
 
     view: str
@@ -83,6 +85,7 @@ class ViewPreview:
     bytes: int | None = 0
     before: tuple[str, ...] = ()
     plan: ViewEpochPlan | None = None
+    is_in_full: bool = False
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -119,7 +122,16 @@ def preview_run(
     source_bytes = cache(lambda name: _all_bytes(sources.get(name)))
     newest = NewestSources.of(warehouse, state, names)
     behind = views_behind(warehouse, upstream.keys() & known.keys(), state, newest=newest)
-    following = _NextRun(warehouse, state, known, newest, behind, most_tasks, dict(edits(warehouse, state, project)))
+    following = _NextRun(
+        warehouse,
+        state,
+        known,
+        newest,
+        behind,
+        most_tasks,
+        dict(edits(warehouse, state, project)),
+        refused_rebuilds(warehouse, state, project),
+    )
     declared = {view.name for view in project.views}
     for name, reads in upstream.items():
         # A view that it reads holds no more than comes from what that one reads.
@@ -148,7 +160,7 @@ def preview_view(warehouse: Warehouse, state: CatalogState, view: ViewEntry, *, 
     names = {name for below in order for name in working.views[below].reads}
     newest = NewestSources.of(warehouse, state, names)
     behind = views_behind(warehouse, order, state, newest=newest)
-    following = _NextRun(warehouse, state, working.views, newest, behind, most_tasks, {})
+    following = _NextRun(warehouse, state, working.views, newest, behind, most_tasks, {}, {})
     for name in order:
         following.add(name, working.views[name].reads)
     return following.found[view.name]
@@ -194,6 +206,7 @@ def idle_reports(
     Raises
     ------
     DeclarationError : there is no such view to rebuild, or no such source.
+    PlanError : a strict view would be rebuilt that ``full_refresh`` does not name.
     SourceError : a source has no such version, or a view has read further.
     WarehouseError : the catalog cannot be read.
     """
@@ -207,7 +220,10 @@ def idle_reports(
         raise DeclarationError(
             f"no materialized view named {', '.join(unknown)} to rebuild; there are {', '.join(sorted(views)) or 'none'}"
         )
-    rebuilt = to_rebuild(state, [name for name in full_refresh if name in state.views])
+    known = [name for name in full_refresh if name in state.views]
+    check_edits(warehouse, state, project, full_refresh)
+    check_full_refresh(state, known)
+    rebuilt = to_rebuild(state, known)
     check_reachable(rebuilt.working, wanted, until, warehouse.source)
     if full_refresh or warehouse.functions is not None or not is_registered(warehouse, state, project):
         return None
@@ -234,6 +250,7 @@ class _NextRun:
     newest : the sources that they read.
     behind : those that are behind them.
     rebuilt : why views that read something, or are named so, are rebuilt.
+    refused : strict views that would be rebuilt, with the reason.
     """
 
     warehouse: Warehouse
@@ -243,6 +260,7 @@ class _NextRun:
     behind: Mapping[str, str]
     most_tasks: int
     rebuilt: dict[str, str]
+    refused: Mapping[str, str]
     found: dict[str, ViewPreview] = field(default_factory=dict)
 
     def add(self, name: str, reads: Collection[str], plain_views: Iterable[str] = (), all_bytes: int | None = 0) -> None:
@@ -260,7 +278,9 @@ class _NextRun:
             self.rebuilt[name] = f"reads {name}, which is rebuilt"
         failed = next((n for n in reads if n in self.found and self.found[n].action is Action.FAIL), None)
         try:
-            if failed is not None:
+            if name in self.refused:
+                found = ViewPreview(name, Action.FAIL, str(refusal(name, self.refused[name])), is_in_full=True)
+            elif failed is not None:
                 found = ViewPreview(name, Action.FAIL, f"waits for {failed}, which cannot run")
             elif view is None:
                 found = ViewPreview(name, Action.BUILD, "it is new", ", ".join(reads), bytes=all_bytes)
@@ -279,7 +299,9 @@ class _NextRun:
         plan, files = self._plan(view), self._ingested(view)
         seconds = None if action is Action.BUILD else view.costs.of_all(plan.changed_bytes)
         read_bytes = None if files else plan.changed_bytes
-        return ViewPreview(view.name, action, why, _reads(plan), seconds, read_bytes, (*before, *files.values()), plan)
+        steps = (*before, *files.values())
+        is_in_full = action is Action.REBUILD
+        return ViewPreview(view.name, action, why, _reads(plan), seconds, read_bytes, steps, plan, is_in_full)
 
     def _advance(self, view: ViewEntry, reads: Collection[str]) -> ViewPreview:
         """A view without edits."""
@@ -300,7 +322,8 @@ class _NextRun:
         if below and is_nothing:
             before.append(f"changes {', '.join(below)} first")
         if planner:
-            why = f"{planner} has planned it: it is planned again, and rebuilt if that gives another plan"
+            does = "refused" if view.is_strict else "rebuilt"
+            why = f"{planner} has planned it: it is planned again, and {does} if that gives another plan"
             before.insert(0, why)
         read: int | None = plan.changed_bytes
         if files:
@@ -309,9 +332,10 @@ class _NextRun:
             read = self._inputs(view).total_bytes()
         seconds, steps = view.costs.of_change(plan.changed_bytes), None if is_nothing else plan
         if plan.why_recomputed is None:
-            return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps)
-        seconds = view.costs.of_all(plan.changed_bytes)
-        return ViewPreview(view.name, Action.RECOMPUTE, plan.why_recomputed, _reads(plan), seconds, read, tuple(before), plan)
+            in_full = view.strategy == "full" or planner is not None
+            return ViewPreview(view.name, Action.FOLLOW, why, _reads(plan), seconds, read, tuple(before), steps, in_full)
+        seconds, why = view.costs.of_all(plan.changed_bytes), plan.why_recomputed
+        return ViewPreview(view.name, Action.RECOMPUTE, why, _reads(plan), seconds, read, tuple(before), plan, is_in_full=True)
 
     def _ingested(self, view: ViewEntry) -> dict[str, str]:
         """New files of a view's folders, each with the step that reads them."""

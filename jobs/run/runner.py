@@ -15,6 +15,7 @@ from relstate_dagster.jobs.catalog.locking import maintenance_lock
 from relstate_dagster.jobs.catalog.protocol import to_rebuild, with_dependents
 from relstate_dagster.jobs.catalog.relations import outside_upstream, sources_of_new, topological
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.strict import check_full_refresh
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.engine.instants import Clock, utc_now
@@ -92,7 +93,8 @@ class EpochRunner:
         ----------
         views : which views; all by default. A view whose upstream views are not among them goes to the newest epoch
             that all of those have reached. Tables of changes that a new view reads are brought up to date with it.
-        full_refresh : views to plan again and rebuild from their sources; views over them are rebuilt as well.
+        full_refresh : views to plan again and rebuild from their sources; views over them are rebuilt as well. Of these, strict
+            ones have to be named too.
         until_version : Delta versions, by the names of sources. This run reads these up to there at most. New files of a folder
             that is named here are not read.
         strict : check what every operator gives, at the cost of Spark jobs (:mod:`.jobs.operators.contracts`). A view that
@@ -101,6 +103,7 @@ class EpochRunner:
         Raises
         ------
         DeclarationError : there is no such view or source; nothing was done.
+        PlanError : a strict view would be rebuilt that is not named; nothing was done.
         SourceError : a source has no such version, or a view has read further; nothing was done.
         EpochError : another run has some of the views for longer than there was time to wait; nothing was done.
         RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
@@ -137,8 +140,10 @@ class EpochRunner:
                 until=named_sources(until_version, state.sources),
                 strict=strict,
             )
-            state, planned_otherwise = planned_by_this_version(run, state, names)
-            full_refresh = [*map(state.called, full_refresh), *planned_otherwise]
+            full_refresh = [*map(state.called, full_refresh)]
+            check_full_refresh(state, full_refresh)
+            state, planned_otherwise = planned_by_this_version(run, state, names, full_refresh)
+            full_refresh += planned_otherwise
             check_reachable(to_rebuild(state, full_refresh).working, names, run.until, run.source)
             epochs = Epochs(run)
             state, full_refresh = yield from SliceRun(run, epochs).build(state, names, full_refresh)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.state import CatalogState
+from relstate_dagster.jobs.catalog.strict import refusal
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.plan.nodes import Join, Scan, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
@@ -166,10 +167,16 @@ class EpochInputs:
         return sum(read.row_count * read.width.columns for read in self._all_rows())
 
     def check(self) -> dict[str, ChangeRange]:
-        """Changes of sources; raises before anything is written if one is unreadable."""
+        """Changes of sources; raises before anything is written if one is unreadable.
+
+        Raises
+        ------
+        PlanError : all rows would be computed of a strict view, to fill state that it does not have.
+        """
         if self.since is None:
             self._all_rows()
             return {}
+        self._check_strict()
         sources = [source for source in map(self.of, self.view.reads) if isinstance(source, SourceInput)]
         return {source.name: source.range(source.since) for source in sources if source.since is not None}
 
@@ -300,13 +307,19 @@ class EpochInputs:
             slower=view.costs.cheaper_in_full(known.changed_bytes, lambda: sum(read.bytes for read in read_all())),
         )
 
+    def _check_strict(self) -> None:
+        if self.view.is_strict and self.view.unfilled:
+            raise refusal(self.view.name, "an earlier epoch computed all of its rows and kept no state, which is to be filled")
+
     def _unfilled(self, state: StateFound) -> frozenset[int]:
         """Nodes whose state is filled in this epoch, while the others go on.
 
         Raises
         ------
+        PlanError : the view is strict.
         StateError : the state of one has rows, or it is the view itself.
         """
+        self._check_strict()
         wanted, nodes = self._filled_alone, self.view.planned.stateful.nodes
         full = [t.table_id for n in nodes if n.id in wanted for t in n.tables if state.rows[t.table_id]]
         if full or nodes[-1].id in wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> None:
+def plan(
+    project: ProjectOption = None,
+    warehouse: WarehouseOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if a view that is built would be computed in full, or cannot run.")
+    ] = False,
+) -> None:
     """Show which views the next run builds, rebuilds or updates, and why.
 
     Needs no Spark, and writes nothing.
     """
-    from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
+    from relstate_dagster.jobs.api import Action, Warehouse  # noqa: PLC0415 - imports PySpark
 
     where = location(project, warehouse)
     home, declared = Warehouse(where.warehouse, where.functions), loaded(where)
@@ -35,6 +41,8 @@ def plan(project: ProjectOption = None, warehouse: WarehouseOption = None) -> No
     output.print(_table(found, output.width))
     for line in _reasons(found):
         output.print(line, highlight=False, markup=False, soft_wrap=True)
+    if strict and any(o.is_in_full or o.action is Action.FAIL for o in found):
+        raise typer.Exit(1)
 
 
 def planned(home: Warehouse, project: Project) -> list[ViewPreview]:

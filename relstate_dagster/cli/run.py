@@ -96,7 +96,7 @@ def run(
         ask_before_rebuilds(home, declared, names)
     doing = _Doing()
     is_brief = partial(is_brief_run, home, declared, names, rebuilt)
-    runner = runner_of(where, declared, home, server, doing, is_brief)
+    runner = runner_of(where, declared, home, server, doing, is_brief, rebuilt)
     if prune:
         _prune(where, runner, home, declared)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +65,14 @@ def runner_of(
     wanted: str,
     on_start: Callable[[str], None] = lambda _said: None,
     is_brief: Callable[[], bool] = lambda: False,
+    full_refresh: Collection[str] = (),
 ) -> EpochRunner | ServerRunner:
     """Runner of a location: a server, else this process.
 
     A project is registered before.
 
-    ``is_brief`` says whether it is little, where this process does it.
+    ``is_brief`` says whether it is little, where this process does it. ``full_refresh`` are views that edits may rebuild
+    though their policy is strict.
     """
 
     def by_itself() -> EpochRunner:
@@ -78,7 +80,7 @@ def runner_of(
 
         spark = start_spark(where, is_brief=is_brief())
         if project is not None:
-            _declare_project(project, home, spark)
+            _declare_project(project, home, spark, full_refresh)
         return EpochRunner(spark, home, on_start=on_start)
 
     server = server_of(where, wanted)
@@ -144,9 +146,9 @@ def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehou
     return project, warehouse, EpochRunner(spark, warehouse)
 
 
-def _declare_project(project: Project, warehouse: Warehouse, spark: SparkSession) -> None:
+def _declare_project(project: Project, warehouse: Warehouse, spark: SparkSession, full_refresh: Collection[str] = ()) -> None:
     """Make a project known to a warehouse."""
     from relstate_dagster.jobs.api import sync_project  # noqa: PLC0415 - imports PySpark
 
     with console.status("planning views"):
-        sync_project(spark, warehouse, project)
+        sync_project(spark, warehouse, project, full_refresh=full_refresh)

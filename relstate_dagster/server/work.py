@@ -117,7 +117,8 @@ class Works:
             return
         runner = self._runner(job, request.get("wait_seconds"))
         if request.get("project") is not None:
-            sync_project(self._spark, self._warehouse, from_plain(Project, request["project"]), runner.patience)
+            project, named = from_plain(Project, request["project"]), arguments.get("full_refresh", ())
+            sync_project(self._spark, self._warehouse, project, runner.patience, full_refresh=named)
         if what == DROP_VIEWS:
             for name in arguments["names"]:
                 Registry(self._spark, self._warehouse, runner.patience).drop(name, "view")

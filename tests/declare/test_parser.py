@@ -88,7 +88,7 @@ def test_refused_clause_is_named_with_place_and_remedy(text, words):
     [
         (
             "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.policy'='sometimes') AS SELECT 1",
-            "auto, incremental, full",
+            "'auto', 'incremental', 'full', 'incremental, strict'",
         ),
         ("CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.polcy'='full') AS SELECT 1", "'refresh.polcy' is unknown"),
         (

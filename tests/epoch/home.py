@@ -28,7 +28,7 @@ class Home:
         self.spark = spark
         self.project = folder / "project"
         self.warehouse = Warehouse(folder / "warehouse")
-        if copied("home", folder):
+        if self.project.exists() or copied("home", folder):
             return
         self.project.mkdir()
         for name, text in FILES.items():
