@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.wheels import ROOT, built, called, copied_tree, tracked
 
 # What a team calls its modules.
 THEIRS = ("assets", "jobs", "state_lib", "tests", "benchmarks")
@@ -38,14 +37,8 @@ def catalog(warehouse: Warehouse, sizing: Sizing) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # From a copy: building leaves its files in the folder, and takes up those of an earlier build.
-    folder, copy = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("copy")
-    for name in [*tracked(), "pyproject.toml", "README.md", "src/relstate_dagster"]:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    called([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(copy)], folder)
-    (built,) = folder.glob("*.whl")
-    return built
+    folder = tmp_path_factory.mktemp("wheel")
+    return built(copied_tree(folder / "tree"), folder / "dist")
 
 
 @pytest.fixture
@@ -55,19 +48,6 @@ def project(tmp_path: Path) -> Path:
     for name in THEIRS:
         (folder / f"{name}.py").write_text("OF_THE_TEAM = True\n", encoding="utf-8")
     return folder
-
-
-def tracked() -> list[str]:
-    """The files of the packages, and the links to them."""
-    command = ["git", "ls-files", "assets", "jobs", "state_lib", "relstate_dagster"]
-    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout.split()
-
-
-def called(command: list[str], folder: Path, **environment: str) -> str:
-    done = subprocess.run(command, cwd=folder, env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment}, text=True,
-                          capture_output=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def used(project: Path, where: Path, **environment: str) -> None:
