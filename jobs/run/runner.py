@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 
 from pyspark.sql import SparkSession
@@ -29,6 +28,7 @@ from relstate_dagster.jobs.run.indexes import refresh_indexes
 from relstate_dagster.jobs.run.ingest import Ingested
 from relstate_dagster.jobs.run.run_context import RunContext
 from relstate_dagster.jobs.run.slice_run import SliceRun
+from relstate_dagster.jobs.run.telemetry import recorded
 from relstate_dagster.jobs.run.until_version import check_reachable, named_sources
 from relstate_dagster.jobs.run.vacuum import VacuumReport, vacuum
 from relstate_dagster.jobs.view_epoch.cancellation import CancelJobs, cancellable
@@ -109,7 +109,11 @@ class EpochRunner:
         RelstateError : views were left behind; raised once all others have reached the epoch. That of the one view, or an
             EpochError that names them all.
         """
-        steps = partial(self._run, run_id or uuid.uuid4().hex, views, full_refresh, until_version, strict)
+        run_id = run_id or uuid.uuid4().hex
+
+        def steps(cancel_jobs: CancelJobs) -> Generator[ViewReport]:
+            return recorded(self._warehouse, run_id, self._run(run_id, views, full_refresh, until_version, strict, cancel_jobs))
+
         return cancellable(self._spark, self._runs.pool.all, steps)
 
     def _run(

@@ -19,6 +19,7 @@ from relstate_dagster.cli import (  # noqa: F401
     drop,
     explain,
     init,
+    metrics,
     plan,
     prepare,
     repair,
