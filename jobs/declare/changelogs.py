@@ -6,12 +6,12 @@ Such a table is declared by its current rows:
     TBLPROPERTIES ('source.kind' = 'upsert', 'source.deleted' = 'gone', 'source.order' = 'ts')
 
 It is two things: an append-only source ``u_changelog``, which is the table, and a materialized view ``u`` over it, which has
-the newest row of each key. Views read ``u`` as they read any view.
+the newest row of each key. With ``'history' = 'scd2'`` it has all of them. Views read ``u`` as they read any view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,8 +31,15 @@ DELETED: Final = "source.deleted"
 ORDER: Final = "source.order"
 #: What the envelope of a change is: columns that are structs, columns of JSON, or one column of JSON.
 ENVELOPE: Final = "source.envelope"
+#: Whether the view has all versions of a row, and the values of that.
+HISTORY: Final = "history"
+HISTORIES: Final = ("scd2",)
+#: A column or an expression: since when a version is valid. Versions that tie in it are ordered by :data:`ORDER`.
+HISTORY_ORDER: Final = "history.order"
+START_AT: Final = "__start_at"
+END_AT: Final = "__end_at"
 #: The properties of sources that are ours.
-SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, WATERMARK, "index.columns")
+SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, HISTORY, HISTORY_ORDER, WATERMARK, "index.columns")
 #: Properties that the view of a changelog has from its declaration.
 _OF_THE_VIEW: Final = tuple(key for key in VIEW_PROPERTIES if key.startswith(("dagster.", "publish.")))
 
@@ -40,6 +47,9 @@ _SUFFIX: Final = "_changelog"
 _PLACE: Final = "__place"
 _ROW: Final = "__row"
 _OP: Final = "__op"
+_ORDER: Final = "__order"
+_HASH: Final = "__hash"
+_NEXT: Final = "__next"
 
 
 def changelog_of(name: str) -> str:
@@ -48,8 +58,13 @@ def changelog_of(name: str) -> str:
 
 
 def is_changelog_view(properties: Mapping[str, str]) -> bool:
-    """Whether a view has the newest rows of a changelog, by its properties."""
+    """Whether a view has the rows of a changelog, by its properties."""
     return properties.get(KIND, "table") != "table"
+
+
+def has_history(properties: Mapping[str, str]) -> bool:
+    """Whether such a view has all versions of a row."""
+    return HISTORY in properties
 
 
 def _is_of_the_view(key: str) -> bool:
@@ -72,7 +87,11 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     kind = found.get(KIND, "table")
     if kind not in KINDS:
         raise DeclarationError(f"{where}: '{KIND}' = {kind!r} is unknown; it is one of {', '.join(KINDS)}.")
-    allowed = {"table": (WATERMARK, "index.columns"), "upsert": (DELETED, ORDER), "debezium": (ORDER, ENVELOPE)}[kind]
+    allowed = {
+        "table": (WATERMARK, "index.columns"),
+        "upsert": (DELETED, ORDER, HISTORY, HISTORY_ORDER),
+        "debezium": (ORDER, ENVELOPE, HISTORY, HISTORY_ORDER),
+    }[kind]
     for key in found:
         is_ours = key != KIND and key.startswith(OURS) and key not in allowed
         if is_ours and not (is_changelog_view(found) and _is_of_the_view(key)):
@@ -80,14 +99,29 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     _check_watermark(source, where)
     if kind == "table":
         return
+    _check_history(found, where)
     checks_of(found, where)
     if not source.primary_key:
         raise DeclarationError(f"{where}: '{KIND}' = '{kind}' needs a PRIMARY KEY, whose earlier rows later ones replace.")
-    reserved = {c.name.lower() for c in source.columns} & {_PLACE, _ROW, _OP, COMMIT_VERSION}
+    hidden = {_PLACE, _ROW, _OP, _ORDER, _HASH, _NEXT, START_AT, END_AT} if has_history(found) else {_PLACE, _ROW, _OP}
+    reserved = {c.name.lower() for c in source.columns} & {*hidden, COMMIT_VERSION}
     if reserved:
         raise DeclarationError(f"{where}: a table of '{KIND}' = '{kind}' cannot have a column {', '.join(sorted(reserved))}.")
     if kind == "debezium" and not source.columns:
         raise DeclarationError(f"{where}: '{KIND}' = 'debezium' needs the columns that rows have before and after a change.")
+
+
+def _check_history(found: Mapping[str, str], where: str) -> None:
+    if not has_history(found):
+        if HISTORY_ORDER in found:
+            raise DeclarationError(f"{where}: '{HISTORY_ORDER}' says nothing without '{HISTORY}' = '{HISTORIES[0]}'.")
+        return
+    if found[HISTORY] not in HISTORIES:
+        raise DeclarationError(f"{where}: '{HISTORY}' = {found[HISTORY]!r} is unknown; it is {', '.join(HISTORIES)}.")
+    if HISTORY_ORDER not in found and ORDER not in found:
+        raise DeclarationError(
+            f"{where}: '{HISTORY}' = '{found[HISTORY]}' needs '{HISTORY_ORDER}' (or '{ORDER}'): since when a version is valid."
+        )
 
 
 def _check_watermark(source: SourceDeclaration, where: str) -> None:
@@ -120,7 +154,7 @@ def expanded(source: SourceDeclaration) -> tuple[SourceDeclaration, ViewDeclarat
     view = ViewDeclaration(
         name=source.name,
         query=_upserted(source) if kind == "upsert" else _debezium(source),
-        comment=source.comment or f"The newest row of each key of {log.name}",
+        comment=source.comment or f"{'Every version' if has_history(own) else 'The newest row'} of each key of {log.name}",
         properties=own,
         column_comments=comments,
         path=source.path,
@@ -133,11 +167,72 @@ def _order(source: SourceDeclaration) -> str:
     return f"struct({source.properties.get(ORDER, COMMIT_VERSION)})"
 
 
+def _versions(source: SourceDeclaration, rows: str, key: Sequence[str], shown: str, is_alive: str) -> str:
+    """Versions of rows, each valid until the next one of its key.
+
+    A version that is replaced in the moment in which it begins is none. One that is delivered twice is one.
+
+    Parameters
+    ----------
+    rows : a query of all changes, with a hash of each.
+    key, shown : the columns of the key, and those of the view.
+    is_alive : the condition of a row that does not delete its key.
+    """
+    start = source.properties.get(HISTORY_ORDER) or source.properties[ORDER]
+    order = ", ".join(dict.fromkeys((start, source.properties.get(ORDER, start))))
+    start = start if _is_one_expression(start) else f"struct({start})"
+    listed = ", ".join(key)
+
+    def failed(why: str) -> str:
+        return f"CAST(raise_error(concat({text_literal(f'{source.name}: {why}: ')}, to_json(struct({listed})))) AS BOOLEAN)"
+
+    has_key = " AND ".join(f"{column} IS NOT NULL" for column in key)
+    ordered = (
+        f"SELECT *, {start} AS {START_AT}, struct({order}) AS {_ORDER} FROM ({rows}) "
+        f"WHERE ({has_key}) OR {failed('a row with NULL in its key')}"
+    )
+    following = f"lead(struct({START_AT}, {_ORDER}, {_HASH})) OVER (PARTITION BY {listed} ORDER BY {order}, {_HASH})"
+    tie = failed(f"two different rows of one key with the same {HISTORY_ORDER} and {ORDER}, so that none is the later one")
+    is_version = (
+        f"CASE WHEN {_NEXT} IS NULL THEN true "
+        f"WHEN {_NEXT}.{_ORDER} <=> {_ORDER} AND NOT {_NEXT}.{_HASH} <=> {_HASH} THEN {tie} "
+        f"ELSE NOT {_NEXT}.{START_AT} <=> {START_AT} END"
+    )
+    return (
+        f"SELECT {shown}, {START_AT}, {_NEXT}.{START_AT} AS {END_AT} "
+        f"FROM (SELECT *, {following} AS {_NEXT} FROM ({ordered})) WHERE {is_version} AND {is_alive}"
+    )
+
+
+def _is_one_expression(text: str) -> bool:
+    """Whether a text is one expression, and not a list.
+
+    A list has commas outside of parentheses and quotes.
+    """
+    depth, quote = 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"`":
+            quote = character
+        elif character == "," and not depth:
+            return False
+        else:
+            depth += (character in "([") - (character in ")]")
+    return True
+
+
 def _upserted(source: SourceDeclaration) -> str:
+    deleted = source.properties.get(DELETED)
+    if has_history(source.properties):
+        shown = ", ".join(quoted(c.name) for c in source.columns)
+        hidden = f"{START_AT}, {_ORDER}, {_HASH}, {_NEXT}"
+        log = f"SELECT {shown or f'* EXCEPT ({COMMIT_VERSION})'} FROM {quoted(changelog_of(source.name))}"
+        rows, alive = f"SELECT *, xxhash64(*) AS {_HASH} FROM ({log})", f"NOT coalesce(({deleted or 'false'}), false)"
+        return _versions(source, rows, [quoted(c) for c in source.primary_key], shown or f"* EXCEPT ({hidden})", alive)
     key = ", ".join(map(quoted, source.primary_key))
     place = f"row_number() OVER (PARTITION BY {key} ORDER BY {_order(source)} DESC) AS {_PLACE}"
     shown = ", ".join(quoted(c.name) for c in source.columns) or f"* EXCEPT ({_PLACE}, {COMMIT_VERSION})"
-    deleted = source.properties.get(DELETED)
     alive = f" AND NOT coalesce(({deleted}), false)" if deleted else ""
     return f"SELECT {shown} FROM (SELECT *, {place} FROM {quoted(changelog_of(source.name))}) WHERE {_PLACE} = 1{alive}"
 
@@ -184,9 +279,12 @@ def _debezium(source: SourceDeclaration) -> str:
         f"ELSE CAST(raise_error({unknown}) AS {row_type}) END"
     )
     rows = f"SELECT *, {picked} AS {_ROW}, {op} AS {_OP} FROM {events} WHERE {op} IS NOT NULL AND {op} <> 'm'"
-    key = ", ".join(f"{_ROW}.{quoted(c)}" for c in source.primary_key)
-    place = f"row_number() OVER (PARTITION BY {key} ORDER BY {_order(source)} DESC) AS {_PLACE}"
+    columns = [f"{_ROW}.{quoted(c)}" for c in source.primary_key]
     shown = ", ".join(f"{_ROW}.{quoted(c.name)} AS {quoted(c.name)}" for c in source.columns)
+    if has_history(source.properties):
+        hashed = f"SELECT *, xxhash64({_ROW}, {_OP}) AS {_HASH} FROM ({rows})"
+        return _versions(source, hashed, columns, shown, f"{_OP} <> 'd'")
+    place = f"row_number() OVER (PARTITION BY {', '.join(columns)} ORDER BY {_order(source)} DESC) AS {_PLACE}"
     return f"SELECT {shown} FROM (SELECT *, {place} FROM ({rows})) WHERE {_PLACE} = 1 AND {_OP} <> 'd'"
 
 

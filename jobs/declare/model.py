@@ -19,7 +19,7 @@ REFRESH_POLICIES: Final = ("auto", "incremental", "full", STRICT)
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
 #: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
-OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "index.", "check.")
+OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "history", "index.", "check.")
 #: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
 VIEW_PROPERTIES: Final = (
     REFRESH_POLICY,

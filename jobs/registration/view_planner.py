@@ -14,7 +14,7 @@ from relstate_dagster.jobs.catalog.relations import source_relation, view_relati
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
-from relstate_dagster.jobs.declare.changelogs import is_changelog_view
+from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
 from relstate_dagster.jobs.engine.spark_release import spark_release
@@ -84,7 +84,7 @@ class ViewPlanner:
         if is_changelog_view(definition.properties):
             if reason is not None:
                 raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
-            plan = with_changelog_checks(plan)
+            plan = plan if has_history(definition.properties) else with_changelog_checks(plan)
         stateful = StatefulPlan.allocate(plan, state.next_table_id)
         known = state.views.get(definition.name)
         if known is not None:

@@ -345,7 +345,7 @@ def test_the_examples_of_the_docs(script: Script, tmp_path: Path) -> None:
     )
     page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
     examples = re.findall(r"```sql\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for statements, printed in examples:
         last = script.run(statements.replace("/data/events", str(tmp_path / "events")))[-1]
         assert ["  ".join(map(str, row)) for row in last.rows] == printed.splitlines()
