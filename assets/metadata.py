@@ -11,6 +11,7 @@ from dagster import AssetKey, MetadataValue, TableColumn, TableColumnDep, TableC
 
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.model import declared_policy
+from relstate_dagster.jobs.declare.query_function import Query, text_of_query
 from relstate_dagster.state_lib.constants import VIEW_KEY
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def source_metadata(source: SourceDeclaration) -> Metadata:
 
 def view_metadata(view: ViewDeclaration) -> Metadata:
     """Return what a declaration says of a view: its SQL and its refresh policy."""
-    return {"query": sql_block(view.query), "refresh policy": declared_policy(view.properties)}
+    return {"query": query_block(view.query), "refresh policy": declared_policy(view.properties)}
 
 
 #: What an epoch of a view says of itself, in the order in which it matters, and what that is. The reference is made of this.
@@ -225,9 +226,9 @@ def column_lineage(project: Project, name: str, keys: Mapping[str, AssetKey]) ->
     )
 
 
-def sql_block(query: str) -> MetadataValue[Any]:
-    """Return SQL as the UI shows it in Markdown."""
-    return MetadataValue.md(f"```sql\n{query}\n```")
+def query_block(query: Query) -> MetadataValue[Any]:
+    """Return SQL, or the source of a function, as the UI shows it in Markdown."""
+    return MetadataValue.md(f"```{'sql' if isinstance(query, str) else 'python'}\n{text_of_query(query)}\n```")
 
 
 def _type_name(delta_type: Any) -> str:

@@ -21,6 +21,7 @@ from dagster_shared.utils.warnings import disable_dagster_warnings
 from relstate_dagster.assets import properties
 from relstate_dagster.assets.metadata import Metadata, source_metadata, view_metadata
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, ViewDeclaration, normalized_sql
+from relstate_dagster.jobs.declare.query_function import Query, digest_text
 
 
 class RelstateTranslator:
@@ -82,8 +83,8 @@ class RelstateTranslator:
 
     def get_code_version(self, view: ViewDeclaration, project: Project) -> str:
         """Digest of the query and its inlined plain views, without comments and white space."""
-        inlined = [[name, normalized_sql(sql)] for name, sql in sorted(project.inlined(view.name).items())]
-        text = json.dumps([normalized_sql(view.sql), inlined])
+        inlined = [[name, _normalized(query)] for name, query in sorted(project.inlined(view.name).items())]
+        text = json.dumps([_normalized(view.named_query), inlined])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def get_metadata(self, view: ViewDeclaration, project: Project) -> Metadata:
@@ -137,6 +138,11 @@ class RelstateTranslator:
         if source.name in project.undeclared:
             return {}
         return {**source_metadata(source), **_code_reference(source.path, source.line, source.name)}
+
+
+def _normalized(query: Query) -> str:
+    """A query without comments and white space, or the digest of a function."""
+    return normalized_sql(query) if isinstance(query, str) else digest_text(query)
 
 
 def _code_reference(path: str | None, line: int, name: str) -> Metadata:

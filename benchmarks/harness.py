@@ -21,6 +21,7 @@ from benchmarks.queries import KEYS, columns_of, tables_of
 from benchmarks.series import Replay
 from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry, ViewEntry, ViewReport, Warehouse
 from relstate_dagster.jobs.declare import materialized_view
+from relstate_dagster.jobs.declare.query_function import text_of_query
 from relstate_dagster.jobs.engine import SparkSettings, create_session
 from relstate_dagster.jobs.plan.nodes import walk
 
@@ -169,8 +170,8 @@ class Opponent:
         self._probe = probe
         self._folder = folder
         self._replay = replay
-        self._query = view.query
-        self._tables = tables_of(view.query)
+        self._query = text_of_query(view.query)
+        self._tables = tables_of(self._query)
         self._runs = 0
         self._session = spark.newSession()
         self._set(view.settings)

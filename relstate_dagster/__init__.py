@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from relstate_dagster.assets.translator import RelstateTranslator
     from relstate_dagster.code_location import build_definitions
     from relstate_dagster.component import MaterializedViewsComponent
+    from relstate_dagster.jobs.declare import materialized_view
     from relstate_dagster.resources import SparkResource, WarehouseResource
     from relstate_dagster.view_io import ViewIOManager
 
@@ -23,6 +24,7 @@ __all__ = [
     "ViewIOManager",
     "WarehouseResource",
     "build_definitions",
+    "materialized_view",
     "when_views_change",
 ]
 
@@ -33,6 +35,7 @@ _MODULES: Final = {
     "ViewIOManager": "relstate_dagster.view_io",
     "WarehouseResource": "relstate_dagster.resources",
     "build_definitions": "relstate_dagster.code_location",
+    "materialized_view": "relstate_dagster.jobs.declare",
     "when_views_change": "relstate_dagster.assets.automation",
 }
 

@@ -21,6 +21,7 @@ from benchmarks.measure import JvmProbe, Probe, jvm_pid, machine_cpu_seconds
 from benchmarks.pipeline.stages import pipeline
 from relstate_dagster.jobs.api import EpochRunner, ViewReport, Warehouse, is_brief_run, sync_project
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
+from relstate_dagster.jobs.planner.query_frames import frame_of
 
 #: What asks for a comparison of all views with their queries, in place of a batch.
 VERIFY: Final = "verify"
@@ -113,7 +114,7 @@ class Plain:
     def _write(self, view: ViewDeclaration) -> dict[str, Any]:
         started = time.perf_counter()
         path = self._folder / "views" / view.name
-        self.spark.sql(view.query).write.format("delta").mode("overwrite").save(str(path))
+        frame_of(self.spark, view.query).write.format("delta").mode("overwrite").save(str(path))
         self._show(view.name, path)
         return {"seconds": round(time.perf_counter() - started, 3)}
 

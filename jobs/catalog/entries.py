@@ -13,6 +13,7 @@ from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
 from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, STRICT, FileFolder, declared_policy, planned_policy
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
@@ -80,7 +81,7 @@ class PlainViewEntry:
     """A view that is inlined where it is used."""
 
     name: str
-    query: str
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class ViewEntry:
     """
 
     name: str
-    query: str
+    query: Query
     strategy: str
     reason: str | None
     planned: Planned
@@ -148,7 +149,7 @@ class ViewEntry:
     planned_on: str = ""
     plan_version: int = 0
     planned_on_spark: str = NOTED_SINCE
-    inlined: Mapping[str, str] = field(default_factory=dict)
+    inlined: Mapping[str, Query] = field(default_factory=dict)
     layout: TableLayout = field(default_factory=TableLayout)
     expiry: Expiry = field(default_factory=Expiry)
     watermarks: Watermarks = field(default_factory=dict)

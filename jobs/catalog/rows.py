@@ -25,6 +25,7 @@ from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import PlanStore
 from relstate_dagster.jobs.catalog.state import CatalogState, changed_entries
 from relstate_dagster.jobs.declare.model import FileFolder
+from relstate_dagster.jobs.declare.query_function import Query, QueryFunction
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.jobs.targets.declared_table import TableLayout
@@ -111,10 +112,21 @@ def _source(payload: Payload, home: Home) -> SourceEntry:
     return SourceEntry(**{**payload, "path": path, "folder": folder, **keys})
 
 
+def _query_payload(query: Query) -> str | Payload:
+    return query if isinstance(query, str) else asdict(query)
+
+
+def _query(payload: str | Payload) -> Query:
+    if isinstance(payload, str):
+        return payload
+    reads = payload["reads"]
+    return QueryFunction(**{**payload, "reads": None if reads is None else tuple(reads)})
+
+
 def _view_payload(view: ViewEntry) -> Payload:
     return {
         "name": view.name,
-        "query": view.query,
+        "query": _query_payload(view.query),
         "strategy": view.strategy,
         "reason": view.reason,
         "planned": view.planned.digest,
@@ -133,7 +145,7 @@ def _view_payload(view: ViewEntry) -> Payload:
         "plan_version": view.plan_version,
         **({"planned_on_spark": view.planned_on_spark} if view.planned_on_spark != NOTED_SINCE else {}),
         # As pairs: their order says which is read by which, and the keys of a JSON object are sorted.
-        **({"inlined": list(view.inlined.items())} if view.inlined else {}),
+        **({"inlined": [[name, _query_payload(query)] for name, query in view.inlined.items()]} if view.inlined else {}),
         **({"layout": asdict(view.layout)} if view.layout != TableLayout() else {}),
         **({"expiry": view.expiry.to_dict()} if view.expiry != Expiry() else {}),
         **({"watermarks": watermarks.to_dict(view.watermarks)} if view.watermarks else {}),
@@ -148,13 +160,14 @@ def _view(payload: Payload, home: Home) -> ViewEntry:
     return ViewEntry(
         **{
             **payload,
+            "query": _query(payload["query"]),
             "planned": home.plans.planned(payload["planned"]),
             "reads": tuple(payload["reads"]),
             "epochs": tuple(payload["epochs"]),
             "functions": tuple(payload.get("functions", ())),
             "costs": Costs.from_dict(payload.get("costs", {})),
             "layout": _layout(payload.get("layout", {})),
-            "inlined": dict(payload.get("inlined", ())),
+            "inlined": {name: _query(query) for name, query in payload.get("inlined", ())},
             "expiry": Expiry.from_dict(payload.get("expiry", {})),
             "watermarks": watermarks.from_dict(payload.get("watermarks", {})),
             "problem": None if payload.get("problem") is None else Problem(**payload["problem"]),
@@ -227,7 +240,11 @@ _Kind: TypeAlias = tuple[str, Callable[[Any], Payload], Callable[[Payload, Home]
 #: Of each kind of row: the field of the state, and how an entry becomes a payload and comes back.
 _KINDS: Final[dict[str, _Kind]] = {
     "source": ("sources", _source_payload, _source),
-    "plain view": ("plain_views", asdict, lambda p, _: PlainViewEntry(**p)),
+    "plain view": (
+        "plain_views",
+        lambda plain: {"name": plain.name, "query": _query_payload(plain.query)},
+        lambda p, _: PlainViewEntry(p["name"], _query(p["query"])),
+    ),
     "view": ("views", _view_payload, _view),
     "rebuild": ("rebuilds", _view_payload, _view),
     "epoch": ("epochs", _epoch_payload, lambda p, _: _epoch(p)),

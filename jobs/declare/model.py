@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import STATE_TTL
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 
@@ -57,7 +58,7 @@ class ViewDeclaration:
     name
         A plain identifier.
     query
-        The text after ``AS``, as written.
+        The text after ``AS``, as written, or a Python function.
     column_names, column_comments
         The column list after the name, if there is one (empty otherwise), and the comments in it.
     described_columns
@@ -71,7 +72,7 @@ class ViewDeclaration:
     """
 
     name: str
-    query: str
+    query: Query
     comment: str | None = None
     cluster_by: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
@@ -94,7 +95,7 @@ class ViewDeclaration:
         return declared_policy(self.properties) == STRICT
 
     @property
-    def sql(self) -> str:
+    def named_query(self) -> Query:
         """The query with its columns named as the column list says."""
         return rename_columns(self.query, self.column_names)
 
@@ -104,7 +105,7 @@ class PlainView:
     """``CREATE [OR REPLACE] [TEMPORARY] VIEW``: a named query that is inlined where it is read."""
 
     name: str
-    query: str
+    query: Query
     comment: str | None = None
     or_replace: bool = False
     if_not_exists: bool = False
@@ -114,7 +115,7 @@ class PlainView:
     line: int = 1
 
     @property
-    def sql(self) -> str:
+    def named_query(self) -> Query:
         """The query with its columns named as the column list says."""
         return rename_columns(self.query, self.column_names)
 
@@ -322,12 +323,12 @@ Declaration: TypeAlias = (
 )
 
 
-def rename_columns(query: str, column_names: tuple[str, ...]) -> str:
+def rename_columns(query: Query, column_names: tuple[str, ...]) -> Query:
     """`query` with its output columns renamed by position.
 
-    Unchanged without names.
+    Unchanged without names, which only SQL has.
     """
-    if not column_names:
+    if not column_names or not isinstance(query, str):
         return query
     listed = ", ".join("`" + name.replace("`", "``") + "`" for name in column_names)
     return f"SELECT * FROM (\n{query}\n) AS _named({listed})"

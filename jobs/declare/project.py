@@ -14,6 +14,8 @@ from relstate_dagster.jobs.declare.changelogs import expanded
 from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
 from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import parse_text
+from relstate_dagster.jobs.declare.python_views import views_of_files
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.statements import place
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -71,10 +73,10 @@ class Project:
             found |= dict.fromkeys(self.upstream(read) if read in plain else (read,))
         return tuple(found)
 
-    def inlined(self, name: str) -> dict[str, str]:
-        """Plain views that a query reads, directly or through others, with their texts."""
-        plain = {view.name: view.sql for view in self.plain_views}
-        found: dict[str, str] = {}
+    def inlined(self, name: str) -> dict[str, Query]:
+        """Plain views that a query reads, directly or through others, with their queries."""
+        plain = {view.name: view.named_query for view in self.plain_views}
+        found: dict[str, Query] = {}
         for read in self.reads.get(name, ()):
             if read in plain:
                 found |= {read: plain[read], **self.inlined(read)}
@@ -91,7 +93,8 @@ class Project:
         }
         for name in self._in_order():
             view = self._queries[name]
-            names = view.column_names or output_columns(view.query) or tuple(column_lineage(view.sql, known))
+            text = _text(view.query)
+            names = view.column_names or output_columns(text) or tuple(column_lineage(_text(view.named_query), known))
             known[name] = dict.fromkeys(names, "?")
         return known
 
@@ -102,7 +105,7 @@ class Project:
         """
         schemas = {table: columns for table, columns in self.columns.items() if columns}
         plain = {view.name for view in self.plain_views}
-        lineage = column_lineage(self._queries[name].sql, schemas)
+        lineage = column_lineage(_text(self._queries[name].named_query), schemas)
         for column, origins in lineage.items():
             found: dict[tuple[str, str], None] = {}
             for table, origin in origins:
@@ -131,7 +134,7 @@ def load_project(
     exists: Callable[[str], bool] | None = None,
     extra: Iterable[ViewDeclaration] = (),
 ) -> Project:
-    """Read every ``.sql`` file below a folder, or the manifest of a dbt project.
+    """Read the SQL and Python files of a folder, or a dbt manifest.
 
     Parameters
     ----------
@@ -169,7 +172,7 @@ def load_project(
                     f"{place(declaration.path, declaration.line)}: a project holds CREATE MATERIALIZED VIEW, CREATE "
                     "VIEW and CREATE TABLE only; run other statements with `relstate sql`."
                 )
-    return build_project([*declared, *extra], exists)
+    return build_project([*declared, *views_of_files(root.resolve()), *extra], exists)
 
 
 def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool] | None = None) -> Project:
@@ -188,7 +191,7 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
     for name, view in queries.items():
         where = place(view.path, view.line)
         found: list[str] = []
-        for read in dependencies(view.query, f"{where}: {name}"):
+        for read in _reads_of(view.query, f"{where}: {name}"):
             declared = by_lower.get(read.lower())
             if declared is None:
                 undeclared.setdefault(read.lower(), read)
@@ -211,6 +214,15 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
         reads=reads,
         undeclared=tuple(undeclared.values()),
     )
+
+
+def _text(query: Query) -> str:
+    """The SQL of a query; empty for a function, whose columns only its plan tells."""
+    return query if isinstance(query, str) else ""
+
+
+def _reads_of(query: Query, where: str) -> tuple[str, ...]:
+    return dependencies(query, where) if isinstance(query, str) else query.reads or ()
 
 
 def _as_kept(declarations: Iterable[Declared]) -> Iterable[Declared]:

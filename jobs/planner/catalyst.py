@@ -11,19 +11,22 @@ reads no table, and a leaf of the analysed tree says by itself what it scans.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
+from relstate_dagster.jobs.declare.query_function import Query, QueryFunction
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.names import JavaNames
 from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
+from relstate_dagster.jobs.planner.frame_check import check_analysed
 from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
 from relstate_dagster.jobs.planner.known_functions import REFUSED
+from relstate_dagster.jobs.planner.query_frames import UnknownRelation, frame_of, register_view
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.query_text import check_calls, parse_query
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
@@ -110,7 +113,7 @@ class Catalyst:
         self,
         spark: SparkSession,
         relations: Mapping[str, Relation],
-        views: Mapping[str, str],
+        views: Mapping[str, Query],
         functions: UserFunctions | None = None,
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):
@@ -127,12 +130,14 @@ class Catalyst:
         self._functions = functions
         #: Names of the functions that the user registers.
         self.user_functions = self._registered(functions)
+        #: Plans that functions gave: they are called once.
+        self._analysed: dict[QueryFunction, Any] = {}
         self._known = {name.lower() for name in (*relations, *views)}
         types = self._types_of({column.data_type for relation in relations.values() for column in relation.columns})
         for relation in relations.values():
             self._register(relation, types)
         for name, query in views.items():
-            self._run(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
+            self._register_plain(name, query)
 
     def _make_active(self) -> None:
         """Make this session the active one of this thread.
@@ -158,12 +163,6 @@ class Catalyst:
         described = self.jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
         self.session._jsparkSession.createDataFrame(rows, described).createOrReplaceTempView(relation.name)
 
-    def _run(self, text: str) -> Any:
-        try:
-            return self.session.sql(text)
-        except PySparkException as error:
-            raise self._refused(error) from error
-
     @staticmethod
     def _refused(error: PySparkException) -> PlanError:
         return PlanError(f"Spark refuses the query: {first_line(error)}")
@@ -181,22 +180,42 @@ class Catalyst:
         found = self.session._jsparkSession.sessionState().catalog().listTemporaryFunctions()
         return [str(identifier.funcName()) for identifier in items(found)]
 
-    def analyse(self, query: str) -> Any:
+    def _register_plain(self, name: str, query: Query) -> None:
+        try:
+            register_view(self.session, name, query)
+        except PySparkException as error:
+            raise self._refused(error) from error
+
+    def analyse(self, query: Query) -> Any:
         """The analysed JVM plan of a query, before any rule.
 
         Raises
         ------
         PlanError : the text is no query, reads or calls what a view may not, or Spark refuses it.
         """
+        if not isinstance(query, str):
+            return self._analysed_frame(query)
         parsed = parse_query(self.session, query)
         check_calls(parsed, self.user_functions, self._functions)
         for name in parsed.relations:
             if name.lower() not in self._known:
-                raise PlanError(f"the table or view `{name}` cannot be found: it is no source or view of this warehouse")
+                raise UnknownRelation(
+                    f"the table or view `{name}` cannot be found: it is no source or view of this warehouse", name
+                )
         try:
             analysed = self.executed(parsed.plan)
         except PySparkException as error:
             raise self._refused(error) from error
+        self._check_marked(analysed)
+        return analysed
+
+    def _analysed_frame(self, query: QueryFunction) -> Any:
+        """The analysed plan of what a function returns, checked as that of a text is."""
+        if query not in self._analysed:
+            analysed = cast("Any", frame_of(self.session, query))._jdf.queryExecution().analyzed()
+            check_analysed(self.trees, analysed, str(query), self.user_functions, relation_of)
+            self._analysed[query] = analysed
+        analysed = self._analysed[query]
         self._check_marked(analysed)
         return analysed
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.instants import unix_microseconds
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan
+from relstate_dagster.jobs.planner.query_frames import frame_of
 from relstate_dagster.jobs.planner.trees import Trees, class_name
 from relstate_dagster.state_lib.errors import PlanError
 
@@ -21,7 +23,7 @@ _DAY_MICROSECONDS = 24 * 60 * 60 * 1_000_000
 _SOME_INSTANT = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
-def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
+def query_at(session: SparkSession, query: Query, instant: datetime) -> DataFrame:
     """Rows of a query at an instant, which all current time functions return.
 
     Raises
@@ -30,7 +32,7 @@ def query_at(session: SparkSession, query: str, instant: datetime) -> DataFrame:
     """
     if not hasattr(session, "_jsparkSession"):
         raise PlanError("a query that depends on the time needs a classic Spark session, not Spark Connect")
-    frame = session.sql(query)
+    frame = frame_of(session, query)
     analysed = frame._jdf.queryExecution().analyzed()
     pinned = _AtInstant(session, instant).plan(analysed)
     if pinned is analysed:

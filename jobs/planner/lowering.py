@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
 from relstate_dagster.jobs.plan.nodes import (
     Aggregate,
@@ -97,7 +98,7 @@ class Lowering:
         """Whether an aggregate was reduced to the groups that it is asked for."""
         return self._joins.has_reduced
 
-    def view(self, query: str) -> Materialize:
+    def view(self, query: Query) -> Materialize:
         """The plan of a view, rooted at its materialization."""
         plan = self._catalyst.simplify(self._catalyst.analyse(query))
         visible = [(expression_id(a), str(a.name())) for a in items(plan.output())]

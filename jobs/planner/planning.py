@@ -1,4 +1,4 @@
-"""From a view's SQL to its plan."""
+"""From a view's query to its plan."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.jobs.plan.relation import Relation
@@ -18,9 +19,9 @@ from relstate_dagster.jobs.planner.types_check import check_kept_types, check_pu
 
 def plan_view(
     spark: SparkSession,
-    query: str,
+    query: Query,
     relations: Mapping[str, Relation],
-    views: Mapping[str, str] | None = None,
+    views: Mapping[str, Query] | None = None,
     functions: UserFunctions | None = None,
 ) -> Materialize:
     """Plan a view.
@@ -28,7 +29,7 @@ def plan_view(
     Parameters
     ----------
     spark : a classic session; its ANSI flag, time zone and case sensitivity become the plan's.
-    query : the SELECT of the view.
+    query : the SELECT of the view, or the function that returns its rows.
     relations : the sources and materialized views that the query may name.
     views : plain views, inlined, in an order in which each reads only earlier ones.
     functions : what the query may call besides Spark's own functions.
@@ -45,7 +46,7 @@ def plan_view(
     return plan
 
 
-def lowered(catalyst: Catalyst, relations: Mapping[str, Relation], query: str) -> Materialize:
+def lowered(catalyst: Catalyst, relations: Mapping[str, Relation], query: Query) -> Materialize:
     """A query's plan, with reduced aggregates unless it then keeps more of them."""
     lowering = Lowering(catalyst, relations)
     plan = lowering.view(query)

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.declare import dependencies
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.functions import UserFunctions, not_registered
 from relstate_dagster.jobs.planner.known_functions import ALLOWED, REFUSED
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
@@ -106,12 +107,16 @@ def check_calls(query: ParsedQuery, own: Collection[str], functions: UserFunctio
             )
 
 
-@lru_cache(maxsize=1024)
-def relations_named(text: str) -> tuple[str, ...]:
+def relations_named(query: Query) -> tuple[str, ...]:
     """Sources and views that a query names.
 
-    By Spark's parser where there is a session, else by its text.
+    By Spark's parser where there is a session, else by its text; of a function, what it was found to read.
     """
+    return _named_in_text(query) if isinstance(query, str) else query.reads or ()
+
+
+@lru_cache(maxsize=1024)
+def _named_in_text(text: str) -> tuple[str, ...]:
     session = SparkSession.getActiveSession() or getattr(SparkSession, "_instantiatedSession", None)
     if session is None or not hasattr(session, "_jsparkSession"):
         return dependencies(text)

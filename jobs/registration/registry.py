@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -22,8 +22,10 @@ from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
 from relstate_dagster.jobs.declare.checks import checks_of
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.declare.query_function import Query, is_same_query, with_known_reads
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.engine.workloads import forget_table
+from relstate_dagster.jobs.planner.query_frames import UnknownRelation
 from relstate_dagster.jobs.registration.kept_sources import check_kept
 from relstate_dagster.jobs.registration.view_planner import (
     ViewPlanner,
@@ -40,6 +42,28 @@ from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
 
 #: How often a change is made again where others are faster every time.
 _ATTEMPTS: Final = 20
+
+
+@dataclass(slots=True)
+class _Declared:
+    """A declaration of many views, under way.
+
+    ``changed`` are edited views, ``unplanned`` those of them that cannot be planned, and ``planned`` views that were planned
+    since the last plain view was added.
+    """
+
+    state: CatalogState
+    changed: list[str] = field(default_factory=list)
+    unplanned: set[str] = field(default_factory=set)
+    planned: set[str] = field(default_factory=set)
+
+    def add_plain(self, state: CatalogState) -> None:
+        self.state = state
+        self.planned.clear()
+
+    def add(self, state: CatalogState, view: str) -> None:
+        self.state = state
+        self.planned.add(view)
 
 
 class Registry:
@@ -127,7 +151,7 @@ class Registry:
             state = replace(state, garbage={**state.garbage, self._warehouse.inside(known.path): table_id(known.path)})
         return self._commit(base, state)
 
-    def add_plain_view(self, name: str, query: str, *, replace_existing: bool = False) -> CatalogState:
+    def add_plain_view(self, name: str, query: Query, *, replace_existing: bool = False) -> CatalogState:
         """Register an inlined view.
 
         Views that inline a replaced one are rebuilt.
@@ -154,45 +178,74 @@ class Registry:
         return self._patiently(partial(self._declare, views, plain_views))
 
     def _declare(self, views: Sequence[ViewDeclaration], plain_views: Sequence[PlainViewEntry]) -> CatalogState:
-        state = before = self.swept()
-        changed: list[str] = []
-        unplanned: set[str] = set()
-        edited = [p for p in plain_views if state.plain_views.get(p.name) != p]
-        for plain in edited:
-            state = self._with_plain_view(state, plain)
-        readers = [n for n, v in state.working.views.items() if any(inlined(state, v.query, p.name) for p in edited)]
-        for view in views:
-            entry = state.working.views.get(view.name)
-            if entry is None:
-                self.check_free(state, view.name, besides="")
-                entry = self._planner.plan(state.working, view)
-                state = with_table_ids(state, entry).with_view(entry)
-            elif has_query_of(entry, view):
-                state = self._with_checked_options(state, view)
-                if checks_of(entry.properties, view.name) != checks_of(view.properties, view.name):
-                    self._planner.check_declared(state.working.views[view.name])
+        before = self.swept()
+        edited = [p for p in plain_views if not is_same_plain_view(before.plain_views.get(p.name), p)]
+        declared = _Declared(_with_moved_files(before, plain_views))
+        pending: list[PlainViewEntry | ViewDeclaration] = [*edited, *views]
+        postponed = 0
+        while pending:
+            definition = pending.pop(0)
+            try:
+                if isinstance(definition, PlainViewEntry):
+                    declared.add_plain(self._with_plain_view(declared.state, definition))
+                else:
+                    self._add_declared(declared, definition, pending)
+            except UnknownRelation as error:
+                # A plain view reads one that is declared after it, or a function does, as is known once it is called.
+                if postponed == len(pending) or not _is_among(error.relation, pending):
+                    raise
+                pending.append(definition)
+                postponed += 1
             else:
-                self._check_may_rebuild(_with_options(state, view), view.name, "it was edited")
-                try:
-                    entry = self._planner.plan(state.working, view)
-                except RelstateError:
-                    if not self._leaves_behind:
-                        raise
-                    entry = to_be_planned(entry, view)
-                    unplanned.add(view.name)
-                state = _with_options(with_table_ids(state, entry).with_rebuild(entry), view)
-                changed.append(view.name)
-        over = {*with_dependents(state, changed), *readers} - set(changed)
+                postponed = 0
+        state, changed = declared.state, declared.changed
+        known = state.working.views.items()
+        readers = {n for n, v in known if any(inlined(state, v.query, p.name) for p in edited)} - declared.planned
+        over = (set(with_dependents(state, changed)) - set(changed)) | readers
         state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
         if state != before:
-            for view in [view for view in views if view.name not in unplanned]:
+            for view in [view for view in views if view.name not in declared.unplanned]:
                 self._planner.check_references(state.working, state.working.views[view.name])
         return state if state == before else self._commit(before, state)
+
+    def _add_declared(
+        self, declared: _Declared, view: ViewDeclaration, pending: Collection[PlainViewEntry | ViewDeclaration]
+    ) -> None:
+        """Register a view.
+
+        An edited one is rebuilt if its plan is another one.
+        """
+        state = declared.state
+        known = state.working.views.get(view.name)
+        if known is None:
+            self.check_free(state, view.name, besides="")
+            entry = self._planner.plan(state.working, view)
+            declared.add(with_table_ids(state, entry).with_view(entry), view.name)
+        elif has_query_of(known, view):
+            declared.state = state = self._with_checked_options(state, view)
+            if checks_of(known.properties, view.name) != checks_of(view.properties, view.name):
+                self._planner.check_declared(state.working.views[view.name])
+        else:
+            try:
+                entry = self._planner.plan(state.working, view)
+            except RelstateError as error:
+                is_later = isinstance(error, UnknownRelation) and _is_among(error.relation, pending)
+                if is_later or not self._leaves_behind:
+                    raise
+                entry = to_be_planned(known, view)
+                declared.unplanned.add(view.name)
+            if view.name not in declared.unplanned and _is_planned_alike(known, entry):
+                declared.state = _with_query(_with_options(state, view), view.name, entry.query)
+                return
+            self._check_may_rebuild(_with_options(state, view), view.name, "it was edited")
+            declared.add(_with_options(with_table_ids(state, entry).with_rebuild(entry), view), view.name)
+            declared.changed.append(view.name)
 
     def _with_plain_view(self, state: CatalogState, plain: PlainViewEntry) -> CatalogState:
         check_name(plain.name, "view")
         self.check_free(state, plain.name, besides="plain view")
         others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != plain.name})
+        plain = replace(plain, query=self._planner.with_reads(others.working, plain.query))
         if inlined(others, plain.query, plain.name):
             raise DeclarationError(f"view {plain.name} reads itself; a view can only read sources and other views")
         self._planner.analyse(others, plain.query)
@@ -347,7 +400,7 @@ def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
     """A catalog entry without a plan, which the next run plans or leaves behind."""
     return replace(
         entry.restarted(),
-        query=view.sql,
+        query=view.named_query,
         planned_on="",
         properties=dict(view.properties),
         layout=layout_of(view),
@@ -360,7 +413,45 @@ def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
     is_planned_alike = known.refresh_policy == view.refresh_policy or (
         known.strategy == "incremental" and "full" not in (known.refresh_policy, view.refresh_policy)
     )
-    return known.query == view.sql and is_planned_alike and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
+    same_query = is_same_query(known.query, view.named_query) and is_planned_alike
+    return same_query and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
+
+
+def is_same_plain_view(known: PlainViewEntry | None, plain: PlainViewEntry) -> bool:
+    """Whether the declaration of a plain view is unchanged."""
+    return known is not None and known.name == plain.name and is_same_query(known.query, plain.query)
+
+
+def _is_planned_alike(known: ViewEntry, entry: ViewEntry) -> bool:
+    """Whether an edited function gives the same plan: nothing is rebuilt then."""
+    if isinstance(known.query, str) or isinstance(entry.query, str):
+        return False
+    one, other = (
+        (view.plan, view.reads, view.settings, view.planned_on, view.refresh_policy, _laid_out_by(view.layout))
+        for view in (known, entry)
+    )
+    return bool(one == other) and known.plan_version == entry.plan_version
+
+
+def _is_among(name: str, views: Iterable[PlainViewEntry | ViewDeclaration]) -> bool:
+    return any(view.name.lower() == name.lower() for view in views)
+
+
+def _with_query(state: CatalogState, name: str, query: Query) -> CatalogState:
+    """The state with the query of a view, whose plan stays."""
+    of_rebuild = state.rebuilds.get(name)
+    if of_rebuild is not None:
+        return replace(state, rebuilds={**state.rebuilds, name: replace(of_rebuild, query=query)})
+    return state.with_view(replace(state.views[name], query=query))
+
+
+def _with_moved_files(state: CatalogState, plain_views: Iterable[PlainViewEntry]) -> CatalogState:
+    """The state with the present files of functions that are plain views."""
+    for plain in plain_views:
+        known = state.plain_views.get(plain.name)
+        if known is not None and is_same_plain_view(known, plain) and known != plain:
+            state = state.with_plain_view(replace(plain, query=with_known_reads(plain.query, known.query)))
+    return state
 
 
 def _laid_out_by(layout: TableLayout) -> tuple[list[str], list[str]]:
@@ -372,7 +463,11 @@ def with_options(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
     """A view with the comments and properties of a declaration, which need no rebuild."""
     comments = column_comments(view, (output.name for output in entry.plan.output))
     layout = replace(entry.layout, column_comments=comments)
-    return replace(entry, comment=view.comment, properties=dict(view.properties), layout=layout)
+    query = entry.query
+    if is_same_query(query, view.named_query):
+        # A function's file may lie elsewhere now.
+        query = with_known_reads(view.named_query, query)
+    return replace(entry, query=query, comment=view.comment, properties=dict(view.properties), layout=layout)
 
 
 def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:

@@ -22,7 +22,7 @@ from relstate_dagster.jobs.declare.file_folders import file_folder
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.registration.own_folders import check_new_table
-from relstate_dagster.jobs.registration.registry import Registry, has_query_of, with_options
+from relstate_dagster.jobs.registration.registry import Registry, has_query_of, is_same_plain_view, with_options
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.view_epoch.error_messages import reason_of
@@ -73,7 +73,7 @@ def sync_project(
     for name in project.undeclared:
         if as_declared(name, state.sources) not in state.sources:
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
-    plain_views = [PlainViewEntry(plain.name, plain.sql) for plain in project.plain_views]
+    plain_views = [PlainViewEntry(plain.name, plain.named_query) for plain in project.plain_views]
     return registry.declare(project.views, plain_views)
 
 
@@ -92,7 +92,7 @@ def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterat
         if as_declared(name, state.sources) not in state.sources:
             yield name, ""
     for plain in project.plain_views:
-        if state.plain_views.get(plain.name) != PlainViewEntry(plain.name, plain.sql):
+        if not is_same_plain_view(state.plain_views.get(plain.name), PlainViewEntry(plain.name, plain.named_query)):
             yield plain.name, f"plain view {plain.name} was edited" if plain.name in state.plain_views else ""
     views = state.working.views
     for view in project.views:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.declare.query_function import Query, digest_text, text_of_query
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
@@ -26,8 +28,10 @@ from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.current_time import reads_current_time
 from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.first_row import with_changelog_checks
+from relstate_dagster.jobs.planner.frame_check import relations_in
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.planning import plan_view
+from relstate_dagster.jobs.planner.query_frames import UnknownRelation
 from relstate_dagster.jobs.planner.query_settings import meaning_of
 from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.planner.trees import items
@@ -39,6 +43,7 @@ from relstate_dagster.state_lib.errors import DeclarationError, PlanError, Sourc
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
+_WORDS = re.compile(r"\w+")
 #: Reasons for which `auto` does not fall back to full recomputation: the result would be another one every time.
 _NEVER_FULL = frozenset({"non-deterministic"})
 
@@ -62,17 +67,20 @@ class ViewPlanner:
         """
         check_name(definition.name, "view")
         others = state.without(definition.name)
-        if inlined(others, definition.sql, definition.name):
+        definition = replace(definition, query=self.with_reads(others, definition.query))
+        if inlined(others, definition.named_query, definition.name):
             raise DeclarationError(f"view {definition.name} reads itself; a view can only read sources and other views")
         policy = definition.refresh_policy
         functions = self._warehouse.functions
-        relations = self.relations(others, named_in(others, definition.sql))
+        relations = self.relations(others, named_in(others, definition.named_query))
         reason: str | None = None
         if policy == "full":
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
         else:
             try:
-                plan = plan_view(self._spark, definition.sql, relations, plain_views_in(others, definition.sql), functions)
+                plan = plan_view(
+                    self._spark, definition.named_query, relations, plain_views_in(others, definition.named_query), functions
+                )
             except NotIncremental as refusal:
                 if policy == "incremental" or refusal.code in _NEVER_FULL:
                     hint = "set TBLPROPERTIES ('refresh.policy' = 'full') to have it recomputed at every epoch"
@@ -92,7 +100,7 @@ class ViewPlanner:
         is_full = isinstance(plan.child, FullQuery)
         entry = ViewEntry(
             name=definition.name,
-            query=definition.sql,
+            query=definition.named_query,
             strategy="full" if is_full else "incremental",
             reason=reason,
             planned=Planned.of(stateful),
@@ -101,10 +109,10 @@ class ViewPlanner:
             comment=definition.comment,
             properties=dict(definition.properties),
             functions=() if functions is None else self._called(functions, definition, others),
-            planned_on=self._planned_on(others, definition.sql, relations_read(plan)),
+            planned_on=self._planned_on(others, definition.named_query, relations_read(plan)),
             plan_version=PLAN_VERSION,
             planned_on_spark=spark_release(),
-            inlined=plain_views_in(others, definition.sql),
+            inlined=plain_views_in(others, definition.named_query),
             layout=self._checked_layout(definition, plan),
         )
         self.check_declared(entry)
@@ -157,10 +165,43 @@ class ViewPlanner:
         found.update({name: view_relation(state.views[name]) for name in names if name in state.views})
         return found
 
-    def analyse(self, state: CatalogState, query: str) -> None:
+    def analyse(self, state: CatalogState, query: Query) -> None:
         """Have Spark analyse a query; PlanError where it refuses it."""
         relations = self.relations(state.working, named_in(state, query))
         Catalyst(self._spark, relations, plain_views_in(state, query), self._warehouse.functions).analyse(query)
+
+    def with_reads(self, state: CatalogState, query: Query) -> Query:
+        """A function's query with the names of what it reads.
+
+        They are found by calling it on the relations that it asks for.
+
+        Raises
+        ------
+        UnknownRelation : it reads what is neither a source nor a view.
+        PlanError : it fails, or reads or calls what a view may not.
+        """
+        if isinstance(query, str):
+            return query
+        known = {name.lower(): name for name in (*state.sources, *state.views, *state.plain_views)}
+        named = set(_WORDS.findall(query.source.lower())) if query.reads is None else {r.lower() for r in query.reads}
+        asked = tuple(known[word] for word in known if word in named)
+        while True:
+            trial = replace(query, reads=asked)
+            catalyst = Catalyst(
+                self._spark,
+                self.relations(state, named_in(state, trial)),
+                plain_views_in(state, trial),
+                self._warehouse.functions,
+            )
+            try:
+                analysed = catalyst.analyse(trial)
+            except UnknownRelation as error:
+                name = known.get(error.relation.lower())
+                if name is None or name in asked:
+                    raise
+                asked = (*asked, name)
+                continue
+            return replace(query, reads=relations_in(catalyst.trees, analysed, known.values()))
 
     def _full_plan(
         self,
@@ -168,25 +209,29 @@ class ViewPlanner:
         relations: Mapping[str, Relation],
         state: CatalogState,
     ) -> Materialize:
-        catalyst = Catalyst(self._spark, relations, plain_views_in(state, definition.sql), self._warehouse.functions)
-        analysed = catalyst.analyse(definition.sql)
+        catalyst = Catalyst(self._spark, relations, plain_views_in(state, definition.named_query), self._warehouse.functions)
+        analysed = catalyst.analyse(definition.named_query)
         output = [(str(a.name()), type_ddl(a.dataType()), bool(a.nullable())) for a in items(analysed.output())]
         columns = tuple(Field(f"c{n}", data_type, nullable) for n, (_, data_type, nullable) in enumerate(output))
-        reads = tuple(name for name in relations if inlined(state, definition.sql, name))
-        node = FullQuery(definition.sql, columns, reads, always=reads_current_time(catalyst.session, analysed))
+        reads = tuple(name for name in relations if inlined(state, definition.named_query, name))
+        node = FullQuery(
+            digest_text(definition.named_query), columns, reads, always=reads_current_time(catalyst.session, analysed)
+        )
         plan = Materialize(
             with_map_keys(node), tuple(OutputColumn(name, c.name) for (name, _, _), c in zip(output, columns, strict=True))
         )
         check_published_types(plan)
         return plan
 
-    def _planned_on(self, state: CatalogState, query: str, reads: Sequence[str]) -> str:
+    def _planned_on(self, state: CatalogState, query: Query, reads: Sequence[str]) -> str:
         """Digest of relations as a plan depends on them.
 
         Columns, keys, and whether they are only appended to.
         """
         known = self.relations(state, reads)
-        parts = [repr(known.get(name)) for name in sorted(reads)] + [repr(plain_views_in(state, query))]
+        parts = [repr(known.get(name)) for name in sorted(reads)] + [
+            repr({name: digest_text(q) for name, q in plain_views_in(state, query).items()})
+        ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @staticmethod
@@ -216,24 +261,24 @@ class ViewPlanner:
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
         """The user's functions that a view calls, also through plain views."""
         return called_in(
-            [definition.sql, *plain_views_in(state, definition.sql).values()],
+            map(text_of_query, [definition.named_query, *plain_views_in(state, definition.named_query).values()]),
             Catalyst(self._spark, {}, {}, functions).user_functions,
         )
 
 
-def mentions(query: str, name: str) -> bool:
+def mentions(query: Query, name: str) -> bool:
     """Whether a query names a relation itself, in any case."""
     return name.lower() in {d.lower() for d in relations_named(query)}
 
 
-def plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
+def plain_views_in(state: CatalogState, query: Query) -> dict[str, Query]:
     """Plain views that a query reads, also through others.
 
     Each comes after those that it reads.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Query] = {}
 
-    def visit(text: str) -> None:
+    def visit(text: Query) -> None:
         for plain in state.plain_views.values():
             if plain.name not in found and mentions(text, plain.name):
                 visit(plain.query)
@@ -243,14 +288,14 @@ def plain_views_in(state: CatalogState, query: str) -> dict[str, str]:
     return found
 
 
-def named_in(state: CatalogState, query: str) -> set[str]:
+def named_in(state: CatalogState, query: Query) -> set[str]:
     """Sources and views that a query may name, also through plain views."""
     texts = (query, *plain_views_in(state, query).values())
     named = {name.lower() for text in texts for name in relations_named(text)}
     return {name for name in (*state.sources, *state.views) if name.lower() in named}
 
 
-def inlined(state: CatalogState, query: str, name: str) -> bool:
+def inlined(state: CatalogState, query: Query, name: str) -> bool:
     """Whether a query reads a relation, itself or through plain views."""
     return any(mentions(text, name) for text in (query, *plain_views_in(state, query).values()))
 

@@ -36,8 +36,9 @@ def named_in(state: CatalogState, statement: str, kept: Iterable[str] = ()) -> l
             return
         under_way.add(name)
         if name in state.plain_views:
-            for inner in _words(state.plain_views[name].query):
-                visit(inner)
+            query = state.plain_views[name].query
+            for inner in _words(query) if isinstance(query, str) else query.reads or ():
+                visit(inner.lower())
         found[name] = None
 
     for word in wanted:

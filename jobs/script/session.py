@@ -41,6 +41,7 @@ from relstate_dagster.jobs.engine.instants import Clock, utc_now
 from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS, SPARKS_OWN_TASKS
 from relstate_dagster.jobs.inspect.verify import published_rows
 from relstate_dagster.jobs.plan.explain import explain_plan
+from relstate_dagster.jobs.planner.query_frames import register_view
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.registration.sync import declare_source
 from relstate_dagster.jobs.registration.view_planner import ViewPlanner
@@ -192,7 +193,7 @@ class ScriptSession:
     def _create_plain_view(self, view: PlainView, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
-        self._registry.add_plain_view(view.name, view.sql, replace_existing=view.or_replace)
+        self._registry.add_plain_view(view.name, view.named_query, replace_existing=view.or_replace)
         return Result(number)
 
     def _drop(self, drop: DropStatement, number: int) -> Result:
@@ -331,7 +332,7 @@ class ScriptSession:
             self._views[name] = shown
 
     def _create_temporary(self, state: CatalogState, name: str) -> None:
-        self._spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {state.plain_views[name].query}")
+        register_view(self._spark, name, state.plain_views[name].query)
 
     def _show(self, state: CatalogState, name: str) -> None:
         self._frame(state, name).createOrReplaceTempView(name)

@@ -16,6 +16,7 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry, ViewVer
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.strict import refusal
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.declare.query_function import selects_all
 from relstate_dagster.jobs.plan.nodes import Join, Scan, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.jobs.sources.pins import ChangeRange
@@ -255,7 +256,7 @@ class EpochInputs:
 
     def advice_lines(self) -> tuple[str, ...]:
         """Advice of an epoch: new columns of sources, and indexes that would help."""
-        selected = [name for name in self.view.reads if name in self.catalog.sources and "*" in self.view.query]
+        selected = [name for name in self.view.reads if name in self.catalog.sources and selects_all(self.view.query)]
         added = {name: self.source(name).unread_new_columns() for name in selected}
         new = [
             f"source {name} has new columns ({', '.join(columns)}): where view {self.view.name} selects *, it has them once it "

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.query_function import digest_text
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
@@ -30,6 +31,7 @@ from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.new_state import Recompute
 from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_time
 from relstate_dagster.jobs.planner.current_time import query_at
+from relstate_dagster.jobs.planner.query_frames import frame_of, register_view
 from relstate_dagster.jobs.targets.chain import Chain, CommitsSince, EpochCommit, Fence, epoch_txn_version, is_compaction
 from relstate_dagster.jobs.view_epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
@@ -253,7 +255,7 @@ def _digest(inputs: EpochInputs, base: str) -> str:
     pins = {name: epoch.pins[name].to_dict() for name in view.reads if name in epoch.pins}
     upstream = {name: inputs.versions[name].digest for name in view.reads if name in inputs.versions}
     instant = None if epoch.instant is None else epoch.instant.isoformat()
-    plan = [view.planned.digest, list(view.inlined.items())]
+    plan = [view.planned.digest, [[name, digest_text(query)] for name, query in view.inlined.items()]]
     determining = [view.generation, plan, pins, upstream, instant, view.last_epoch, base, *view.unfilled]
     return hashlib.sha256(json.dumps(determining, sort_keys=True).encode()).hexdigest()
 
@@ -276,10 +278,10 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     for name in inputs.view.reads:
         inputs.of(name).snapshot(session).createOrReplaceTempView(name)
     for name, query in inputs.view.inlined.items():
-        session.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{name}` AS {query}")
+        register_view(session, name, query)
     instant = inputs.epoch.instant
     if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(inputs.view.plan)):
-        return session.sql(inputs.view.query)
+        return frame_of(session, inputs.view.query)
     return query_at(session, inputs.view.query, instant)
 
 

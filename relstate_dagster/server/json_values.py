@@ -45,7 +45,10 @@ def _made(kind: Any, value: Any) -> Any:  # noqa: PLR0911 - one line a kind of t
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         known = [argument for argument in arguments if argument is not type(None)]
-        return None if value is None else _made(known[0], value)
+        if value is None or (isinstance(value, str) and str in known):
+            return value
+        # Of a text or a dataclass, what is no text is the dataclass.
+        return _made(next(kind for kind in known if kind is not str), value)
     if origin is tuple:
         if arguments[1:] == (...,):
             return tuple(_made(arguments[0], item) for item in value)

@@ -51,7 +51,7 @@ def test_constraints_stand_in_the_column_list():
     assert (positive.condition, positive.severity, positive.blocking) == ("a >= 0 AND s <> ')'", "error", True)
     assert (small.condition, small.severity, small.blocking) == ("b IN (1, 2)", "warn", False)
     (bare,) = parse_text("CREATE MATERIALIZED VIEW v (CONSTRAINT c EXPECT (a > 0)) AS SELECT 1 AS a")
-    assert bare.sql == "SELECT 1 AS a"
+    assert bare.named_query == "SELECT 1 AS a"
 
 
 @pytest.mark.parametrize(

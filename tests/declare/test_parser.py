@@ -52,14 +52,14 @@ def test_view_with_every_clause():
         line=2,
     )
     assert view.refresh_policy == "full"
-    assert view.sql.startswith("SELECT * FROM (\nSELECT origin")
-    assert view.sql.endswith(") AS _named(`origin`, `flights`)")
+    assert view.named_query.startswith("SELECT * FROM (\nSELECT origin")
+    assert view.named_query.endswith(") AS _named(`origin`, `flights`)")
 
 
 def test_the_plainest_view():
     view = parse("create materialized view v as with x as (select 1) select * from x")
     assert (view.name, view.query, view.refresh_policy) == ("v", "with x as (select 1) select * from x", "auto")
-    assert view.sql == view.query
+    assert view.named_query == view.query
 
 
 def test_quoted_name_is_taken_where_it_is_plain():
