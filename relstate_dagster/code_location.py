@@ -79,7 +79,7 @@ def build_definitions(
     DeclarationError
         The project, or what it tells Dagster, is declared wrongly; says in which file.
     """
-    declared = project if isinstance(project, Project) else load_project(project)
+    declared = project if isinstance(project, Project) else load_project(project, warehouse=_root_of(warehouse))
     assets = project_assets(declared, translator, key_prefix=key_prefix, sources=sources, define_sources=define_sources)
     before = _before(name, key_prefix)
     refresh = refresh_job(assets, before + REFRESH_JOB, executor)
@@ -103,6 +103,12 @@ def build_definitions(
         resources={} if warehouse is None else {resource_key: warehouse},
         executor=executor,
     )
+
+
+def _root_of(warehouse: WarehouseResource | str | Path | None) -> str | None:
+    """Folder or address of a warehouse; None where only a run knows it."""
+    path = warehouse.path if isinstance(warehouse, WarehouseResource) else warehouse
+    return str(path) if isinstance(path, (str, Path)) else None
 
 
 def _before(name: str | None, key_prefix: str | Sequence[str] | None) -> str:

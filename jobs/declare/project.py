@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from relstate_dagster.jobs.declare.changelogs import expanded
+from relstate_dagster.jobs.declare.last_reads import with_last_reads
 from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
 from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import parse_text
@@ -133,6 +134,7 @@ def load_project(
     folder: str | Path,
     exists: Callable[[str], bool] | None = None,
     extra: Iterable[ViewDeclaration] = (),
+    warehouse: str | None = None,
 ) -> Project:
     """Read the SQL and Python files of a folder, or a dbt manifest.
 
@@ -145,6 +147,8 @@ def load_project(
         are taken for existing tables.
     extra
         Views declared in Python.
+    warehouse
+        Its folder or address: where the text of a function does not show what it reads, the last plan tells.
 
     Raises
     ------
@@ -172,7 +176,7 @@ def load_project(
                     f"{place(declaration.path, declaration.line)}: a project holds CREATE MATERIALIZED VIEW, CREATE "
                     "VIEW and CREATE TABLE only; run other statements with `relstate sql`."
                 )
-    return build_project([*declared, *views_of_files(root.resolve()), *extra], exists)
+    return build_project(with_last_reads([*declared, *views_of_files(root.resolve()), *extra], warehouse), exists)
 
 
 def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool] | None = None) -> Project:

@@ -193,20 +193,18 @@ class PythonFile:
     def _named_elsewhere(self, used: Iterable[ast.stmt]) -> set[str]:
         """Names that these statements import from modules of the project."""
         found: set[str] = set()
-        for statement in used:
-            if isinstance(statement, (ast.Import, ast.ImportFrom)) and _files_of(statement, self.path, self.root):
+        for statement in _imports(used):
+            if _files_of(statement, self.path, self.root):
                 found |= _bound(statement)
         return found
 
     def _modules_in_project(self, used: Iterable[ast.stmt]) -> list[str]:
         """Texts of modules of the project that statements import, and those import."""
         texts: dict[Path, str] = {}
-        pending = [(self.path, list(used))]
+        pending = [(self.path, list(_imports(used)))]
         while pending:
             importer, statements = pending.pop()
             for statement in statements:
-                if not isinstance(statement, (ast.Import, ast.ImportFrom)):
-                    continue
                 for path in _files_of(statement, importer, self.root):
                     if path not in texts and path != self.path:
                         texts[path], inner = _parsed(path, path.stat().st_mtime_ns)
@@ -215,14 +213,21 @@ class PythonFile:
 
 
 @lru_cache(maxsize=256)
-def _parsed(path: Path, _changed: int) -> tuple[str, tuple[ast.stmt, ...]]:
+def _parsed(path: Path, _changed: int) -> tuple[str, tuple[ast.Import | ast.ImportFrom, ...]]:
     """A module's text without comments, and its imports."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise DeclarationError(f"{path}:{error.lineno}: this is no Python: {error.msg}") from error
-    imports = tuple(node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
-    return ast.unparse(tree), imports
+    return ast.unparse(tree), tuple(_imports(tree.body))
+
+
+def _imports(statements: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All imports of statements, also within functions."""
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                yield node
 
 
 def _files_of(statement: ast.Import | ast.ImportFrom, importer: Path, root: Path) -> list[Path]:

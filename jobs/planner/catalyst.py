@@ -23,7 +23,7 @@ from relstate_dagster.jobs.engine.names import JavaNames
 from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
-from relstate_dagster.jobs.planner.frame_check import check_analysed
+from relstate_dagster.jobs.planner.frame_check import check_analysed, relations_in
 from relstate_dagster.jobs.planner.idle_casts import without_idle_casts
 from relstate_dagster.jobs.planner.known_functions import REFUSED
 from relstate_dagster.jobs.planner.query_frames import UnknownRelation, frame_of, register_view
@@ -65,6 +65,8 @@ _REWRITE = (
     _OPTIMIZER + "ReplaceIntersectWithSemiJoin",
     _OPTIMIZER + "ReplaceExceptWithAntiJoin",
     _OPTIMIZER + "ReplaceDistinctWithAggregate",
+    # dropDuplicates() of a function that returns a DataFrame, over all columns.
+    _OPTIMIZER + "ReplaceDeduplicateWithAggregate",
     _OPTIMIZER + "RewriteExceptAll",
     _OPTIMIZER + "RewriteIntersectAll",
     # A subquery's IN becomes a join that knows true and not true, but not NULL: that is right where no NOT is above it, which
@@ -208,6 +210,10 @@ class Catalyst:
             raise self._refused(error) from error
         self._check_marked(analysed)
         return analysed
+
+    def named_by(self, query: QueryFunction, known: Collection[str]) -> tuple[str, ...]:
+        """Names, of those that are known, by which the rows of a function read something."""
+        return relations_in(self.trees, cast("Any", frame_of(self.session, query))._jdf.queryExecution().analyzed(), known)
 
     def _analysed_frame(self, query: QueryFunction) -> Any:
         """The analysed plan of what a function returns, checked as that of a text is."""

@@ -33,7 +33,8 @@ def relations_in(trees: Trees, analysed: Any, known: Collection[str]) -> tuple[s
     by_lower = {name.lower(): name for name in known}
     found: dict[str, None] = {}
     for node in _nodes(trees, analysed):
-        if class_name(node) == "SubqueryAlias":
+        # A name that the query gives to rows stands above another node.
+        if class_name(node) == "SubqueryAlias" and (class_name(node.child()) == "View" or not node.child().children().size()):
             name = by_lower.get(str(node.identifier().name()).lower())
             if name is not None:
                 found[name] = None
@@ -58,6 +59,11 @@ def check_analysed(trees: Trees, analysed: Any, query: str, own: Collection[str]
         kind = class_name(node)
         if kind in _NODES:
             raise PlanError(f"{query}: {_NODES[kind]}")
+        if kind.startswith("Deduplicate") and node.keys().size() < node.child().output().size():
+            raise PlanError(
+                f"{query}: dropDuplicates of some columns keeps any row of those that have them; keep the first by "
+                "row_number() over a window with an order, or aggregate"
+            )
         if kind.startswith(_CALLING):
             raise PlanError(
                 f"{query} calls a Python or Java function with its rows ({node.nodeName()}), which Spark cannot show"

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -170,6 +170,8 @@ def _guard_actions() -> None:
             found = inspect.getattr_static(owner, name, None)
             if isinstance(found, property):
                 setattr(owner, name, property(_guarded(found.fget, f"{class_name}.{name}")))  # type: ignore[arg-type]
+            elif isinstance(found, cached_property):
+                setattr(owner, name, property(_guarded(found.func, f"{class_name}.{name}")))
             elif callable(found):
                 setattr(owner, name, _guarded(found, f"{class_name}.{name}"))
     grouped = importlib.import_module("pyspark.sql.group").GroupedData

@@ -19,7 +19,9 @@ from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
+from relstate_dagster.jobs.declare.last_reads import keep_reads
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.registration.own_folders import check_new_table
 from relstate_dagster.jobs.registration.registry import Registry, has_query_of, is_same_plain_view, with_options
@@ -74,7 +76,26 @@ def sync_project(
         if as_declared(name, state.sources) not in state.sources:
             registry.add_source(SourceEntry(name, _find_table(spark, warehouse, name)))
     plain_views = [PlainViewEntry(plain.name, plain.named_query) for plain in project.plain_views]
-    return registry.declare(project.views, plain_views)
+    state = registry.declare(project.views, plain_views)
+    _keep_reads(warehouse, state, project)
+    return state
+
+
+def _keep_reads(warehouse: Warehouse, state: CatalogState, project: Project) -> None:
+    """Keep the tables that functions read, for loads without a JVM."""
+    known: dict[str, Query] = {name: view.query for name, view in state.working.views.items()}
+    known |= {name: plain.query for name, plain in state.plain_views.items()}
+    declared: dict[str, Query] = {view.name: view.query for view in project.views}
+    declared |= {plain.name: plain.query for plain in project.plain_views}
+    found = {}
+    for name, query in declared.items():
+        planned = known.get(name, "")
+        if isinstance(query, str) or isinstance(planned, str) or planned.reads is None:
+            continue
+        if query.reads is None or set(planned.reads) != set(query.reads):
+            found[name] = planned.reads
+    if found:
+        keep_reads(warehouse.root, found)
 
 
 def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,6 @@ from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.current_time import reads_current_time
 from relstate_dagster.jobs.planner.expression_facts import NotIncremental
 from relstate_dagster.jobs.planner.first_row import with_changelog_checks
-from relstate_dagster.jobs.planner.frame_check import relations_in
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_frames import UnknownRelation
@@ -183,8 +182,8 @@ class ViewPlanner:
         if isinstance(query, str):
             return query
         known = {name.lower(): name for name in (*state.sources, *state.views, *state.plain_views)}
-        named = set(_WORDS.findall(query.source.lower())) if query.reads is None else {r.lower() for r in query.reads}
-        asked = tuple(known[word] for word in known if word in named)
+        words = set(_WORDS.findall(query.source.lower())) if query.reads is None else {r.lower() for r in query.reads}
+        asked = tuple(known[word] for word in known if word in words)
         while True:
             trial = replace(query, reads=asked)
             catalyst = Catalyst(
@@ -194,14 +193,19 @@ class ViewPlanner:
                 self._warehouse.functions,
             )
             try:
-                analysed = catalyst.analyse(trial)
+                named = catalyst.named_by(trial, known.values())
             except UnknownRelation as error:
                 name = known.get(error.relation.lower())
                 if name is None or name in asked:
                     raise
                 asked = (*asked, name)
                 continue
-            return replace(query, reads=relations_in(catalyst.trees, analysed, known.values()))
+            # Spark's catalog may have a table of the same name, which is another one.
+            elsewhere = tuple(name for name in named if name not in asked)
+            if not elsewhere:
+                catalyst.analyse(trial)
+                return replace(query, reads=named)
+            asked = (*asked, *elsewhere)
 
     def _full_plan(
         self,

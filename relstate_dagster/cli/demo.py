@@ -30,7 +30,7 @@ def demo(
 
     where = Location(DEMO_PROJECT, location(None, warehouse).warehouse)
     spark = start_spark(where, is_brief=True)
-    project = load_project(where.project)
+    project = load_project(where.project, warehouse=where.warehouse)
     player = FlightPlayer(spark, f"{where.warehouse}/sources", project.sources)
     if not player.is_loaded():
         with _progress("loading flights, weather, planes, airports and airlines of early 2013", 5) as (bar, task):

@@ -113,13 +113,13 @@ def opened(where: Location, wanted: str, *, declare: bool) -> EpochRunner | Serv
     """Runner of a location, its project registered before if asked for."""
     from relstate_dagster.jobs.api import Warehouse  # noqa: PLC0415 - imports PySpark
 
-    project = load_project(where.project) if declare else None
+    project = load_project(where.project, warehouse=where.warehouse) if declare else None
     return runner_of(where, project, Warehouse(where.warehouse, where.functions), wanted)
 
 
 def loaded(where: Location) -> Project:
     """The project of a location; prints remarks on parts of it that are not used."""
-    project = load_project(where.project)
+    project = load_project(where.project, warehouse=where.warehouse)
     for remark in project.remarks:
         tell_remark(remark)
     return project
@@ -140,7 +140,7 @@ def open_project(where: Location, spark: SparkSession) -> tuple[Project, Warehou
     """A project, the warehouse that it is declared in, and the warehouse's runner."""
     from relstate_dagster.jobs.api import EpochRunner, Warehouse  # noqa: PLC0415 - imports PySpark
 
-    project = load_project(where.project)
+    project = load_project(where.project, warehouse=where.warehouse)
     warehouse = Warehouse(where.warehouse, where.functions)
     _declare_project(project, warehouse, spark)
     return project, warehouse, EpochRunner(spark, warehouse)

@@ -52,7 +52,7 @@ def status(warehouse: WarehouseOption = None, project: ProjectOption = None) -> 
     remarks += [f"{name}: not read yet: {files}" for name, files in new_files(state, state.sources).items()]
     remarks += _under_way(home, state)
     if where.is_named:
-        declared = {view.name for view in load_project(where.project).views}
+        declared = {view.name for view in load_project(where.project, warehouse=where.warehouse).views}
         remarks += [
             f"{name}: no file declares it any more; drop it with relstate drop {name}"
             for name in state.views

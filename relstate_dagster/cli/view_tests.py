@@ -26,7 +26,7 @@ def run_tests(views: ViewsArgument = None, project: ProjectOption = None, wareho
     from relstate_dagster.jobs.view_tests import ViewTestRunner  # noqa: PLC0415
 
     where = location(project, warehouse)
-    declared = load_project(where.project)
+    declared = load_project(where.project, warehouse=where.warehouse)
     wanted = {declared.view(name).name for name in views or []}
     chosen = [test for test in load_view_tests(where.project, declared) if not wanted or test.view in wanted]
     if not chosen:

@@ -16,8 +16,13 @@ def write_once(path: str, content: bytes) -> None:
     Whoever names a file by its content may write it twice.
     """
     filesystem, inside = filesystem_of(path)
-    if filesystem.get_file_info(inside).type is fs.FileType.File:
-        return
+    if filesystem.get_file_info(inside).type is not fs.FileType.File:
+        write_file(path, content)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Write a file, in place of one that exists."""
+    filesystem, inside = filesystem_of(path)
     if not isinstance(filesystem, fs.LocalFileSystem):
         # An object appears when all of it is there.
         with filesystem.open_output_stream(inside) as stream:

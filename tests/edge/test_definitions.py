@@ -62,6 +62,33 @@ def test_loading_takes_little_longer_than_dagster_itself_and_no_jvm(tmp_path):
     assert loading < 2.5 * min(seconds("import dagster")[0] for _ in range(2))
 
 
+def test_a_project_of_dataframes_loads_without_pyspark(tmp_path):
+    (tmp_path / "views.py").write_text(
+        "from pyspark.sql import functions as F\nfrom relstate_dagster import materialized_view\n\n"
+        "@materialized_view(properties={'dagster.group': 'mart'})\ndef v(spark):\n"
+        "    return spark.table('orders').select(F.lit(1))\n"
+    )
+    environment = {
+        "RELSTATE_PROJECT": str(tmp_path),
+        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    code = """
+import sys
+from relstate_dagster.definitions import defs
+graph = defs.get_repository_def().asset_graph
+view = graph.get(next(key for key in graph.get_all_asset_keys() if key.path[-1] == "v"))
+print(*sorted(key.to_user_string() for key in view.parent_keys), view.group_name, "pyspark" in sys.modules)
+print(view.metadata["query"].value.splitlines()[0], view.code_version)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    first, second = done.stdout.splitlines()
+    assert first == "orders mart False"
+    assert second.startswith("```python ")
+
+
 def test_a_dbt_project_loads_without_a_jvm(tmp_path):
     project = DbtProject(tmp_path / "shop")
     project.source("raw", "orders", location="/lake/orders")
