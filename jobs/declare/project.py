@@ -15,6 +15,7 @@ from relstate_dagster.jobs.declare.last_reads import with_last_reads
 from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
 from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import parse_text
+from relstate_dagster.jobs.declare.pipelines import pipeline_declarations, spec_file
 from relstate_dagster.jobs.declare.python_views import views_of_files
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.statements import place
@@ -136,7 +137,7 @@ def load_project(
     extra: Iterable[ViewDeclaration] = (),
     warehouse: str | None = None,
 ) -> Project:
-    """Read the SQL and Python files of a folder, or a dbt manifest.
+    """Read the SQL and Python files of a folder, a pipeline, or a dbt manifest.
 
     Parameters
     ----------
@@ -164,6 +165,10 @@ def load_project(
 
         found = dbt_declarations(read_manifest(root.resolve()))
         return replace(build_project([*found.declared, *extra], exists), remarks=found.remarks)
+    pipeline = spec_file(root)
+    if pipeline is not None:
+        graph = pipeline_declarations(pipeline)
+        return replace(build_project(with_last_reads([*graph.declared, *extra], warehouse), exists), remarks=graph.remarks)
     declared: list[Declared] = []
     for path in sorted(root.rglob("*.sql")):
         for declaration in parse_text(path.read_text(encoding="utf-8"), str(path)):

@@ -143,7 +143,7 @@ def materialized_view(
         code, known_as = decorated.__code__, name or decorated.__name__
         collected = _running.get()
         found: Query
-        if inspect.signature(decorated).parameters:
+        if takes_session(decorated):
             found = _query_of(decorated, known_as, reads, None if collected is None else collected.root)
         else:
             found = decorated()
@@ -166,6 +166,11 @@ def materialized_view(
     if (collected := _running.get()) is not None:
         collected.views.append(view)
     return view
+
+
+def takes_session(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter without a default: the Spark session."""
+    return any(parameter.default is inspect.Parameter.empty for parameter in inspect.signature(function).parameters.values())
 
 
 def _query_of(function: Callable[..., Any], name: str, reads: Iterable[str] | None, root: Path | None) -> QueryFunction:

@@ -51,8 +51,16 @@ class QueryFunction:
         return f"function {self.name} in {self.path or 'this process'}"
 
 
+#: The digest of a query that is the rows of several views.
+UNION: Final = "union by name"
 #: A view's query: its SQL, or the function that returns its rows.
 Query: TypeAlias = str | QueryFunction
+
+
+def union_by_name(names: Iterable[str]) -> QueryFunction:
+    """The rows of several views, whose columns go together by their names."""
+    parts = tuple(names)
+    return QueryFunction(", ".join(parts), "", UNION, parts, source=f"# the rows of {', '.join(parts)}, by names of columns")
 
 
 def text_of_query(query: Query) -> str:

@@ -9,7 +9,6 @@ from relstate_dagster.jobs.planner.known_functions import REFUSED
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.errors import PlanError
 
-_SUBQUERY: Final = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
 _UDFS: Final = frozenset(
     {"PythonUDF", "PythonUDAF", "PythonUDTF", "PandasAggregate", "ScalaUDF", "ScalaAggregator", "ScalaUDAF"}
 )
@@ -23,8 +22,6 @@ _CALLING: Final = (
 _NODES: Final = {
     "Sample": "sample() gives other rows every time",
     "CollectMetrics": "observe() is for whoever runs a query; leave it out",
-    "EventTimeWatermark": "withWatermark() is for streams; declare 'source.watermark' of the source",
-    "WithWatermark": "withWatermark() is for streams; declare 'source.watermark' of the source",
 }
 
 
@@ -32,12 +29,18 @@ def relations_in(trees: Trees, analysed: Any, known: Collection[str]) -> tuple[s
     """Known sources and views that an analysed plan reads by their names."""
     by_lower = {name.lower(): name for name in known}
     found: dict[str, None] = {}
-    for node in _nodes(trees, analysed):
+
+    def visit(plan: Any) -> None:
         # A name that the query gives to rows stands above another node.
-        if class_name(node) == "SubqueryAlias" and (class_name(node.child()) == "View" or not node.child().children().size()):
-            name = by_lower.get(str(node.identifier().name()).lower())
+        if class_name(plan) == "SubqueryAlias" and (class_name(plan.child()) == "View" or not plan.child().children().size()):
+            name = by_lower.get(str(plan.identifier().name()).lower())
             if name is not None:
                 found[name] = None
+                return  # what a plain view reads is its own
+        for inner in _below(trees, plan):
+            visit(inner)
+
+    visit(analysed)
     return tuple(found)
 
 
@@ -112,10 +115,12 @@ def _name_of(kind: str, expression: Any) -> str:
 def _nodes(trees: Trees, plan: Any) -> Iterator[Any]:
     """Nodes of a plan, and of the subqueries in it."""
     yield plan
-    for child in items(plan.children()):
-        yield from _nodes(trees, child)
-    if class_name(plan) == "WithCTE":
-        return
+    for inner in _below(trees, plan):
+        yield from _nodes(trees, inner)
+
+
+def _below(trees: Trees, plan: Any) -> Iterator[Any]:
+    """Children of a plan's root, and subqueries in its expressions."""
+    yield from items(plan.children())
     if trees.contains(plan, "PLAN_EXPRESSION"):
-        for subquery in items(plan.subqueries()):
-            yield from _nodes(trees, subquery)
+        yield from items(plan.subqueries())

@@ -11,15 +11,15 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, reduce, wraps
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from relstate_dagster.jobs.declare.python_views import FUNCTIONS_HERE, running_file
-from relstate_dagster.jobs.declare.query_function import PythonFile, Query, QueryFunction
+from relstate_dagster.jobs.declare.python_views import FUNCTIONS_HERE, running_file, takes_session
+from relstate_dagster.jobs.declare.query_function import UNION, PythonFile, Query, QueryFunction
 from relstate_dagster.state_lib.errors import PlanError, RelstateError, first_line
 
 #: Methods that run a query, by the module and class that have them: while a view is planned, its relations are empty.
@@ -70,7 +70,7 @@ def _called(session: SparkSession, query: QueryFunction) -> DataFrame:
     with _function(session, query) as function, _active(session):
         token = _calling.set(str(query))
         try:
-            found = function(session) if inspect.signature(function).parameters else function()
+            found = function(session) if takes_session(function) else function()
         except AnalysisException as error:
             raise _refused(query, error) from error
         except RelstateError:
@@ -104,6 +104,9 @@ def _function(session: SparkSession, query: QueryFunction) -> Iterator[Callable[
 
     Imports of the project work while it is called.
     """
+    if query.digest == UNION:
+        yield lambda spark: reduce(DataFrame.unionByName, map(spark.table, query.name.split(", ")))
+        return
     here = FUNCTIONS_HERE.get((query.name, query.digest))
     if here is not None:
         yield here
@@ -116,7 +119,7 @@ def _function(session: SparkSession, query: QueryFunction) -> Iterator[Callable[
     path, root = Path(query.path), Path(query.root or Path(query.path).parent)
     _check_unedited(query, path, root)
     with _active(session), _registering(path) as flows, running_file(path, root, spark=session) as (declared, _):
-        found = flows.get(query.name) or declared.functions.get(query.name)
+        found = flows().get(query.name) or declared.functions.get(query.name)
         if found is None:
             raise PlanError(f"{path} declares no view {query.name} any more; run the project again")
         yield found
@@ -131,15 +134,14 @@ def _check_unedited(query: QueryFunction, path: Path, root: Path) -> None:
 
 
 @contextmanager
-def _registering(path: Path) -> Iterator[dict[str, Callable[..., Any]]]:
+def _registering(path: Path) -> Iterator[Callable[[], dict[str, Callable[..., Any]]]]:
     """Functions that a file registers by Spark's own decorators, by the names of their flows."""
-    flows: dict[str, Callable[..., Any]] = {}
     if "pipelines" not in path.read_text(encoding="utf-8"):
-        yield flows
+        yield dict
         return
-    registry = importlib.import_module("relstate_dagster.jobs.declare.pipelines.registry")
-    with registry.collecting(flows):
-        yield flows
+    module = importlib.import_module("relstate_dagster.jobs.declare.pipelines.registry")
+    with module.registering() as registry:
+        yield lambda: {flow.name: flow.func for flow in registry.flows}
 
 
 @contextmanager
@@ -174,11 +176,45 @@ def _guard_actions() -> None:
                 setattr(owner, name, property(_guarded(found.func, f"{class_name}.{name}")))
             elif callable(found):
                 setattr(owner, name, _guarded(found, f"{class_name}.{name}"))
+    sessions = importlib.import_module("pyspark.sql.session").SparkSession
+    sessions.readStream = property(_rows_of_streams(sessions.readStream.fget))
     grouped = importlib.import_module("pyspark.sql.group").GroupedData
     grouped.pivot = _with_values(grouped.pivot)
     frames = importlib.import_module("pyspark.sql.classic.dataframe").DataFrame
     for name in ("cache", "persist"):
         setattr(frames, name, _unchanged(getattr(frames, name)))
+
+
+class _Tables:
+    """``spark.readStream`` in a view's function: the rows of tables."""
+
+    def __init__(self, session: SparkSession, query: str) -> None:
+        self._session, self._query = session, query
+
+    def option(self, *_arguments: Any, **_named: Any) -> _Tables:
+        return self
+
+    options = option
+
+    def table(self, name: str) -> DataFrame:
+        return self._session.table(name)
+
+    def __getattr__(self, name: str) -> Any:
+        raise PlanError(
+            f"{self._query} calls readStream.{name}: declare the files as a source (CREATE TABLE name USING json LOCATION "
+            "'…'), and read spark.readStream.table(name)"
+        )
+
+
+def _rows_of_streams(read_stream: Callable[[SparkSession], Any]) -> Callable[[SparkSession], Any]:
+    """``readStream``, which gives the rows of tables where a view's function asks for it."""
+
+    @wraps(read_stream)
+    def called(self: SparkSession) -> Any:
+        query = _calling.get()
+        return read_stream(self) if query is None else _Tables(self, query)
+
+    return called
 
 
 def _guarded(method: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -89,6 +89,33 @@ print(view.metadata["query"].value.splitlines()[0], view.code_version)
     assert second.startswith("```python ")
 
 
+def test_a_pipeline_loads_without_pyspark(tmp_path):
+    (tmp_path / "spark-pipeline.yml").write_text("name: p\nstorage: file:///x\nlibraries: [{glob: {include: t/**}}]")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "views.py").write_text(
+        "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSession\nspark = SparkSession.active()\n\n"
+        "@dp.temporary_view\ndef t():\n    return spark.table('orders')\n\n"
+        "@dp.materialized_view(cluster_by=['a'])\ndef v():\n    return spark.table('t')\n"
+    )
+    (tmp_path / "t" / "more.sql").write_text("CREATE MATERIALIZED VIEW w AS SELECT * FROM v")
+    environment = {
+        "RELSTATE_PROJECT": str(tmp_path),
+        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    code = """
+import sys
+from relstate_dagster.definitions import defs
+graph = defs.get_repository_def().asset_graph
+for key in sorted(graph.get_all_asset_keys()):
+    print(key.to_user_string(), *[parent.to_user_string() for parent in graph.get(key).parent_keys], "pyspark" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.splitlines() == ["orders False", "v orders False", "w v False"]
+
+
 def test_a_dbt_project_loads_without_a_jvm(tmp_path):
     project = DbtProject(tmp_path / "shop")
     project.source("raw", "orders", location="/lake/orders")
