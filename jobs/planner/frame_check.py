@@ -94,15 +94,20 @@ def _check_expression(trees: Trees, expression: Any, query: str, own: Collection
     if kind in _UDFS:
         name = _name_of(kind, expression)
         if name.lower() not in own:
-            raise PlanError(
-                f"{query} calls {name or kind}, a function of its own: views call what RELSTATE_FUNCTIONS registers, by name "
-                f"(F.call_function('{name or 'name'}', …)), or Spark's functions"
-            )
+            raise PlanError(own_function(query, name or kind))
     name = str(expression.prettyName()).lower()
     if name in REFUSED and kind not in _UDFS:
         raise PlanError(f"{query} calls {name}: {REFUSED[name]} (docs/limitations.md has the list)")
     for child in items(expression.children()):
         _check_expression(trees, child, query, own)
+
+
+def own_function(query: str, name: str) -> str:
+    """The message about a function that only the query's own code knows."""
+    return (
+        f"{query} calls {name}, a function of its own: views call what RELSTATE_FUNCTIONS registers, by name "
+        f"(F.call_function('{name}', …)), or Spark's functions"
+    )
 
 
 def _name_of(kind: str, expression: Any) -> str:

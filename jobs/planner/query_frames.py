@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare.python_views import FUNCTIONS_HERE, running_file, takes_session
 from relstate_dagster.jobs.declare.query_function import UNION, PythonFile, Query, QueryFunction
+from relstate_dagster.jobs.planner.frame_check import own_function
+from relstate_dagster.jobs.planner.query_text import parse_query
 from relstate_dagster.state_lib.errors import PlanError, RelstateError, first_line
 
 #: Methods that run a query, by the module and class that have them: while a view is planned, its relations are empty.
@@ -29,6 +31,18 @@ _ACTIONS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         *("foreach", "foreachPartition", "checkpoint", "localCheckpoint", "approxQuantile", "corr", "cov", "crosstab"),
         *("randomSplit", "createTempView", "createOrReplaceTempView", "createGlobalTempView", "createOrReplaceGlobalTempView"),
         *("rdd", "write", "writeTo", "writeStream", "mergeInto", "pandas_api", "unpersist"),
+        "transpose",
+    ),
+    ("pyspark.sql.catalog", "Catalog"): (
+        *(
+            "setCurrentCatalog",
+            "setCurrentDatabase",
+            "createTable",
+            "createExternalTable",
+            "dropTempView",
+            "dropGlobalTempView",
+        ),
+        *("cacheTable", "uncacheTable", "clearCache", "refreshTable", "refreshByPath", "recoverPartitions", "registerFunction"),
     ),
     ("pyspark.sql.udf", "UDFRegistration"): ("register", "registerJavaFunction", "registerJavaUDAF"),
     ("pyspark.sql.conf", "RuntimeConfig"): ("set", "unset"),
@@ -177,6 +191,9 @@ def _guard_actions() -> None:
             elif callable(found):
                 setattr(owner, name, _guarded(found, f"{class_name}.{name}"))
     sessions = importlib.import_module("pyspark.sql.session").SparkSession
+    sessions.sql = _queries_alone(sessions.sql)
+    functions = importlib.import_module("pyspark.sql.udf").UserDefinedFunction
+    functions.__call__ = _without_own_functions(functions.__call__)
     sessions.readStream = property(_rows_of_streams(sessions.readStream.fget))
     grouped = importlib.import_module("pyspark.sql.group").GroupedData
     grouped.pivot = _with_values(grouped.pivot)
@@ -227,6 +244,31 @@ def _guarded(method: Callable[..., Any], name: str) -> Callable[..., Any]:
                 "the view is planned, before there are rows"
             )
         return method(*arguments, **named)
+
+    return called
+
+
+def _queries_alone(sql: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """``spark.sql``, which would run a command while a view is planned."""
+
+    @wraps(sql)
+    def called(self: SparkSession, text: str, *arguments: Any, **named: Any) -> DataFrame:
+        if _calling.get() is not None:
+            parse_query(self, text)
+        return sql(self, text, *arguments, **named)
+
+    return called
+
+
+def _without_own_functions(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of ``F.udf(…)``, which a plan cannot name."""
+
+    @wraps(call)
+    def called(self: Any, *arguments: Any, **named: Any) -> Any:
+        query = _calling.get()
+        if query is not None:
+            raise PlanError(own_function(query, str(self._name)))
+        return call(self, *arguments, **named)
 
     return called
 

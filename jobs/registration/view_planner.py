@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from pyspark.sql import SparkSession
 
@@ -17,7 +18,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
-from relstate_dagster.jobs.declare.query_function import Query, digest_text, text_of_query
+from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
@@ -264,10 +265,20 @@ class ViewPlanner:
 
     def _called(self, functions: UserFunctions, definition: ViewDeclaration, state: CatalogState) -> tuple[str, ...]:
         """The user's functions that a view calls, also through plain views."""
-        return called_in(
-            map(text_of_query, [definition.named_query, *plain_views_in(state, definition.named_query).values()]),
-            Catalyst(self._spark, {}, {}, functions).user_functions,
-        )
+        queries = [definition.named_query, *plain_views_in(state, definition.named_query).values()]
+        known = Catalyst(self._spark, {}, {}, functions).user_functions
+        called = {name for query in queries if not isinstance(query, str) for name in _named_in(query, known)}
+        return tuple(sorted({*called, *called_in(filter(_is_text, queries), known)}))
+
+
+def _is_text(query: Query) -> TypeGuard[str]:
+    return isinstance(query, str)
+
+
+def _named_in(query: QueryFunction, names: Iterable[str]) -> list[str]:
+    """Names that the text of a function has, as in ``call_function("name", …)``."""
+    words = set(_WORDS.findall(query.source.lower()))
+    return [name for name in names if name.lower() in words]
 
 
 def mentions(query: Query, name: str) -> bool:

@@ -221,7 +221,10 @@ def test_a_project_may_move_and_a_file_may_go(shop):
         ("spark.conf.set('spark.sql.ansi.enabled', 'false')", r"calls RuntimeConfig?.set"),
         ("return spark.table('orders').groupBy('day').pivot('id').count()", r"pivot\('id'\) without values"),
         ("return spark.table('orders').select(F.udf(lambda x: x)('id'))", r"calls <lambda>, a function of its own"),
-        ("return spark.table('orders').mapInPandas(lambda rows: rows, 'id int')", r"Python or Java function with its rows"),
+        ("spark.sql('CREATE TABLE made (a INT)')", r"a view is a query over sources and views, and not"),
+        ("spark.catalog.clearCache()", r"calls Catalog.clearCache"),
+        ("return spark.table('orders').transpose()", r"calls DataFrame.transpose"),
+        ("return spark.table('orders').mapInPandas(lambda rows: rows, 'id int')", r"calls <lambda>, a function of its own"),
         ("return spark.createDataFrame([(1,)], 'a int')", r"makes rows in Python"),
         ("return spark.read.text('/etc/hostname')", r"reads a table or files that are no source"),
         ("return spark.sql('SELECT * FROM csv.`/etc/hostname`')", r"reads a table or files that are no source|is read by path"),
@@ -250,3 +253,22 @@ def test_the_page_of_the_docs_is_true(shop):
     shop.run()
     shop.verify()
     assert [row[1:] for row in shop.rows("revenue")] == [(100,)]
+
+
+def test_registered_functions_are_called_by_name(shop):
+    shop.warehouse = Warehouse(shop.warehouse.root, "tests.epoch.view_functions:register")
+    shop.write("sources.sql", "CREATE TABLE people (id INT, name STRING);")
+    shop.python(
+        """
+        @materialized_view
+        def initials(spark):
+            return spark.table("people").groupBy(F.call_function("initial", "name").alias("i")).count()
+        """
+    )
+    shop.run()
+    assert shop.warehouse.read().views["initials"].functions == ("initial",)
+    shop.sql("INSERT INTO people VALUES (1, 'ann'), (2, 'al'), (3, 'bob')")
+    assert shop.run()["initials"].strategy == "incremental"
+    assert shop.rows("initials") == [("A", 2), ("B", 1)]
+    for report in EpochRunner(shop.spark, shop.warehouse).verify():
+        assert report.equal, report.problem
