@@ -126,11 +126,16 @@ def refused_rebuilds(
 ) -> dict[str, str]:
     """Strict views that edits of a project would rebuild, each with the reason.
 
+    Edited functions are left out: if they give the plan that is there, nothing is rebuilt. The registry plans them, and refuses
+    what would be.
+
     Parameters
     ----------
     full_refresh : views that the user names: these may be rebuilt.
     """
-    rebuilt, found = dict(edits(warehouse, state, project)), dict[str, str]()
+    functions = {view.name for view in project.views if not isinstance(view.query, str)}
+    rebuilt = {name: why for name, why in edits(warehouse, state, project) if name not in functions}
+    found: dict[str, str] = {}
 
     def add(name: str, reads: Iterable[str], *, is_strict: bool) -> None:
         known = state.views.get(name)

@@ -166,6 +166,31 @@ def test_what_is_followed_is_not_refused(home: Home) -> None:
     Script(home.spark, home.warehouse.root).verify()
 
 
+def test_a_function_is_refused_if_its_plan_is_another_one(home: Home) -> None:
+    """Only Spark knows that of its text; what gives the same plan is no edit."""
+
+    def write(body: str) -> None:
+        (home.project / "functions.py").write_text(
+            "from relstate_dagster import materialized_view\n\n\n"
+            '@materialized_view(properties={"refresh.policy": "incremental, strict"})\n'
+            f"def few(spark):\n    {body}\n"
+        )
+
+    write('return spark.table("t").where("v > 1")')
+    home.bring()
+    generation = home.warehouse.read().views["few"].generation
+    write('rows = spark.table("t")\n    return rows.where("v > 1")')
+    home.bring()
+    write('return spark.table("t").where("v > 2")')
+    for _ in range(2):
+        with pytest.raises(PlanError, match="view few would be computed in full: it was edited"):
+            home.bring()
+    write('return spark.table("t").where("v > 1")')
+    home.bring()
+    assert home.warehouse.read().views["few"].generation == generation
+    Script(home.spark, home.warehouse.root).verify()
+
+
 def test_an_edit_that_is_undone_is_no_rebuild(home: Home) -> None:
     home.write("sums", _SUMS.replace("sum(v)", "max(v)"))
     with pytest.raises(PlanError):
@@ -173,6 +198,16 @@ def test_an_edit_that_is_undone_is_no_rebuild(home: Home) -> None:
     home.write("sums", _SUMS)
     home.sql("INSERT INTO t VALUES (5, 5)")
     home.bring()
+    Script(home.spark, home.warehouse.root).verify()
+
+
+def test_a_rebuild_that_was_asked_for_is_gone_on_with(home: Home) -> None:
+    """The run that was asked for it has noted the edit, and has died."""
+    generation = home.warehouse.read().views["sums"].generation
+    home.write("sums", _SUMS.replace("sum(v)", "max(v)"))
+    sync_project(home.spark, home.warehouse, load_project(home.project), full_refresh=["sums", "over"])
+    home.bring()
+    assert home.warehouse.read().views["sums"].generation != generation
     Script(home.spark, home.warehouse.root).verify()
 
 
