@@ -14,12 +14,12 @@ SLOWER: Final = 1.2
 
 _INTRO: Final = """
 A retail brokerage's warehouse of raw files, and of views over views. They parse the files, keep versions of customers,
-accounts and securities, join facts with the versions of their time, and sum up. The build is the first batch. Each later batch adds two
-days: 0.3 % more rows, some tens of updates, and a new snapshot of prospects. Ours is one run over all views. Plain Spark runs
-the same queries in full, and writes each as a Delta table after those that it reads. Both work on as many views at a time, in
-processes of their own with the same heap. Batch 2 is the first work of a fresh process; batch 3 follows it there. The seconds
-of ours have the planning of the views in them; those of neither have the start of Spark. *Others* are processor seconds of
-other processes of the machine meanwhile.
+accounts and securities, join facts with the versions of their time, and sum up. The build is the first batch. Each later
+batch adds two days: 0.3 % more rows, some tens of updates, and a new snapshot of prospects. Ours is one run over all views.
+Plain Spark runs the same queries in full, and writes each as a Delta table after those that it reads. Both work on as many
+views at a time, in processes of their own with the same heap. Batch 2 is the first work of a fresh process; batch 3 follows
+it there. The seconds of ours have the planning of the views in them; those of neither have the start of Spark. *Others* are
+processor seconds of other processes of the machine meanwhile.
 """
 
 
