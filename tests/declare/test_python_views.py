@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import dedent
 
 import pytest
 
-from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.declare import Project, load_project
+from relstate_dagster.server.json_values import from_plain, to_plain
 from relstate_dagster.state_lib.errors import DeclarationError
 
 HEAD = "from relstate_dagster import materialized_view\nimport nowhere_installed\n"
@@ -92,6 +94,17 @@ def test_a_digest_is_of_what_a_function_uses(written):
     ]
     assert [a == b for a, b in zip(first, digests(text, "N = 2"), strict=True)] == [True, False]
     assert [a == b for a, b in zip(first, digests(text.replace("limit(local", "offset(local")), strict=True)] == [True, False]
+
+
+def test_functions_cross_the_socket_of_a_server(written):
+    folder = written("@materialized_view\ndef v(spark):\n    return spark.table('a')\n")
+    written("@materialized_view\ndef w(spark):\n    return spark.table(f'{1}')\n", "more.py")
+    (folder / "p.sql").write_text("CREATE VIEW p AS SELECT * FROM v; CREATE MATERIALIZED VIEW x AS SELECT * FROM p")
+    project = load_project(folder)
+    again = from_plain(Project, json.loads(json.dumps(to_plain(project))))
+    assert again == project
+    assert [view.query for view in again.views] == [view.query for view in project.views]
+    assert [again.view(name).query.reads for name in ("v", "w")] == [("a",), None]
 
 
 def test_environments_and_other_python_files_are_passed_over(written):

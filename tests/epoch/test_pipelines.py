@@ -5,8 +5,10 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
+from dagster import DagsterInstance
 from typer.testing import CliRunner
 
+from relstate_dagster import build_definitions
 from relstate_dagster.cli import app
 from relstate_dagster.jobs.api import EpochRunner
 from relstate_dagster.jobs.declare import load_project
@@ -179,6 +181,28 @@ def test_an_auto_cdc_flow_keeps_the_newest_row_of_each_key(pipeline):
     assert report.strategy == "incremental"
     assert pipeline.rows("names") == [(1, "c", 3), (3, "d", 1)]
     pipeline.verify()
+
+
+def test_dagster_runs_a_pipeline(pipeline):
+    pipeline.python(
+        """
+        @dp.materialized_view
+        @dp.expect("few", "n < 100")
+        def days():
+            return spark.table("orders").groupBy("day").agg(F.count("*").alias("n"))
+        """
+    )
+    pipeline.sql_file("CREATE MATERIALIZED VIEW most AS SELECT max(n) AS n FROM days")
+    pipeline.run()
+    pipeline.sql("INSERT INTO orders VALUES (1, DATE'2026-01-01', 100), (2, DATE'2026-01-01', 50)")
+    definitions = build_definitions(pipeline.project, warehouse=pipeline.warehouse.root)
+    done = definitions.get_repository_def().get_job("refresh_views").execute_in_process(instance=DagsterInstance.ephemeral())
+    assert done.success
+    found = {event.asset_key.to_user_string() for event in done.get_asset_materialization_events()}
+    assert {"days", "most"} <= found
+    checks = {event.check_name for event in done.get_asset_check_evaluations()}
+    assert "few" in checks
+    assert pipeline.rows("most") == [(2,)]
 
 
 def test_a_file_whose_text_does_not_tell_is_run(pipeline):
