@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from relstate_dagster.code_location import build_definitions
     from relstate_dagster.component import MaterializedViewsComponent
     from relstate_dagster.jobs.declare import materialized_view
+    from relstate_dagster.jobs.script.notebook import Notebook
     from relstate_dagster.resources import SparkResource, WarehouseResource
     from relstate_dagster.view_io import ViewIOManager
 
 __all__ = [
     "MaterializedViewsComponent",
+    "Notebook",
     "RelstateTranslator",
     "SparkResource",
     "ViewIOManager",
@@ -30,6 +32,7 @@ __all__ = [
 
 _MODULES: Final = {
     "MaterializedViewsComponent": "relstate_dagster.component",
+    "Notebook": "relstate_dagster.jobs.script.notebook",
     "RelstateTranslator": "relstate_dagster.assets.translator",
     "SparkResource": "relstate_dagster.resources",
     "ViewIOManager": "relstate_dagster.view_io",

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -182,13 +183,31 @@ def _query_of(function: Callable[..., Any], name: str, reads: Iterable[str] | No
         static = _declared_plainly(file)
         node = next((plain.function for plain in static or () if plain.name == name), None)
         return file.whole(name, reads) if node is None else file.query_of(node, name, reads)
+    return query_here(function, name, reads)
+
+
+def query_here(function: Callable[..., Any], name: str, reads: Iterable[str] | None = None) -> QueryFunction:
+    """The query of a function that this process alone can call, as of a notebook."""
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError):
         source = ""
-    digest = hashlib.sha256(source.encode() or code.co_code + repr(code.co_consts).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(_pickled(function)).hexdigest()[:16]
     FUNCTIONS_HERE[name, digest] = function
     return QueryFunction(name, "", digest, None if reads is None else tuple(reads), "", source)
+
+
+def _pickled(function: Callable[..., Any]) -> bytes:
+    """A function without a file as bytes, with values that it uses.
+
+    Another one each time where those cannot be had: the view is then planned again, and its plan compared.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415 - such functions are of notebooks, which have it
+
+    try:
+        return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+    except Exception:
+        return uuid.uuid4().bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ def test_refused_functions_are_refused_by_name(shop, body, message):
 
 def test_the_page_of_the_docs_is_true(shop):
     page = (Path(__file__).parents[2] / "docs" / "dataframes.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    code, _ = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     shop.write("views.py", code)
     shop.run()
     shop.sql("INSERT INTO orders VALUES (1, DATE'2026-01-01', 100), (2, DATE'2026-01-01', -5)")
