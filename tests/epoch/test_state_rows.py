@@ -139,7 +139,7 @@ def test_a_row_of_64_vnodes_is_looked_up_in_one(
     spark: SparkSession, tmp_path: Path, resized: Resized, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the tables had come to some gigabytes.
-    resized(vnode_bytes=700)
+    resized(vnode_bytes=350)
     looked = Looked(spark, tmp_path / "warehouse")
     looked.script.run(_MANY)
     warehouse = looked.script.warehouse
@@ -157,7 +157,7 @@ def test_a_row_of_64_vnodes_is_looked_up_in_one(
         assert len(_vnodes_read(looked, desc, f"g{n}")) == 1
         assert len(looked.frame("tops", desc.table_id, prefix=[f"g{n}"]).inputFiles()) == 1
     # So does an epoch, in each state table that it looks the one group up in.
-    resized(vnode_bytes=700, whole_state_rows=0)
+    resized(vnode_bytes=350, whole_state_rows=0)
     opened: list[list[tuple[int, int]]] = []
     files_with = StateStore.files_with
 

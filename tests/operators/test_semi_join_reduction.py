@@ -113,7 +113,7 @@ def test_an_append_only_input_that_is_reduced_may_lose_rows(spark: SparkSession)
         Lab(spark, f"SELECT a.g, a.low FROM {least}", added) as whole,
         Lab(spark, f"SELECT two.k, a.low FROM {_TWO} JOIN {least} ON a.g = two.k", added) as reduced,
     ):
-        for lab, kind in ((whole, "append-only min"), (reduced, "min")):
+        for lab, kind in ((whole, "append-only min"), (reduced, "least")):
             (aggregate,) = (node for node in walk(lab.plan) if isinstance(node, Aggregate))
             assert [call.kind for call in aggregate.calls] == [kind]
         for step in _STEPS[:3]:
