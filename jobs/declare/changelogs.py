@@ -11,7 +11,7 @@ the newest row of each key. With ``'history' = 'scd2'`` it has all of them. View
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -44,12 +44,18 @@ SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, HISTORY, HISTORY_ORD
 _OF_THE_VIEW: Final = tuple(key for key in VIEW_PROPERTIES if key.startswith(("dagster.", "publish.")))
 
 _SUFFIX: Final = "_changelog"
-_PLACE: Final = "__place"
+#: The column that numbers the rows of a key, the newest first.
+PLACE: Final = "__place"
 _ROW: Final = "__row"
 _OP: Final = "__op"
 _ORDER: Final = "__order"
 _HASH: Final = "__hash"
 _NEXT: Final = "__next"
+#: Rows as JSON differ if the rows do: hashes of rows leave NULLs out, and JSON has milliseconds by default.
+_AS_JSON: Final = (
+    "map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', "
+    "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+)
 
 
 def changelog_of(name: str) -> str:
@@ -103,7 +109,7 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     checks_of(found, where)
     if not source.primary_key:
         raise DeclarationError(f"{where}: '{KIND}' = '{kind}' needs a PRIMARY KEY, whose earlier rows later ones replace.")
-    hidden = {_PLACE, _ROW, _OP, _ORDER, _HASH, _NEXT, START_AT, END_AT} if has_history(found) else {_PLACE, _ROW, _OP}
+    hidden = {PLACE, _ROW, _OP, _ORDER, _HASH, _NEXT, START_AT, END_AT} if has_history(found) else {PLACE, _ROW, _OP}
     reserved = {c.name.lower() for c in source.columns} & {*hidden, COMMIT_VERSION}
     if reserved:
         raise DeclarationError(f"{where}: a table of '{KIND}' = '{kind}' cannot have a column {', '.join(sorted(reserved))}.")
@@ -204,6 +210,11 @@ def _versions(source: SourceDeclaration, rows: str, key: Sequence[str], shown: s
     )
 
 
+def _hash(columns: str) -> str:
+    """Sixteen bytes that tell rows apart."""
+    return f"substring(unhex(sha2(to_json(struct({columns}), {_AS_JSON}), 256)), 1, 16)"
+
+
 def _is_one_expression(text: str) -> bool:
     """Whether a text is one expression, and not a list.
 
@@ -228,13 +239,36 @@ def _upserted(source: SourceDeclaration) -> str:
         shown = ", ".join(quoted(c.name) for c in source.columns)
         hidden = f"{START_AT}, {_ORDER}, {_HASH}, {_NEXT}"
         log = f"SELECT {shown or f'* EXCEPT ({COMMIT_VERSION})'} FROM {quoted(changelog_of(source.name))}"
-        rows, alive = f"SELECT *, xxhash64(*) AS {_HASH} FROM ({log})", f"NOT coalesce(({deleted or 'false'}), false)"
+        rows, alive = f"SELECT *, {_hash('*')} AS {_HASH} FROM ({log})", is_not(deleted or "false")
         return _versions(source, rows, [quoted(c) for c in source.primary_key], shown or f"* EXCEPT ({hidden})", alive)
-    key = ", ".join(map(quoted, source.primary_key))
-    place = f"row_number() OVER (PARTITION BY {key} ORDER BY {_order(source)} DESC) AS {_PLACE}"
-    shown = ", ".join(quoted(c.name) for c in source.columns) or f"* EXCEPT ({_PLACE}, {COMMIT_VERSION})"
-    alive = f" AND NOT coalesce(({deleted}), false)" if deleted else ""
-    return f"SELECT {shown} FROM (SELECT *, {place} FROM {quoted(changelog_of(source.name))}) WHERE {_PLACE} = 1{alive}"
+    shown = ", ".join(quoted(c.name) for c in source.columns) or f"* EXCEPT ({PLACE}, {COMMIT_VERSION})"
+    return newest_rows(
+        quoted(changelog_of(source.name)),
+        map(quoted, source.primary_key),
+        _order(source),
+        shown,
+        is_not(deleted) if deleted else "",
+    )
+
+
+def newest_rows(rows: str, key: Iterable[str], order: str, shown: str, is_alive: str = "") -> str:
+    """A query of the newest row of each key.
+
+    Parameters
+    ----------
+    rows : a table, or a query in parentheses. It has no column of the name :data:`PLACE`.
+    key, order : SQL of the columns of the key, and of what is greatest for the newest row.
+    shown : SQL of the columns of the result.
+    is_alive : the condition of a newest row that does not delete its key.
+    """
+    place = f"row_number() OVER (PARTITION BY {', '.join(key)} ORDER BY {order} DESC) AS {PLACE}"
+    alive = f" AND {is_alive}" if is_alive else ""
+    return f"SELECT {shown} FROM (SELECT *, {place} FROM {rows}) WHERE {PLACE} = 1{alive}"
+
+
+def is_not(condition: str) -> str:
+    """The condition of rows for which another one is false or NULL."""
+    return f"NOT coalesce(({condition}), false)"
 
 
 # -- Debezium ---------------------------------------------------------------------------------------------------------
@@ -282,10 +316,9 @@ def _debezium(source: SourceDeclaration) -> str:
     columns = [f"{_ROW}.{quoted(c)}" for c in source.primary_key]
     shown = ", ".join(f"{_ROW}.{quoted(c.name)} AS {quoted(c.name)}" for c in source.columns)
     if has_history(source.properties):
-        hashed = f"SELECT *, xxhash64({_ROW}, {_OP}) AS {_HASH} FROM ({rows})"
+        hashed = f"SELECT *, {_hash(f'{_ROW}, {_OP}')} AS {_HASH} FROM ({rows})"
         return _versions(source, hashed, columns, shown, f"{_OP} <> 'd'")
-    place = f"row_number() OVER (PARTITION BY {', '.join(columns)} ORDER BY {_order(source)} DESC) AS {_PLACE}"
-    return f"SELECT {shown} FROM (SELECT *, {place} FROM ({rows})) WHERE {_PLACE} = 1 AND {_OP} <> 'd'"
+    return newest_rows(f"({rows})", columns, _order(source), shown, f"{_OP} <> 'd'")
 
 
 def _from_json(text: str, data_type: str) -> str:

@@ -64,6 +64,25 @@ def test_two_rows_of_a_key_with_one_order(script: Script) -> None:
     assert "NULL in its key" in str(script.error("REFRESH"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "one", "other"),
+    [
+        ("p INT, q INT", "1, NULL", "NULL, 1"),
+        ("p STRING, q STRING", "'null', NULL", "NULL, 'null'"),
+        ("p ARRAY<STRING>, q STRING", "array('a', NULL), 'b'", "array(NULL, 'a'), 'b'"),
+        ("p TIMESTAMP, q INT", "TIMESTAMP '2026-01-01 00:00:00.000001', 1", "TIMESTAMP '2026-01-01 00:00:00.000002', 1"),
+        ("p TIMESTAMP_NTZ, q DOUBLE", "TIMESTAMP_NTZ '2026-01-01 00:00:00.000001', 1", "TIMESTAMP_NTZ '2026-01-01', 1"),
+    ],
+)
+def test_rows_that_differ_little_are_not_taken_for_one(script: Script, columns: str, one: str, other: str) -> None:
+    script.run(f"""CREATE TABLE u (k INT, {columns}, ts INT, PRIMARY KEY (k))
+        TBLPROPERTIES ('source.kind' = 'upsert', 'history' = 'scd2', 'history.order' = 'ts');
+        INSERT INTO u SELECT 1, {one}, 10 UNION ALL SELECT 1, {one}, 10; REFRESH; VERIFY""")
+    assert script.rows("SELECT count(*) FROM u") == [(1,)]
+    script.run(f"INSERT INTO u SELECT 1, {other}, 10")
+    assert "two different rows of one key" in str(script.error("REFRESH"))
+
+
 def test_debezium(script: Script) -> None:
     order = "'source.order' = 'CAST(event.source[''lsn''] AS BIGINT)'"
     script.run(f"""CREATE TABLE people (id INT, name STRING, PRIMARY KEY (id))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from relstate_dagster.jobs.declare.changelogs import PLACE, is_not, newest_rows
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY
 from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import check_view_properties, parse_text
@@ -24,7 +25,6 @@ Declared: TypeAlias = ViewDeclaration | PlainView | SourceDeclaration
 
 #: A file beside the pipeline's own that declares its sources.
 SOURCES_FILE: Final = "relstate.sql"
-_PLACE: Final = "_place"
 _KIND: Final = "spark, delta"
 
 
@@ -146,13 +146,9 @@ class _Declarations:
 
     def _newest(self, flow: CdcFlow) -> str:
         """The newest row of each key, unless it is deleted, as of an upsert source."""
-        keys = ", ".join(map(quoted, flow.keys))
         source = quoted(self._name(flow.source, flow.path))
-        left_out = ", ".join([*map(quoted, flow.left_out), _PLACE])
-        shown = ", ".join(map(quoted, flow.columns)) or f"* EXCEPT ({left_out})"
-        place_of = f"row_number() OVER (PARTITION BY {keys} ORDER BY {flow.order} DESC) AS {_PLACE}"
-        alive = f" AND NOT coalesce(({flow.deleted}), false)" if flow.deleted else ""
-        return f"SELECT {shown} FROM (SELECT *, {place_of} FROM {source}) WHERE {_PLACE} = 1{alive}"
+        shown = ", ".join(map(quoted, flow.columns)) or f"* EXCEPT ({', '.join([*map(quoted, flow.left_out), PLACE])})"
+        return newest_rows(source, map(quoted, flow.keys), flow.order, shown, is_not(flow.deleted) if flow.deleted else "")
 
     def _target(self, name: str, flow: Flow | CdcFlow, known: set[str]) -> str:
         found = self._name(name, flow.path)
