@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -17,7 +17,7 @@ from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, Vi
 from relstate_dagster.jobs.declare.parser import parse_text
 from relstate_dagster.jobs.declare.pipelines import pipeline_declarations, spec_file
 from relstate_dagster.jobs.declare.python_views import views_of_files
-from relstate_dagster.jobs.declare.query_function import Query
+from relstate_dagster.jobs.declare.query_function import Query, is_same_query
 from relstate_dagster.jobs.declare.statements import place
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -134,7 +134,7 @@ class Project:
 def load_project(
     folder: str | Path,
     exists: Callable[[str], bool] | None = None,
-    extra: Iterable[ViewDeclaration] = (),
+    extra: Sequence[ViewDeclaration] = (),
     warehouse: str | None = None,
 ) -> Project:
     """Read the SQL and Python files of a folder, a pipeline, or a dbt manifest.
@@ -147,9 +147,9 @@ def load_project(
         Tells whether a table that is read but not declared is there (in the warehouse, say). Without it such names
         are taken for existing tables.
     extra
-        Views declared in Python.
+        Views declared in Python, besides those of the folder's files.
     warehouse
-        Its folder or address: where the text of a function does not show what it reads, the last plan tells.
+        Its folder or address. It keeps what a function was found to read, if its text does not show that.
 
     Raises
     ------
@@ -181,7 +181,8 @@ def load_project(
                     f"{place(declaration.path, declaration.line)}: a project holds CREATE MATERIALIZED VIEW, CREATE "
                     "VIEW and CREATE TABLE only; run other statements with `relstate sql`."
                 )
-    return build_project(with_last_reads([*declared, *views_of_files(root.resolve()), *extra], warehouse), exists)
+    of_files = [view for view in views_of_files(root.resolve()) if not any(_is_same_view(view, other) for other in extra)]
+    return build_project(with_last_reads([*declared, *of_files, *extra], warehouse), exists)
 
 
 def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool] | None = None) -> Project:
@@ -225,8 +226,13 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
     )
 
 
+def _is_same_view(one: ViewDeclaration, other: ViewDeclaration) -> bool:
+    """Whether a file of the project declares a view that its caller hands over as well."""
+    return one.name == other.name and is_same_query(one.query, other.query)
+
+
 def _text(query: Query) -> str:
-    """The SQL of a query; empty for a function, whose columns only its plan tells."""
+    """The SQL of a query; empty for a function, whose columns are known by its plan only."""
     return query if isinstance(query, str) else ""
 
 

@@ -244,7 +244,8 @@ def _declared_plainly(file: PythonFile) -> list[_Plain] | None:
 def views_of_files(root: Path) -> list[ViewDeclaration]:
     """Views that Python files below a folder declare.
 
-    Files that say all in literals are read without running them, so nothing that they import is needed.
+    Files that say all in literals are read without running them, so nothing that they import is needed. A file that runs, and
+    loads its own project meanwhile, gets none.
 
     Raises
     ------
@@ -252,9 +253,9 @@ def views_of_files(root: Path) -> list[ViewDeclaration]:
         A file is not Python, fails as it runs, or declares what is not allowed.
     """
     found: list[ViewDeclaration] = []
-    for path, text in python_files(root):
-        if _DECORATOR not in text or "relstate_dagster" not in text:
-            continue
+    if _running.get() is not None:
+        return found
+    for path, text in python_files(root, _DECORATOR, "relstate_dagster"):
         file = PythonFile(path, text, root)
         if not any(full in _OURS for full in _names_used(file)):
             continue

@@ -92,18 +92,28 @@ def with_known_reads(query: Query, before: Query) -> Query:
     return replace(query, reads=before.reads)
 
 
-def python_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Python files of a project with their texts, in order of their paths.
+def python_files(root: Path, *words: str) -> Iterator[tuple[Path, str]]:
+    """Python files of a project that have some words, with their texts, in order of their paths.
 
-    Virtual environments and hidden folders are passed over.
+    Virtual environments, hidden folders and links to folders are passed over.
+
+    Raises
+    ------
+    DeclarationError
+        A file with these words is not UTF-8.
     """
     for entry in sorted(root.iterdir()):
         if entry.is_dir():
-            is_other = entry.name.startswith(".") or entry.name in _FOLDERS_PASSED_OVER
+            is_other = entry.is_symlink() or entry.name.startswith(".") or entry.name in _FOLDERS_PASSED_OVER
             if not is_other and not (entry / "pyvenv.cfg").exists():
-                yield from python_files(entry)
-        elif entry.suffix == ".py":
-            yield entry, entry.read_text(encoding="utf-8")
+                yield from python_files(entry, *words)
+        elif entry.suffix == ".py" and entry.is_file():
+            content = entry.read_bytes()
+            if all(word.encode() in content for word in words):
+                try:
+                    yield entry, content.decode()
+                except UnicodeDecodeError as error:
+                    raise DeclarationError(f"{entry}: a file that declares views is UTF-8, and this is not: {error}") from error
 
 
 class PythonFile:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from textwrap import dedent
 
 import pytest
 
-from relstate_dagster.jobs.declare import Project, load_project
+from relstate_dagster.jobs.declare import Project, load_project, materialized_view
 from relstate_dagster.server.json_values import from_plain, to_plain
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -128,3 +130,34 @@ def test_errors_name_the_file(written):
     both = "@materialized_view\ndef v():\n    return 5\n"
     with pytest.raises(DeclarationError, match=r"a function without parameters returns SQL"):
         load_project(written(both, head="from relstate_dagster import materialized_view\n"))
+
+
+def test_a_file_may_load_its_own_project(written):
+    text = """
+        from pathlib import Path
+        from relstate_dagster.jobs.declare import load_project
+        sums = materialized_view(name="sums", query="SELECT g, sum(v) AS s FROM t GROUP BY g")
+        @materialized_view(name="n" "s")
+        def counted(spark):
+            return spark.table("t").groupBy("g").count()
+        print(sorted(view.name for view in load_project(Path(__file__).parent, extra=[sums, counted]).views))
+        """
+    folder = written(text, "definitions.py", "from relstate_dagster import materialized_view\n")
+    (folder / "t.sql").write_text("CREATE TABLE t (g INT, v INT)")
+    assert sorted(view.name for view in load_project(folder).views) == ["ns", "sums"]
+    done = subprocess.run([sys.executable, folder / "definitions.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["['ns', 'sums']"]), done.stderr
+    other = materialized_view(name="sums", query="SELECT 1 AS one")
+    with pytest.raises(DeclarationError, match="sums"):
+        load_project(folder, extra=[other])
+
+
+def test_links_and_files_of_others_do_not_matter(written):
+    folder = written("@materialized_view\ndef v(spark):\n    return spark.table('a')\n", "sub/views.py")
+    (folder / "sub" / "up").symlink_to(folder)
+    (folder / "gone.py").symlink_to(folder / "nowhere.py")
+    (folder / "latin.py").write_bytes("x = 'ä'".encode("latin-1"))
+    assert [view.name for view in load_project(folder).views] == ["v"]
+    (folder / "latin.py").write_bytes(f"{HEAD}x = 'ä'  # materialized_view".encode("latin-1"))
+    with pytest.raises(DeclarationError, match=r"latin\.py: a file that declares views is UTF-8"):
+        load_project(folder)
