@@ -1,4 +1,4 @@
-"""The container file: what its entry point runs, and a build of it where there is a builder."""
+"""The container file: its entry point, and a build where there is a builder."""
 
 from __future__ import annotations
 

@@ -227,12 +227,12 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
 
 
 def _is_same_view(one: ViewDeclaration, other: ViewDeclaration) -> bool:
-    """Whether a file of the project declares a view that its caller hands over as well."""
+    """Whether two declarations are the same view."""
     return one.name == other.name and is_same_query(one.query, other.query)
 
 
 def _text(query: Query) -> str:
-    """The SQL of a query; empty for a function, whose columns are known by its plan only."""
+    """The SQL of a query; empty for a function."""
     return query if isinstance(query, str) else ""
 
 

@@ -222,7 +222,7 @@ class _Plain:
 def _declared_plainly(file: PythonFile) -> list[_Plain] | None:
     """Views that a file declares by functions at its top.
 
-    ``None`` where only running the file tells.
+    ``None`` if they are found only by running the file.
     """
     imported = file.imported(*_OURS)
     used = sum(

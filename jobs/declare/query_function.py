@@ -33,7 +33,7 @@ class QueryFunction:
     digest
         Of the function's source, and of all in the project that it uses.
     reads
-        The sources and views that it reads; None where only running it tells.
+        The sources and views that it reads; None if they are found only by calling it.
     root
         The folder of the project, from which the file imports others.
     source
@@ -93,9 +93,9 @@ def with_known_reads(query: Query, before: Query) -> Query:
 
 
 def python_files(root: Path, *words: str) -> Iterator[tuple[Path, str]]:
-    """Python files of a project that have some words, with their texts, in order of their paths.
+    """Python files of a project that contain some words, with their texts.
 
-    Virtual environments, hidden folders and links to folders are passed over.
+    They come in order of their paths. Virtual environments, hidden folders and links to folders are passed over.
 
     Raises
     ------
@@ -181,7 +181,7 @@ class PythonFile:
         return found | {self.query_of(function, function.name).digest for function in self.functions()}
 
     def whole(self, name: str, reads: Iterable[str] | None = None) -> QueryFunction:
-        """The query of a name that only running the file tells."""
+        """The query of a view that is found only by running the file."""
         digest = hashlib.sha256(ast.unparse(self.tree).encode())
         for module in self._modules_in_project(self.tree.body):
             digest.update(module.encode())
@@ -342,7 +342,7 @@ def literal_arguments(call: ast.expr) -> dict[str, object] | None:
 
 
 def full_name(expression: ast.expr, imported: dict[str, str]) -> str:
-    """Full name of a decorator, by the imports of its file; empty if none tells."""
+    """Full name of an imported decorator; empty for any other expression."""
     target = expression.func if isinstance(expression, ast.Call) else expression
     parts: list[str] = []
     while isinstance(target, ast.Attribute):

@@ -67,10 +67,9 @@ def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> Operator
     if shared.is_empty:
         return OperatorResult(None)
     aggregate_extreme.write_counts(ctx, node, tables, shared, changed_by_call)
-    if aggregate_extreme.may_run_out(ctx, node, changed_by_call):
-        refilled = aggregate_extreme.refilled(ctx, node, tables, shared, changed_by_call)
-        if refilled is not None:
-            shared = ctx.row_sets.shared(_compared(node, tables, refilled.drop(_CHANGED)))
+    refilled = aggregate_extreme.refilled(ctx, node, tables, shared, changed_by_call)
+    if refilled is not None:
+        shared = ctx.row_sets.shared(_compared(node, tables, refilled.drop(_CHANGED)))
     late = aggregate_newest.late_rows(ctx, node, shared)
     for table, row in stored:
         table.write(shared.frame.selectExpr(*row).where(f"{WEIGHT} != 0"))

@@ -161,11 +161,6 @@ def _no_values(call: AggCall) -> str:
     return f"CAST(array() AS array<struct<value: {data_type}, count: bigint>>)"
 
 
-def may_run_out(ctx: EpochContext, node: Aggregate, changed_by_call: Mapping[int, RowSet]) -> bool:
-    """Whether a change may use up the kept values of a group."""
-    return not ctx.state_is_new(node) and any(changed.may_retract for changed in changed_by_call.values())
-
-
 def refilled(
     ctx: EpochContext, node: Aggregate, tables: Tables, groups: RowSet, changed_by_call: Mapping[int, RowSet]
 ) -> DataFrame | None:
@@ -178,6 +173,8 @@ def refilled(
     groups : shared, with their new first values.
     changed_by_call : the changed counts of each extreme call.
     """
+    if ctx.state_is_new(node) or not any(changed.may_retract for changed in changed_by_call.values()):
+        return None
     refilled: DataFrame | None = None
     for position, changed in changed_by_call.items():
         affected = _run_out(node, groups, position)

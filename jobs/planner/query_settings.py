@@ -5,18 +5,9 @@ A view keeps those that it was declared with.
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import SparkSession
 
-MEANING: Final = (
-    "spark.sql.ansi.enabled",
-    "spark.sql.session.timeZone",
-    "spark.sql.caseSensitive",
-    "spark.sql.timestampType",
-    "spark.sql.parser.escapedStringLiterals",
-    "spark.sql.decimalOperations.allowPrecisionLoss",
-)
+from relstate_dagster.jobs.declare.session_settings import MEANING
 
 
 def meaning_of(spark: SparkSession) -> dict[str, str]:

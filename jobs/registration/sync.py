@@ -126,13 +126,15 @@ def refused_rebuilds(
 ) -> dict[str, str]:
     """Strict views that edits of a project would rebuild, each with the reason.
 
-    Edited functions are left out: if they give the plan that is there, nothing is rebuilt. The registry plans them, and refuses
-    what would be.
+    Edited functions are left out. The registry calls them, and refuses those whose plan is another one then.
 
     Parameters
     ----------
     full_refresh : views that the user names: these may be rebuilt.
     """
+    working = state.working.views
+    if not (any(view.is_strict for view in project.views) or any(view.is_strict for view in working.values())):
+        return {}
     functions = {view.name for view in project.views if not isinstance(view.query, str)}
     rebuilt = {name: why for name, why in edits(warehouse, state, project) if name not in functions}
     found: dict[str, str] = {}
@@ -151,7 +153,6 @@ def refused_rebuilds(
             found[name] = why
 
     declared = {view.name: view for view in project.views}
-    working = state.working.views
     for name, view in declared.items():
         read = working[name].reads if name in working else ()
         add(name, (*project.inlined(name), *project.upstream(name), *read), is_strict=view.is_strict)

@@ -80,12 +80,9 @@ def lags_text(warehouse: Warehouse) -> str:
     ------
     EnvironmentProblem : the extra is not installed.
     """
-    try:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - where it is installed
-    except ImportError as missing:
-        raise EnvironmentProblem(_EXTRA) from missing
-    registry = CollectorRegistry()
-    registry.register(LagCollector(warehouse.root))
+    registry = _lags_alone(warehouse)
+    from prometheus_client import generate_latest  # noqa: PLC0415 - where it is installed
+
     return generate_latest(registry).decode()
 
 
@@ -97,13 +94,18 @@ def serve_lags(warehouse: Warehouse, address: str) -> Callable[[], None]:
     DeclarationError : the address is none of this machine, or is in use.
     EnvironmentProblem : the extra is not installed.
     """
+    return _served(address, "--serve", _lags_alone(warehouse))
+
+
+def _lags_alone(warehouse: Warehouse) -> CollectorRegistry:
+    """A registry with the lags of a warehouse's views."""
     try:
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - where it is installed
     except ImportError as missing:
         raise EnvironmentProblem(_EXTRA) from missing
     registry = CollectorRegistry()
     registry.register(LagCollector(warehouse.root))
-    return _served(address, "--serve", registry)
+    return registry
 
 
 class _Endpoint:

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from dagster import (
@@ -62,29 +63,32 @@ def test_loading_takes_little_longer_than_dagster_itself_and_no_jvm(tmp_path):
     assert loading < 2.5 * min(seconds("import dagster")[0] for _ in range(2))
 
 
+def printed(project: Path, code: str) -> list[str]:
+    """Lines that code prints of the asset graph of a project, in a process of its own."""
+    environment = {
+        "RELSTATE_PROJECT": str(project),
+        "RELSTATE_WAREHOUSE": str(project / "warehouse"),
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    loaded = "import sys\nfrom relstate_dagster.definitions import defs\ngraph = defs.get_repository_def().asset_graph\n" + code
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True, env=environment, cwd=project
+    )
+    return done.stdout.splitlines()
+
+
 def test_a_project_of_dataframes_loads_without_pyspark(tmp_path):
     (tmp_path / "views.py").write_text(
         "from pyspark.sql import functions as F\nfrom relstate_dagster import materialized_view\n\n"
         "@materialized_view(properties={'dagster.group': 'mart'})\ndef v(spark):\n"
         "    return spark.table('orders').select(F.lit(1))\n"
     )
-    environment = {
-        "RELSTATE_PROJECT": str(tmp_path),
-        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
-        "PYTHONPATH": ":".join(sys.path),
-    }
     code = """
-import sys
-from relstate_dagster.definitions import defs
-graph = defs.get_repository_def().asset_graph
 view = graph.get(next(key for key in graph.get_all_asset_keys() if key.path[-1] == "v"))
 print(*sorted(key.to_user_string() for key in view.parent_keys), view.group_name, "pyspark" in sys.modules)
 print(view.metadata["query"].value.splitlines()[0], view.code_version)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
-    )
-    first, second = done.stdout.splitlines()
+    first, second = printed(tmp_path, code)
     assert first == "orders mart False"
     assert second.startswith("```python ")
 
@@ -98,22 +102,11 @@ def test_a_pipeline_loads_without_pyspark(tmp_path):
         "@dp.materialized_view(cluster_by=['a'])\ndef v():\n    return spark.table('t')\n"
     )
     (tmp_path / "t" / "more.sql").write_text("CREATE MATERIALIZED VIEW w AS SELECT * FROM v")
-    environment = {
-        "RELSTATE_PROJECT": str(tmp_path),
-        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
-        "PYTHONPATH": ":".join(sys.path),
-    }
     code = """
-import sys
-from relstate_dagster.definitions import defs
-graph = defs.get_repository_def().asset_graph
 for key in sorted(graph.get_all_asset_keys()):
     print(key.to_user_string(), *[parent.to_user_string() for parent in graph.get(key).parent_keys], "pyspark" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
-    )
-    assert done.stdout.splitlines() == ["orders False", "v orders False", "w v False"]
+    assert printed(tmp_path, code) == ["orders False", "v orders False", "w v False"]
 
 
 def test_a_dbt_project_loads_without_a_jvm(tmp_path):

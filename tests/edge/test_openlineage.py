@@ -24,14 +24,14 @@ CREATE MATERIALIZED VIEW largest AS SELECT max(amount) AS amount FROM sales_by_c
 
 
 def _shown() -> list[str]:
-    """The blocks of the page's section: settings of the instance, of the environment, and an event."""
+    """Blocks of the page: settings of the instance and of the environment, and an event."""
     section = _PAGE.read_text(encoding="utf-8").split("## OpenLineage")[1].split("\n## ")[0]
     return re.findall(r"^```\w+\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
 def epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
-    """Events of a second run, after two orders, and of a third one with nothing to do."""
+    """Events of a run after two orders, and of one with nothing to do."""
     project, home, log = tmp_path / "project", tmp_path / "home", tmp_path / "events.jsonl"
     for folder in (project, home):
         folder.mkdir()
@@ -51,7 +51,7 @@ def epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _has(found: Any, wanted: Any) -> bool:
-    """Whether a value has all that is shown of it; of a list, one for each that is shown."""
+    """Whether a value has all that is shown of it; a list, an element for each."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(key in found and _has(found[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -1,4 +1,4 @@
-"""``'history' = 'scd2'``: all versions of the rows of a table of changes, with late ones in their places."""
+"""``'history' = 'scd2'``: all versions of rows, with late ones in their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views in a notebook: declared by functions that have no file, edited in another cell, shown as rich output."""
+"""Views in a notebook: their functions have no file, and are edited in another cell."""
 
 from __future__ import annotations
 

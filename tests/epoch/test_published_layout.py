@@ -102,7 +102,7 @@ def test_another_layout_is_a_rebuild_and_changes_over_when_it_is_done(spark: Spa
     assert script.rows("SELECT * FROM v") == before
     _live(script)
     assert _detail(spark, script, "v")["partitionColumns"] == ["g"]
-    script.session._registry.declare([ViewDeclaration("v", edited.sql, cluster_by=("k",))])
+    script.session._registry.declare([ViewDeclaration("v", edited.query, cluster_by=("k",))])
     script.run("REFRESH; VERIFY")
     assert _detail(spark, script, "v")["clusteringColumns"] == ["k"]
 

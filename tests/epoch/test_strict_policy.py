@@ -1,4 +1,4 @@
-"""``refresh.policy = 'incremental, strict'``: no path computes such a view in full, unless the user names it.
+"""``refresh.policy = 'incremental, strict'``: only a user who names such a view has it recomputed.
 
 ``CAUSES`` are all reasons for which a run would; ``DOORS`` all ways to start one.
 """
@@ -117,7 +117,7 @@ CAUSES = {
 
 
 def _as_is(home: Home) -> Any:
-    """Generations, epochs and published versions of all views: what a run that is refused leaves as they are."""
+    """Generations, epochs and published versions of all views. A refused run changes none."""
     state = Warehouse(home.warehouse.root).read()
     tables = {name: deltalake.DeltaTable(f"{home.warehouse.root}/views/{name}").version() for name in state.views}
     return {n: (v.generation, v.epochs, v.query) for n, v in state.views.items() if n in ("sums", "over")}, tables
@@ -157,7 +157,7 @@ def test_a_source_whose_files_are_gone_is_no_reason(home: Home) -> None:
 
 
 def test_what_is_followed_is_not_refused(home: Home) -> None:
-    """Most rows change, a source is overwritten, and the comment is edited: a strict view follows all of it."""
+    """A strict view follows most rows, an overwritten source, and an edited comment."""
     home.sql("UPDATE t SET v = v * 2; INSERT OVERWRITE t VALUES (7, 7)")
     home.write("sums", _SUMS.replace("sums ", "sums COMMENT 'x' ", 1))
     generation = home.warehouse.read().views["sums"].generation

@@ -23,7 +23,10 @@ def catalyst(spark: SparkSession) -> Catalyst:
 
 
 def _said(message: str, *, before: str) -> str:
-    """What is said on the newest Spark, and on a release before it that has no such statement, or calls it otherwise."""
+    """The refusal on the newest Spark, and on one before it.
+
+    That may not have the statement, or call it otherwise.
+    """
     return message if is_newest() else f"{message}|{before}"
 
 

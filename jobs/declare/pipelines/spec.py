@@ -9,28 +9,11 @@ from typing import Any, Final
 
 import yaml
 
+from relstate_dagster.jobs.declare.session_settings import MEANING
 from relstate_dagster.state_lib.errors import DeclarationError
 
 _FILES: Final = ("spark-pipeline.yaml", "spark-pipeline.yml")
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
-#: Spark settings that decide what a query means: a warehouse has them from its session.
-_MEANING: Final = (
-    "spark.sql.ansi.enabled",
-    "spark.sql.session.timeZone",
-    "spark.sql.caseSensitive",
-    "spark.sql.timestampType",
-    "spark.sql.parser.escapedStringLiterals",
-    "spark.sql.decimalOperations.allowPrecisionLoss",
-)
-#: The sessions' own values of these, which a pipeline may state as well.
-_OURS: Final[Mapping[str, str]] = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
-}
 
 
 @dataclass(frozen=True)
@@ -92,12 +75,12 @@ def check_settings(configuration: Any, where: str) -> None:
     """
     if not isinstance(configuration, Mapping):
         raise DeclarationError(f"{where}: the configuration is a mapping of Spark settings.")
-    for name in _MEANING:
+    for name, ours in MEANING.items():
         value = configuration.get(name)
-        if value is not None and str(value).lower() != _OURS[name].lower():
+        if value is not None and str(value).lower() != ours.lower():
             raise DeclarationError(
-                f"{where}: {name} = {value} changes what queries mean, and is set for the whole warehouse here "
-                f"({_OURS[name]}): leave it out"
+                f"{where}: {name} = {value} changes what queries mean, and is set for the whole warehouse here ({ours}): leave "
+                "it out"
             )
 
 
