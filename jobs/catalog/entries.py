@@ -31,7 +31,8 @@ class SourceEntry:
 
     ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
     over it has it. ``folder`` is the folder of files whose rows are appended to it as they come. ``watermark`` is how far
-    behind its newest row others may come (:mod:`.jobs.declare.watermarks`).
+    behind its newest row others may come (:mod:`.jobs.declare.watermarks`). ``table`` is its name in Spark's catalog, where
+    that says where it lies; ``path`` is then where it was last.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SourceEntry:
     is_changelog: bool = False
     folder: FileFolder | None = None
     watermark: str | None = None
+    table: str | None = None
 
     @property
     def kind(self) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from relstate_dagster.jobs.declare.catalog_tables import TABLE
 from relstate_dagster.jobs.declare.checks import CHECKS, checks_of
 from relstate_dagster.jobs.declare.model import OURS, VIEW_PROPERTIES, SourceColumn, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.watermarks import WATERMARK, watermark_of
@@ -39,7 +40,7 @@ HISTORY_ORDER: Final = "history.order"
 START_AT: Final = "__start_at"
 END_AT: Final = "__end_at"
 #: The properties of sources that are ours.
-SOURCE_PROPERTIES: Final = (KIND, DELETED, ORDER, ENVELOPE, HISTORY, HISTORY_ORDER, WATERMARK, "index.columns")
+SOURCE_PROPERTIES: Final = (KIND, TABLE, DELETED, ORDER, ENVELOPE, HISTORY, HISTORY_ORDER, WATERMARK, "index.columns")
 #: Properties that the view of a changelog has from its declaration.
 _OF_THE_VIEW: Final = tuple(key for key in VIEW_PROPERTIES if key.startswith(("dagster.", "publish.")))
 
@@ -94,9 +95,9 @@ def check_source_properties(source: SourceDeclaration, where: str) -> None:
     if kind not in KINDS:
         raise DeclarationError(f"{where}: '{KIND}' = {kind!r} is unknown; it is one of {', '.join(KINDS)}.")
     allowed = {
-        "table": (WATERMARK, "index.columns"),
-        "upsert": (DELETED, ORDER, HISTORY, HISTORY_ORDER),
-        "debezium": (ORDER, ENVELOPE, HISTORY, HISTORY_ORDER),
+        "table": (TABLE, WATERMARK, "index.columns"),
+        "upsert": (TABLE, DELETED, ORDER, HISTORY, HISTORY_ORDER),
+        "debezium": (TABLE, ORDER, ENVELOPE, HISTORY, HISTORY_ORDER),
     }[kind]
     for key in found:
         is_ours = key != KIND and key.startswith(OURS) and key not in allowed

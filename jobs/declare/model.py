@@ -192,6 +192,11 @@ class SourceDeclaration:
         Whether later rows replace earlier ones of their key.
     file_format, options
         Of the files in the folder at ``location``; None where that is a Delta table.
+    table
+        The name of a table in Spark's catalog (``source.table``), which says where it lies. Its ``location`` is known once a
+        session has looked it up.
+    may_be_here
+        Whether a table of the warehouse with the source's name comes before that one.
     """
 
     name: str
@@ -208,6 +213,8 @@ class SourceDeclaration:
     is_changelog: bool = False
     file_format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    table: str | None = None
+    may_be_here: bool = False
 
     @property
     def columns_ddl(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from relstate_dagster.jobs.declare.catalog_tables import TABLE, check_catalog_table
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.clauses import read_clauses
@@ -248,7 +249,7 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
     listed = table_columns(cursor, context) if cursor.at("(") else ListedColumns()
     columns, primary_key = listed.columns, listed.primary_key
     clauses = read_clauses(cursor, context, {}, until="", takes_files=True)
-    if not columns and clauses.location is None:
+    if not columns and clauses.location is None and TABLE not in clauses.properties:
         raise DeclarationError(
             f"{statement.where}: {context} has neither columns nor a LOCATION: list its columns, or name the folder of an "
             "existing Delta table. CREATE TABLE AS SELECT and LIKE are not supported: create the table, then INSERT."
@@ -274,7 +275,9 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         line=statement.line,
         file_format=clauses.file_format,
         options=clauses.options,
+        table=clauses.properties.get(TABLE),
     )
+    check_catalog_table(source, f"{statement.where}: {context}")
     check_file_folder(source, f"{statement.where}: {context}")
     check_source_properties(source, f"{statement.where}: {context}")
     check_clauses(source, f"{statement.where}: {context}")

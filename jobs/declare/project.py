@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from relstate_dagster.jobs.declare.catalog_tables import TABLE, CatalogTables
 from relstate_dagster.jobs.declare.changelogs import expanded
 from relstate_dagster.jobs.declare.last_reads import with_last_reads
 from relstate_dagster.jobs.declare.lineage import ColumnLineage, column_lineage, dependencies, output_columns
@@ -195,6 +196,7 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
                 f"{place(declaration.path, declaration.line)}: {declaration.name!r} is already declared at "
                 f"{place(earlier.path, earlier.line)} (case does not tell names apart): rename or remove one."
             )
+    by_lower = _over_catalog_tables(by_lower)
     queries = {d.name: d for d in by_lower.values() if not isinstance(d, SourceDeclaration)}
     undeclared: dict[str, str] = {}
     reads: dict[str, tuple[str, ...]] = {}
@@ -224,6 +226,35 @@ def build_project(declarations: Iterable[Declared], exists: Callable[[str], bool
         reads=reads,
         undeclared=tuple(undeclared.values()),
     )
+
+
+def _over_catalog_tables(declared: Mapping[str, Declared]) -> dict[str, Declared]:
+    """Declarations by lower-case names, over sources in place of tables of Spark's catalog.
+
+    Raises
+    ------
+    DeclarationError
+        Two sources are the same table, or the name of the source for a table is taken.
+    """
+    tables = CatalogTables()
+    for declaration in declared.values():
+        if isinstance(declaration, SourceDeclaration) and declaration.table is not None:
+            tables.add(declaration.name, declaration.table, place(declaration.path, declaration.line))
+    found: dict[str, Declared] = {}
+    for name, declaration in declared.items():
+        found[name] = declaration
+        if not isinstance(declaration, SourceDeclaration) and isinstance(declaration.query, str):
+            where = f"{place(declaration.path, declaration.line)}: {declaration.name}"
+            query = tables.over_sources(declaration.query, where)
+            found[name] = declaration if query == declaration.query else replace(declaration, query=query)
+    for source in tables.found.values():
+        other = found.setdefault(source.name.lower(), source)
+        if other is not source:
+            raise DeclarationError(
+                f"{place(other.path, other.line)}: {other.name!r} is the name of the source for {source.table}, which is read "
+                f"and not declared: declare it by another name, with TBLPROPERTIES ('{TABLE}' = '{source.table}')."
+            )
+    return found
 
 
 def _is_same_view(one: ViewDeclaration, other: ViewDeclaration) -> bool:

@@ -62,6 +62,7 @@ def sync_project(
     PlanError : Spark refuses the query of a view that the warehouse does not have, or its refresh policy cannot be kept.
         An edit would rebuild a strict view: then nothing was written.
     """
+    project = replace(project, sources=tuple(located(spark, warehouse, source) for source in project.sources))
     before = warehouse.read()
     full_refresh = [as_declared(name, (*(view.name for view in project.views), *before.views)) for name in full_refresh]
     check_edits(warehouse, before, project, full_refresh)
@@ -104,7 +105,8 @@ def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterat
     Each with the reason for rebuilding the view of the name, or the views that read it; empty if none is rebuilt for it.
     """
     for source in project.sources:
-        entry, known = source_entry(warehouse, source), state.sources.get(source.name)
+        known = state.sources.get(source.name)
+        entry = source_entry(warehouse, source, known)
         if known is None or not is_same_source(known, entry):
             kept = known and replace(known, indexes=entry.indexes, watermark=entry.watermark)
             is_other = kept is not None and not is_same_source(kept, entry)
@@ -176,7 +178,7 @@ def check_edits(warehouse: Warehouse, state: CatalogState, project: Project, ful
 def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:
     """Whether nothing of a project has to be registered or rebuilt, and its tables exist."""
     return (
-        all(is_table(source_entry(warehouse, source).path) for source in project.sources)
+        all(is_table(source_entry(warehouse, source, state.sources.get(source.name)).path) for source in project.sources)
         and not any(True for _ in edits(warehouse, state, project))
         and not any(view.name in state.rebuilds for view in project.views)
         and all(with_options(state.views[view.name], view) == state.views[view.name] for view in project.views)
@@ -185,6 +187,7 @@ def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
     """Create a managed source's Delta table where it does not exist, and register the source."""
+    source = located(spark, warehouse, source)
     entry = source_entry(warehouse, source)
     state = warehouse.read()
     registry.check_free(state, entry.name, besides="source")
@@ -230,12 +233,27 @@ def _check_watermark(entry: SourceEntry, types: Mapping[str, str]) -> None:
     watermark.check_type(found[0], where)
 
 
-def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry:
-    """A declared source as the catalog has it."""
+def source_entry(warehouse: Warehouse, source: SourceDeclaration, known: SourceEntry | None = None) -> SourceEntry:
+    """A declared source as the catalog has it.
+
+    Parameters
+    ----------
+    known : its entry so far, if it has one. A table of Spark's catalog that was not looked up has the place of that. Without
+        one it has a place in the warehouse, where it is not.
+    """
     check_name(source.name, "source")
+    source = _as_here(warehouse, source)
     folder = file_folder(source)
-    managed = source.location is None or folder is not None
-    path = warehouse.source_path(source.name, folder) if managed else Address.parse(str(source.location)).spark
+    is_found = source.location is not None
+    managed = (not is_found and source.table is None) or folder is not None
+    if source.table is not None and not is_found and known is not None and known.table == source.table:
+        path = known.path
+    else:
+        path = (
+            Address.parse(str(source.location)).spark
+            if is_found and not managed
+            else warehouse.source_path(source.name, folder)
+        )
     return SourceEntry(
         source.name,
         path,
@@ -246,6 +264,7 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration) -> SourceEntry
         source.is_changelog,
         folder,
         source.watermark,
+        source.table,
     )
 
 
@@ -285,6 +304,50 @@ def _folders_called(warehouse: Warehouse, name: str) -> list[str]:
     return [folder for folder in folders if folder.lower() == name.lower()]
 
 
+def _as_here(warehouse: Warehouse, source: SourceDeclaration) -> SourceDeclaration:
+    """A source as a table of the warehouse, if it is there."""
+    is_here = source.table is not None and source.may_be_here and is_table(warehouse.source_path(source.name))
+    return replace(source, table=None, location=None) if is_here else source
+
+
+def located(spark: SparkSession, warehouse: Warehouse, source: SourceDeclaration) -> SourceDeclaration:
+    """A source with the place of its table in Spark's catalog.
+
+    Raises
+    ------
+    DeclarationError : the catalog has no such table, or it is not a Delta table.
+    """
+    source = _as_here(warehouse, source)
+    if source.table is None or source.location is not None:
+        return source
+    path = _path_in_catalog(spark, source.table)
+    if path is None:
+        raise DeclarationError(
+            f"source {source.name}: Spark's catalog has no table {source.table}; create it, or name its catalog in the "
+            "settings of Spark (spark.sql.catalog.…)"
+        )
+    return replace(source, location=path)
+
+
+def _path_in_catalog(spark: SparkSession, table: str) -> str | None:
+    """Path of a Delta table of Spark's catalog; ``None`` if there is none.
+
+    Parameters
+    ----------
+    table : its name as SQL writes it.
+    """
+    try:
+        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first() if spark.catalog.tableExists(table) else None
+    except PySparkException as error:
+        raise DeclarationError(f"table {table} of Spark's catalog cannot be read: {reason_of(error)}") from error
+    if detail is None:
+        return None
+    if detail["format"] != "delta":
+        raise DeclarationError(f"table {table} is not a Delta table; only Delta tables can be sources")
+    return str(Address.parse(str(detail["location"])).spark)
+
+
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
     """Path of an undeclared table: in the warehouse's sources, or Spark's catalog."""
     for found in (name, *_folders_called(warehouse, name)):
@@ -293,15 +356,9 @@ def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
         except SourceError:
             continue
         return warehouse.source_path(found)
-    try:
-        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
-        detail = spark.sql(f"DESCRIBE DETAIL `{name}`").first() if spark.catalog.tableExists(name) else None
-    except PySparkException as error:
-        raise DeclarationError(f"table {name} of Spark's catalog cannot be read: {reason_of(error)}") from error
-    if detail is not None:
-        if detail["format"] != "delta":
-            raise DeclarationError(f"table {name} is not a Delta table; only Delta tables can be sources")
-        return Address.parse(str(detail["location"])).spark
+    found_path = _path_in_catalog(spark, quoted(name))
+    if found_path is not None:
+        return found_path
     raise DeclarationError(
         f"table {name} is neither declared, nor in {warehouse.root}/sources, nor in Spark's catalog; declare it with "
         f"CREATE TABLE {name} USING delta LOCATION '…'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -35,6 +35,7 @@ from relstate_dagster.jobs.declare import (
     parse_statement,
     split_statements,
 )
+from relstate_dagster.jobs.declare.catalog_tables import CatalogTables
 from relstate_dagster.jobs.declare.changelogs import changelog_of, expanded, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.engine.instants import Clock, utc_now
@@ -64,6 +65,9 @@ _BEFORE_A_TABLE = frozenset({"into", "from", "table", "view", "overwrite", "with
 #: With these words begin queries, and statements that write what a query gives.
 _MAY_WRITE = frozenset({"WITH", "FROM"})
 _KINDS = {"table": "source", "view": "plain view", "materialized view": "view"}
+
+
+_View = TypeVar("_View", ViewDeclaration, PlainView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class ScriptSession:
             if source.if_not_exists:
                 return Result(number)
             raise DeclarationError(f"there is a table or view named {source.name} already; drop it first")
-        if source.location is None and not source.columns:
+        if source.location is None and source.table is None and not source.columns:
             raise DeclarationError(f"table {source.name} has no columns")
         table, view = expanded(source)
         if view is not None and self._exists(state, table.name):
@@ -181,7 +185,7 @@ class ScriptSession:
     def _create_view(self, view: ViewDeclaration, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
-        self._registry.add_view(view)
+        self._registry.add_view(self._over_sources(view))
         try:
             self._run_views([view.name])
         except Exception:
@@ -193,8 +197,25 @@ class ScriptSession:
     def _create_plain_view(self, view: PlainView, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
+        view = self._over_sources(view)
         self._registry.add_plain_view(view.name, view.named_query, replace_existing=view.or_replace)
         return Result(number)
+
+    def _over_sources(self, view: _View) -> _View:
+        """A view over sources in place of tables of Spark's catalog.
+
+        New ones are registered.
+        """
+        if not isinstance(view.query, str):
+            return view
+        sources, tables = self._state().sources, CatalogTables()
+        for source in sources.values():
+            if source.table is not None:
+                tables.add(source.name, source.table, f"source {source.name}")
+        query = tables.over_sources(view.query, view.name)
+        for found in tables.found.values():
+            declare_source(self._spark, self._warehouse, self._registry, found)
+        return replace(view, query=query)
 
     def _drop(self, drop: DropStatement, number: int) -> Result:
         kind = _KINDS[drop.kind]
@@ -246,7 +267,8 @@ class ScriptSession:
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:
-        entry = ViewPlanner(self._spark, self._warehouse).plan(self._state(), explain.view)
+        view = self._over_sources(explain.view)
+        entry = ViewPlanner(self._spark, self._warehouse).plan(self._state(), view)
         text = f"{strategy_line(entry)}\n{explain_plan(entry.plan)}"
         return Result(number, ("plan",), [(text,)], is_query=True)
 

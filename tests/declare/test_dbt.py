@@ -58,10 +58,11 @@ def test_tables_of_dbt_are_replaced_where_they_are_read(project, compiled, query
     assert _query(project, "m") == query
 
 
-def test_unknown_schemas_are_refused(project):
+def test_tables_that_dbt_does_not_know_are_of_spark_catalog(project):
     project.node("m", "", "select * from prod.orders")
-    with pytest.raises(DeclarationError, match=r"m.sql:1: m: prod.orders is read by path or by a name in several parts"):
-        load_project(project.write())
+    sources = {source.name: source for source in load_project(project.write()).sources}
+    assert sources["prod__orders"].table == "`prod`.`orders`"
+    assert not sources["prod__orders"].may_be_here
 
 
 @pytest.mark.parametrize(
@@ -209,6 +210,9 @@ def test_sources_have_their_location_and_key(project):
         "colours": "s3://lake/colours",
     }
     assert found["raw__orders"].primary_key == ("id",)
+    # Those without a place are tables of Spark's catalog, unless the warehouse has them.
+    assert {name: source.table for name, source in found.items() if source.table} == {"raw__stores": "`raw`.`stores`"}
+    assert all(source.may_be_here for source in found.values())
 
 
 def test_a_source_over_a_model_or_a_seed_is_one_table(project):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from relstate_dagster.jobs.declare.catalog_tables import table_text
 from relstate_dagster.jobs.declare.dbt.manifest import Manifest, Node, asset_key, listed, meta_of, settings_of, title
 from relstate_dagster.jobs.declare.dbt.model_tests import checks_by_model
 from relstate_dagster.jobs.declare.dbt.queries import has_incremental_text, query_of
@@ -61,13 +62,16 @@ def _is_named(node: Node) -> bool:
 
 
 def _source(manifest: Manifest, node: Node) -> SourceDeclaration:
+    location = manifest.location(node)
     return SourceDeclaration(
         name=str(manifest.name(node)),
         primary_key=listed(settings_of(node).get("primary_key")),
-        location=manifest.location(node),
+        location=location,
         comment=node.get("description") or None,
         properties={"dagster.key": asset_key(node)},
         path=manifest.path(node),
+        table=None if location is not None or not node.get("relation_name") else table_text(manifest.relation(node)),
+        may_be_here=True,
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from relstate_dagster.jobs.declare.catalog_tables import with_tables
 from relstate_dagster.jobs.declare.dbt.manifest import Manifest, Node, title
 from relstate_dagster.jobs.declare.dbt.rendering import rendered
-from relstate_dagster.jobs.declare.statements import Cursor, split_statements
 from relstate_dagster.jobs.declare.table_tokens import table_places
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.sql_text import quoted
@@ -67,16 +67,4 @@ def over_names(manifest: Manifest, text: str, where: str) -> str:
             name = hidden.setdefault(name, _UNHIDDEN + name)
         pieces += [text[position : place.start], quoted(name)]
         position = place.end + 1
-    return _with_tables("".join([*pieces, text[position:]]), hidden)
-
-
-def _with_tables(query: str, tables: dict[str, str]) -> str:
-    """A query with common table expressions for tables whose names it hides."""
-    if not tables:
-        return query
-    defined = ", ".join(f"{quoted(alias)} AS (SELECT * FROM {quoted(name)})" for name, alias in tables.items())
-    cursor = Cursor(split_statements(query)[0])
-    if not cursor.accept("WITH"):
-        return f"WITH {defined}\n{query}"
-    recursive = "RECURSIVE " if cursor.accept("RECURSIVE") else ""
-    return f"WITH {recursive}{defined},\n{cursor.rest()}"
+    return with_tables("".join([*pieces, text[position:]]), {alias: name for name, alias in hidden.items()})
