@@ -62,6 +62,35 @@ def test_sources_of_any_layout_and_views_are_looked_up_in_place(spark: SparkSess
         script.verify()
 
 
+def test_rows_without_a_key_are_looked_up_in_a_view_that_stores_their_ids(spark: SparkSession, tmp_path: Path) -> None:
+    """Not in the source: an id is given to a row when it arrives."""
+    script = Script(spark, tmp_path / "warehouse")
+    joined = "SELECT a.v, d.name FROM {} a JOIN dim d ON d.g = a.g"
+    script.run(
+        "CREATE TABLE log (g INT, v INT) TBLPROPERTIES ('delta.appendOnly' = 'true');"
+        "CREATE TABLE dim (g INT, name STRING, PRIMARY KEY (g));"
+        "INSERT INTO log VALUES (0, 1), (0, 1), (1, 2), (NULL, 3); INSERT INTO dim VALUES (0, 'a'), (1, 'b');"
+        "CREATE MATERIALIZED VIEW rows AS SELECT g, v FROM log;"
+        "CREATE MATERIALIZED VIEW positive AS SELECT g, v FROM rows WHERE v > 1;"
+        f"CREATE MATERIALIZED VIEW of_log AS {joined.format('log')};"
+        f"CREATE MATERIALIZED VIEW of_rows AS {joined.format('rows')};"
+        f"CREATE MATERIALIZED VIEW of_positive AS {joined.format('positive')};"
+        "REFRESH"
+    )
+    views = script.warehouse.read().views
+    for name, in_place in (("of_log", False), ("of_rows", True), ("of_positive", True)):
+        (join,) = (node for node in walk(views[name].plan) if isinstance(node, Join))
+        assert (join.left_in_place, join.right_in_place) == (in_place, True), name
+        assert len(views[name].tables) == 1 + (not in_place), name
+    for epoch in (
+        "UPDATE dim SET name = 'c' WHERE g = 0",
+        "INSERT INTO log VALUES (0, 1), (1, 5), (2, 6); DELETE FROM dim WHERE g = 1; INSERT INTO dim VALUES (2, 'd')",
+        "INSERT INTO log VALUES (1, 7), (1, 7); INSERT INTO dim VALUES (1, 'e'); UPDATE dim SET g = 3 WHERE g = 0",
+        "UPDATE dim SET name = concat(name, '!')",
+    ):
+        script.run(f"{epoch}; REFRESH; VERIFY")
+
+
 _LARGE = """
 from tests.epoch.scripts import Script
 from relstate_dagster.jobs.engine import SparkSettings, create_session
