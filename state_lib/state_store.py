@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -213,7 +214,8 @@ class StateStore:
         The rows if they are few, and a frame of them all without the epoch, which Spark holds. Counting them does not
         compute them twice, and brings only a few to the driver.
         """
-        held = self._union(mem_tables).localCheckpoint()
+        # As bytes, not as objects: rows that turn out to be many are read once more, and would fill the heap.
+        held = self._union(mem_tables).localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
         if held.select(F.lit(1)).limit(most_rows + 1).count() > most_rows:
             return None, held

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -73,6 +74,7 @@ class RowSets:
         is a job of its own. None: change sets are too large for either, Spark chooses.
     single_partition : whether one task does what comes after a shuffle: little has changed.
     limits : of the rows that the driver holds.
+    keeps_bytes : whether Spark keeps rows that are computed once as bytes. Objects are read faster, and fill the heap.
     """
 
     spark: SparkSession
@@ -80,6 +82,7 @@ class RowSets:
     lookup_hint: str | None = "broadcast"
     single_partition: bool = True
     limits: DriverLimits = field(default_factory=DriverLimits)
+    keeps_bytes: bool = False
 
     def of(self, frame: DataFrame) -> RowSet:
         """Rows that Spark computes."""
@@ -102,6 +105,12 @@ class RowSets:
         """Rows of a frame, held by the driver; ``None`` if they are more."""
         found = held_rows(frame, self.limits.collected_bytes)
         return None if found is None or found.rows.num_rows > most_rows else self.of_rows(found.rows, found.schema)
+
+    def checkpointed(self, frame: DataFrame, *, eager: bool = False) -> DataFrame:
+        """A frame whose rows Spark computes once, at the latest when they are first read."""
+        # Of these names, which are PySpark's, only the second means objects.
+        level = StorageLevel.MEMORY_AND_DISK if self.keeps_bytes else StorageLevel.MEMORY_AND_DISK_DESER
+        return frame.localCheckpoint(eager, level)
 
     def hinted(self, frame: DataFrame) -> DataFrame:
         """A small frame, as the build side of a lookup."""
@@ -322,7 +331,7 @@ class RowSet:
         sets = self._sets
         if not sets.shares_by_jobs or not all(is_plain(f.dataType) for f in self._schema.fields):
             frame = sum_equal_rows(self.frame) if summed else self.frame
-            return sets.of(frame.localCheckpoint(eager=False))
+            return sets.of(sets.checkpointed(frame))
         if summed and not sums_as_spark(self._schema):
             return sets.of(sum_equal_rows(self.frame))._on_driver(summed=False)
         return self._on_driver(summed=summed)
@@ -338,7 +347,7 @@ class RowSet:
             schema = whole.schema
             if limits.is_final:
                 # Computed once, be it for the driver or not: some rows of this epoch are known to be many.
-                whole = frame = whole.localCheckpoint()
+                whole = frame = self._sets.checkpointed(whole, eager=True)
                 most_rows = rows_within(whole, most)
                 rows = whole.toArrow() if whole.limit(most_rows + 1).count() <= most_rows else None
             else:
@@ -348,7 +357,7 @@ class RowSet:
         if not limits.is_final:
             raise DriverLimitExceeded(most + 1 if rows is None else rows.nbytes, most)
         frame = self.frame if frame is None else frame
-        return RowSet(self._sets, sum_equal_rows(frame).localCheckpoint(eager=False) if summed else frame, is_large=True)
+        return RowSet(self._sets, self._sets.checkpointed(sum_equal_rows(frame)) if summed else frame, is_large=True)
 
 
 def _sum_of(rows: pa.Table, column: str) -> int:

@@ -118,7 +118,8 @@ def preview_run(
     upstream = {view.name: project.upstream(view.name) for view in chosen}
     known = state.working.views
     names = {name for view in upstream for name in (*upstream[view], *(known[view].reads if view in known else ()))}
-    sources = {**state.sources, **{source.name: source_entry(warehouse, source) for source in project.sources}}
+    entries = (source_entry(warehouse, source, state.sources.get(source.name)) for source in project.sources)
+    sources = {**state.sources, **{entry.name: entry for entry in entries}}
     source_bytes = cache(lambda name: _all_bytes(sources.get(name)))
     newest = NewestSources.of(warehouse, state, names)
     behind = views_behind(warehouse, upstream.keys() & known.keys(), state, newest=newest)
@@ -133,9 +134,12 @@ def preview_run(
         refused_rebuilds(warehouse, state, project),
     )
     declared = {view.name for view in project.views}
+    new_from: dict[str, set[str]] = {}  # sources of new views, also through other new ones
     for name, reads in upstream.items():
-        # A view that it reads holds no more than comes from what that one reads.
-        read = [source_bytes(source) for source in reads if source not in declared] if name not in known else []
+        if name not in known:
+            new_from[name] = {source for read in reads for source in new_from.get(read, () if read in declared else (read,))}
+        # A view that is new itself is taken to hold as much as the sources that it comes from.
+        read = [source_bytes(source) for source in new_from.get(name, ())]
         following.add(name, reads, project.inlined(name), None if None in read else sum(size or 0 for size in read))
     found = list(following.found.values())
     if views is not None:
@@ -393,7 +397,9 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
     if source is None or source.folder is not None:
         return None
     try:
-        return OpenedTable(source.path).total_bytes() if is_table(source.path) else 0
+        if is_table(source.path):
+            return OpenedTable(source.path).total_bytes()
+        return 0 if source.table is None else None
     except (DeltaError, OSError):
         return None  # the run reports the error
 

@@ -65,8 +65,8 @@ class DeltaTarget(Target):
     def found(self, declared: DeclaredTable, version: int, *, replaces: bool = False) -> TargetFound:
         """The table at a version, as an epoch would find it."""
         table = OpenedTable(self.path)
-        size, opened = table.total_bytes(version), table.at(version)
-        return TargetFound(size, driver_writes(declared, opened), replaces=replaces)
+        size, rows = table.totals(version)
+        return TargetFound(size, driver_writes(declared, table.at(version)), replaces=replaces, rows=rows)
 
     def rows(self, session: SparkSession, version: int) -> DataFrame:
         """All rows at a version, with the hidden key as the last column."""

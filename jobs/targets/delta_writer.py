@@ -6,6 +6,7 @@ Rows that the driver holds take one delta-rs commit and no Spark job.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -60,7 +61,8 @@ class DeltaWriter(TargetWriter):
         self._wanted = wanted
         self._known = known
         self.done = done
-        self.found = TargetFound(table.total_bytes(), driver_writes(declared, table.opened()), is_empty, replaces)
+        size, rows = table.totals()
+        self.found = TargetFound(size, driver_writes(declared, table.opened()), is_empty, replaces, rows)
 
     def set_properties(self, session: SparkSession) -> None:
         """Set properties that the view declares by now."""
@@ -110,12 +112,17 @@ class DeltaWriter(TargetWriter):
         table through a shuffle. A condition on the key is asked of each row where it is read.
         """
         literals = ", ".join(f"X'{key.hex()}'" for key in keys.to_pylist())
-        return self._save(self._checked(changes), "overwrite", replaceWhere=f"{quoted(VIEW_KEY)} IN ({literals})")
+        where = f"{quoted(VIEW_KEY)} IN ({literals})"
+        # Spark does not count rows of a file that goes as a whole.
+        return replace(self._save(self._checked(changes), "overwrite", replaceWhere=where), rows_deleted=len(keys))
 
     def overwrite(self, session: SparkSession, changes: DataFrame) -> Published:
-        """Replace all rows, and columns, of an earlier generation."""
-        partitions = self._declared.layout.partitioned_by
-        return self._save(self._checked(changes), "overwrite", partitions, overwriteSchema="true")
+        """Replace all rows, and the columns of an earlier generation."""
+        changes = self._checked(changes)
+        if self.found.replaces:
+            return self._save(changes, "overwrite", self._declared.layout.partitioned_by, overwriteSchema="true")
+        published = self._save(changes, "overwrite")
+        return replace(published, rows_deleted=self.found.rows or 0)
 
     def maintain(self) -> None:
         """Merge small files, in a commit that changes no rows."""

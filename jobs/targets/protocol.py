@@ -37,12 +37,14 @@ class TargetFound:
     driver_writes : whether the driver can write this table.
     is_empty : it was made just now.
     replaces : all rows of an earlier generation are replaced.
+    rows : of it; ``None`` where its files would have to be read for that.
     """
 
     bytes: int
     driver_writes: bool
     is_empty: bool = False
     replaces: bool = False
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class TargetWriter(ABC):
 
     @abstractmethod
     def overwrite(self, session: SparkSession, changes: DataFrame) -> Published:
-        """Replace all rows, and columns, of an earlier generation."""
+        """Replace all rows; those of an earlier generation (``found.replaces``) with its columns."""
 
     def maintain(self) -> None:
         """Merge small files, in a commit that changes no rows."""

@@ -16,12 +16,14 @@ class ChangeFound:
     is_held : the driver has them.
     goes : whether some row of the published table goes; ``None`` where that is not known yet.
     key_bytes : of the keys of rows that go; ``None`` where they are not known, or too many.
+    gone_rows : of the published table, updated ones included; ``None`` where they were not counted.
     """
 
     rows: int
     is_held: bool = False
     goes: bool | None = None
     key_bytes: int | None = None
+    gone_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

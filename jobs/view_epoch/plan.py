@@ -202,6 +202,7 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         limits=_driver_limits(limits),
         reason=reason,
         new_state=NewState(is_all=True) if sizes.is_backfill else NewState(sizes.unfilled),
+        keeps_bytes=changed > limits.object_rows_bytes,
     )
 
 
@@ -248,6 +249,7 @@ def _computes_all(all_rows: AllRows, what: Recompute, reason: str, most_tasks: i
         reason=reason,
         new_state=NewState(all_rows.unfilled) if what is Recompute.WITH_STATE else NO_NEW_STATE,
         recomputes=what,
+        keeps_bytes=all_rows.memory_bytes > limits.object_rows_bytes,
     )
 
 
@@ -302,6 +304,7 @@ def plan_escalation(plan: ViewEpochPlan, found: int, *, most_tasks: int) -> View
         shuffle_tasks=None if engine is Workload.FULL else most_tasks,
         limits=replace(before.limits, is_final=True),
         reason="more rows than planned for",
+        keeps_bytes=True,
     )
     commit = replace(plan.commit, writer=_by_rows(plan.commit.writer), tasks=most_tasks, spreads=True)
     publish = replace(

@@ -72,7 +72,8 @@ def publish(
     changed = ChangeFound(mv_rows(view, commit))
     if rows is not None:
         keys = rows.filter(rows[IS_THERE])[VIEW_KEY]
-        step = step.for_changes(replace(changed, is_held=True, goes=len(keys) > 0, key_bytes=keys.nbytes))
+        changed = replace(changed, goes=len(keys) > 0, key_bytes=keys.nbytes, gone_rows=len(keys))
+        step = step.for_changes(replace(changed, is_held=True))
         if step.writer is Writer.DRIVER:
             done = _write(session, target, rows, step.mode)
             shown = changed_rows(rows.drop_columns([VIEW_KEY, IS_THERE]), OP)
@@ -82,7 +83,9 @@ def publish(
         changes = stored_changes(store, view, epoch, commit.version)
         if rows is None:
             found_keys: pa.ChunkedArray | None = None
-            if step.mode is WriteMode.MERGE:
+            if step.may_replace_all(changed.rows):
+                changed = replace(changed, gone_rows=changes.where(F.col(IS_THERE)).count())
+            if step.mode is WriteMode.MERGE and not step.replaces_all(changed):
                 rows = collected(changes.where(F.col(IS_THERE)).select(VIEW_KEY), step.most_key_bytes)
                 found_keys = None if rows is None else rows.column(0)
             if found_keys is not None:

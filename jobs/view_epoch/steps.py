@@ -90,6 +90,7 @@ class Compute:
     engine : what the session is set up for.
     holds : change sets with several readers are computed one by one and held by the driver. That costs a job for each. It
         is worth it: plans stay small, lookups know their keys, and an empty change set is not looked up at all.
+    keeps_bytes : whether Spark keeps rows with several readers as bytes, and not as objects.
     lookup_hint : how change sets are joined with state; as of :class:`.jobs.operators.row_set.RowSets`.
     shuffle_tasks : of the epoch's shuffles; ``None``: as Spark is configured.
     state_bytes, in_place_bytes : of the files that changes are looked up in; ``None`` where nothing is.
@@ -109,6 +110,7 @@ class Compute:
     reason: str
     new_state: NewState = NO_NEW_STATE
     recomputes: Recompute | None = None
+    keeps_bytes: bool = False
 
     @property
     def is_of_all_rows(self) -> bool:
@@ -118,6 +120,7 @@ class Compute:
     def lines(self) -> tuple[str, ...]:
         """Lines for people."""
         held = "held by the driver" if self.holds else "computed by Spark"
+        held += ", kept as bytes" if self.keeps_bytes and not self.holds else ""
         code = {
             Workload.SMALL: "expressions interpreted",
             Workload.LARGE: "code generated",
@@ -175,6 +178,7 @@ class Publish:
     mode : how rows are applied; a merge becomes an append where no row turns out to go.
     only_inserts : nothing leaves the published table in this epoch.
     table_bytes : of the published table; ``None`` until it was looked at, since there may be nothing to publish.
+    table_rows : of it; ``None`` as well where its log does not say.
     tasks : of a shuffle of the published table, where Spark merges.
     most_tasks, task_bytes : that ``tasks`` is worked out by.
     most_rows : that the driver writes where Spark has computed them.
@@ -199,6 +203,7 @@ class Publish:
     engine: Workload
     shuffle_tasks: int | None
     is_settled: bool = False
+    table_rows: int | None = None
 
     def for_target(self, found: TargetFound) -> Publish:
         """Settle by the published table: rows of a large one are replaced by Spark."""
@@ -209,11 +214,20 @@ class Publish:
         if self.mode is WriteMode.OVERWRITE and not found.replaces and found.driver_writes:
             writer = None  # the table that was to be replaced is made again, and empty
         tasks = min(self.most_tasks, 1 + memory_bytes(found.bytes) // self.task_bytes)
-        return replace(self, writer=writer, mode=mode, only_inserts=only_inserts, table_bytes=found.bytes, tasks=tasks)
+        settled = replace(self, writer=writer, mode=mode, only_inserts=only_inserts, tasks=tasks)
+        return replace(settled, table_bytes=found.bytes, table_rows=found.rows)
+
+    def may_replace_all(self, rows: int) -> bool:
+        """Whether this many changed rows can cover the whole published table."""
+        return self.mode is WriteMode.MERGE and bool(self.table_rows) and rows >= (self.table_rows or 0)
 
     def is_by_driver(self, rows: int) -> bool:
         """Whether the driver writes a change set of this many rows."""
         return self.writer is Writer.DRIVER or (self.writer is None and rows <= self.most_rows)
+
+    def replaces_all(self, found: ChangeFound) -> bool:
+        """Whether no row of the published table stays."""
+        return self.may_replace_all(found.rows) and found.gone_rows == self.table_rows
 
     def for_changes(self, found: ChangeFound) -> Publish:
         """Settle by the change set.
@@ -228,8 +242,11 @@ class Publish:
             writer = Writer.DRIVER
         elif writer is Writer.DRIVER and not found.is_held:
             writer = Writer.SPARK
-        if writer is Writer.SPARK and mode is WriteMode.MERGE and found.key_bytes is not None:
-            mode = WriteMode.REPLACE if found.key_bytes <= self.most_key_bytes else WriteMode.MERGE
+        if writer is Writer.SPARK and mode is WriteMode.MERGE:
+            if self.replaces_all(found):
+                mode = WriteMode.OVERWRITE
+            elif found.key_bytes is not None and found.key_bytes <= self.most_key_bytes:
+                mode = WriteMode.REPLACE
         return replace(self, writer=writer, mode=mode, is_settled=True)
 
     def line(self) -> str:

@@ -169,6 +169,7 @@ def _computed_and_committed(
             lookup_hint=compute.lookup_hint,
             single_partition=compute.shuffle_tasks == 1,
             limits=compute.limits,
+            keeps_bytes=compute.keeps_bytes,
         ),
         full_query=lambda node: _full_difference(inputs, node, state.before),
         extreme_rows=EXTREME_ROWS.of(view.properties, f"view {view.name}"),

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import is_brief_run
 from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.state_lib.lake.table import OpenedTable
 from tests.epoch.home import FILES, Home
 from tests.sizes import changed_sizes
 
@@ -80,6 +81,17 @@ def test_a_run_is_as_brief_as_what_is_read(
         assert not _is_brief(home, *views)
     with changed_sizes(brief_run_bytes=0):
         assert _is_brief(home, *views) is (bytes_read == "none")
+
+
+def test_new_views_over_new_views_read_as_much_as_those(home: Home) -> None:
+    home.write("first", "CREATE MATERIALIZED VIEW first AS SELECT k, v FROM t")
+    home.write("second", "CREATE MATERIALIZED VIEW second AS SELECT a.k FROM first AS a JOIN first AS b ON a.k = b.k")
+    size = OpenedTable(home.warehouse.source_path("t")).total_bytes()
+    with changed_sizes(brief_run_bytes=2 * size):
+        assert _is_brief(home, "first", "second")
+    with changed_sizes(brief_run_bytes=2 * size - 1):
+        assert _is_brief(home, "first")
+        assert not _is_brief(home, "first", "second")
 
 
 def _run(home: Home, **environment: str) -> str:

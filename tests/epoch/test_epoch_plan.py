@@ -117,6 +117,15 @@ def test_sizes_decide(sizes: dict[str, Any], decided: tuple[object, ...]) -> Non
     assert len(plan.lines()) >= 4
 
 
+@pytest.mark.parametrize("sizes", [{}, {"is_backfill": True}, {"full": True}])
+def test_many_rows_are_kept_as_bytes(sizes: dict[str, Any]) -> None:
+    few, many = (_plan(changed=_LIMITS.object_rows_bytes + more, **sizes) for more in (0, 1))
+    assert (few.compute.keeps_bytes, many.compute.keeps_bytes) == (False, True)
+    assert [any("kept as bytes" in line for line in plan.lines()) for plan in (few, many)] == [False, True]
+    again = plan_escalation(few, few.compute.limits.held_bytes + 1, most_tasks=8)
+    assert again.compute.keeps_bytes, "nobody knows how many there are"
+
+
 #: The published table, the change set as found, and how it is applied: by whom, and how.
 _PUBLISHED: list[tuple[dict[str, Any], ChangeFound, tuple[Writer, WriteMode]]] = [
     ({}, ChangeFound(9, is_held=True, goes=True, key_bytes=1), (_D, WriteMode.MERGE)),
@@ -132,6 +141,14 @@ _PUBLISHED: list[tuple[dict[str, Any], ChangeFound, tuple[Writer, WriteMode]]] =
     ),
     ({"published": TargetFound(_TABLE + 1, True)}, ChangeFound(9, True, False, 0), (_D, WriteMode.APPEND)),
     ({"published": TargetFound(1, True, replaces=True)}, ChangeFound(9), (_S, WriteMode.OVERWRITE)),
+    # A table of eight rows: all of them go, or not all, or their number is unknown.
+    ({"published": TargetFound(_TABLE + 1, True, rows=8)}, ChangeFound(9, True, True, 1, 8), (_S, WriteMode.OVERWRITE)),
+    ({"published": TargetFound(_TABLE + 1, True, rows=8)}, ChangeFound(9, gone_rows=8), (_S, WriteMode.OVERWRITE)),
+    ({"published": TargetFound(_TABLE + 1, True, rows=8)}, ChangeFound(9, True, True, 1, 7), (_S, WriteMode.REPLACE)),
+    ({"published": TargetFound(_TABLE + 1, True, rows=8)}, ChangeFound(9, gone_rows=7), (_S, WriteMode.MERGE)),
+    ({"published": TargetFound(_TABLE + 1, True)}, ChangeFound(9), (_S, WriteMode.MERGE)),
+    ({"published": TargetFound(_TABLE, True, rows=8)}, ChangeFound(9, True, True, 1, 8), (_D, WriteMode.MERGE)),
+    ({"published": TargetFound(_TABLE + 1, True, rows=0)}, ChangeFound(9, gone_rows=0), (_S, WriteMode.MERGE)),
 ]
 
 
