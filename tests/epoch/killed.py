@@ -1,10 +1,11 @@
-"""Processes that a failpoint kills, in the suite's JVM or in one of their own."""
+"""Processes that run epochs or that a failpoint kills, in the suite's JVM or in one of their own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,6 +31,14 @@ def run_in_process(
 ) -> subprocess.CompletedProcess[str]:
     """Run one epoch by ``epoch_process.py``; further variables are set for it."""
     return _ended([str(Path(__file__).with_name("epoch_process.py")), str(folder)], failpoint, {**lent(jvm), **others})
+
+
+def two_runs_at_once(folder: Path | str, jvm: SparkSession | None = None) -> list[str]:
+    """Outputs of two processes that begin an epoch together, and both end well."""
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda _: run_in_process(folder, jvm=jvm), range(2)))
+    assert [run.returncode for run in ended] == [0, 0], [run.stdout + run.stderr for run in ended]
+    return [run.stdout for run in ended]
 
 
 def _ended(arguments: list[str], failpoint: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -20,6 +20,7 @@ from relstate_dagster.state_lib.errors import RelstateError
 from relstate_dagster.state_lib.lake.files import files_in, write_once
 from tests.capabilities import commits_to_s3
 from tests.epoch import store_checks
+from tests.epoch.killed import two_runs_at_once
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP
 from tests.sizes import Resized
@@ -109,14 +110,10 @@ def test_the_next_run_repairs_a_killed_one(spark: SparkSession, root: str) -> No
     store_checks.a_killed_run_is_repaired(spark, root)
 
 
-def test_of_two_runs_at_once_both_end_well(spark: SparkSession, root: str) -> None:
+def test_of_two_runs_at_once_both_end_well(spark: SparkSession, root: str, jvm: SparkSession | None) -> None:
     script = Script(spark, root)
     script.run(_SETUP + _CHANGES)
-    command = [sys.executable, str(Path(__file__).parent / "epoch_process.py"), root]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [run.communicate(timeout=300)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
+    two_runs_at_once(root, jvm)
     script.run("REFRESH; VERIFY")
 
 

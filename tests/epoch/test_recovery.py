@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.state_lib.errors import EpochError
-from tests.epoch.killed import run_in_process
+from tests.epoch.killed import run_in_process, two_runs_at_once
 from tests.epoch.scripts import Script
 
 _SETUP = """
@@ -87,15 +84,11 @@ def test_the_next_run_repairs_a_killed_one(
 
 
 def test_of_two_runs_at_once_one_goes_on_and_neither_loses_anything(
-    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path
+    spark: SparkSession, before_the_crash: Path, undisturbed: dict, tmp_path: Path, jvm: SparkSession | None
 ) -> None:
     folder = tmp_path / "warehouse"
     shutil.copytree(before_the_crash, folder)
-    command = [sys.executable, str(Path(__file__).parent / "epoch_process.py"), str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    runs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [run.communicate(timeout=300)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
+    outputs = two_runs_at_once(folder, jvm)
     assert sum("skipped" in output for output in outputs) == 1, "the second has waited, and found nothing to do"
     script = Script(spark, folder)
     assert {name: script.rows(query) for name, query in _VIEWS.items()} == undisturbed

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from relstate_dagster.jobs.targets.chain import EpochCommit
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import DeltaLog
-from tests.epoch.killed import run_in_process
+from tests.epoch.killed import run_in_process, two_runs_at_once
 from tests.epoch.scripts import Script
 from tests.sizes import Resized
 
@@ -187,9 +186,7 @@ def test_a_run_that_was_killed_loses_one_slice(
 def test_two_runs_at_once_build_a_view_together(home: Home, monkeypatch: pytest.MonkeyPatch, jvm: SparkSession | None) -> None:
     home.declare(sums=_VIEWS["sums"], pairs=_VIEWS["pairs"])
     monkeypatch.setenv("RELSTATE_SIZING", ",".join(f"{name}={value}" for name, value in _SLICED.items()))
-    with ThreadPoolExecutor(2) as pool:
-        ended = [pool.submit(run_in_process, home.folder, jvm=jvm) for _ in range(2)]
-    assert [run.result().returncode for run in ended] == [0, 0], [run.result().stdout for run in ended]
+    two_runs_at_once(home.folder, jvm)
     assert len({path for path, _ in home.commits("sums")}) == 1
     home.script.verify()
 
