@@ -160,6 +160,17 @@ class Tuning:
         "`max` over few groups runs two or three jobs instead of three or four.",
     )
     kept_limit_rows: int = _int(10_000, "LIMIT and OFFSET up to this many rows keep the first rows apart from their input.")
+    kept_frame_rows: int = _int(
+        1_000, "Windows with frames of up to this many rows keep the last rows of each partition apart from their input."
+    )
+    slid_frame_rows: int = _int(
+        64,
+        "Frames of more rows than this are computed for changed results one by one: Spark slides a frame over all kept rows, "
+        "and adds up all of its rows each time.",
+    )
+    single_results: int = _int(
+        64, "Results are computed one by one in partitions with up to this many of them; others are read in full."
+    )
 
     # -- how Spark runs an epoch
     brief_run_bytes: int = _int(

@@ -47,3 +47,6 @@ EXTREME_ROWS: Final = KeptRows("state.extreme_rows", default=16, least=1, most=1
 
 #: How many more rows than it returns ORDER BY … LIMIT keeps.
 SPARE_ROWS: Final = KeptRows("state.spare_rows", default=1000, least=0, most=100_000)
+
+#: How many rows at the end of a partition a window keeps apart, beside those that its frames need.
+WINDOW_ROWS: Final = KeptRows("state.window_rows", default=16, least=0, most=10_000)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import STATE_TTL
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -27,6 +27,7 @@ VIEW_PROPERTIES: Final = (
     PUBLISH_ON_CHANGE,
     EXTREME_ROWS.name,
     SPARE_ROWS.name,
+    WINDOW_ROWS.name,
     STATE_TTL,
     "dagster.group",
     "dagster.key",

@@ -14,7 +14,7 @@ from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.clauses import read_clauses
 from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
-from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
     OURS,
@@ -148,7 +148,7 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
         )
-    for rows in (EXTREME_ROWS, SPARE_ROWS):
+    for rows in (EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS):
         rows.of(properties, where)
     ttl_of(properties, where)
     for key in properties:

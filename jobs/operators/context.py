@@ -14,7 +14,7 @@ from typing import TypeVar
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
-from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.operators.one_pass import FusedColumns
 from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.row_set import RowSet, RowSets
@@ -94,7 +94,7 @@ class EpochContext:
     tables : the state tables of each node, in the order of ``infer_state_tables``.
     row_sets : makes what operators give each other.
     full_query : runs a query in full and gives its difference to what the view holds.
-    extreme_rows, spare_rows : how many rows are kept apart, as the view's properties say.
+    extreme_rows, spare_rows, window_rows : how many rows are kept apart, as the view's properties say.
     instant, last_instant : of this epoch and of the view's last one; what ``now()`` is.
     steps : runs what does not need each other at the same time, for as long as the operators run.
     fused_columns : state rows that change sets carry on their way to the view.
@@ -118,6 +118,7 @@ class EpochContext:
     full_query: Callable[[FullQuery], DataFrame | None]
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
+    window_rows: int = WINDOW_ROWS.default
     recomputes: Recompute | None = None
     instant: datetime | None = None
     last_instant: datetime | None = None

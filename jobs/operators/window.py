@@ -2,22 +2,36 @@
 
 State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, equally in both versions.
 So a function that depends on the order of equal rows gives the same rows when its old result is recomputed to be retracted.
-Cost: the rows of the affected partitions are read; results are computed where a change reaches.
+The last rows of each partition are kept once more, where functions allow that (:mod:`.jobs.operators.latest_windows`).
+Cost: the kept rows of the affected partitions, and all rows of those that a change reaches elsewhere.
 """
 
 from __future__ import annotations
 
+import math
+
 from pyspark.sql import DataFrame
 
-from relstate_dagster.jobs.operators.aggregate_group import Affected
+from relstate_dagster.jobs.operators.aggregate_group import Affected, same_group
 from relstate_dagster.jobs.operators.changed_windows import AFFECTED, near_changes
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
-from relstate_dagster.jobs.operators.materialized_input import both_versions, new_minus_old, received, with_copies
+from relstate_dagster.jobs.operators.latest_windows import all_with_latest, change_from_latest, write_latest
+from relstate_dagster.jobs.operators.materialized_input import (
+    NEW_COPIES,
+    OLD_COPIES,
+    both_versions,
+    new_minus_old,
+    received,
+    with_copies,
+)
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
-from relstate_dagster.jobs.operators.z_sets import columns_of
+from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.nodes import Window
+from relstate_dagster.state_lib.columns import select
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import consolidate
+from relstate_dagster.state_lib.state_table import StateTable
 
 _VERSION = "_version"
 
@@ -26,14 +40,55 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     """Rows whose columns or window results changed."""
     if child is None:
         return OperatorResult(None)
-    (table,) = ctx.tables[node]
+    table, *kept = ctx.tables[node]
     changed = received(table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
-    lookup_keys = changed.lookup_keys([(name, name) for name in node.partition], null_safe=True)
-    partition = columns_of(node.partition)
-    affected = Affected(changed.frame.select(*partition).distinct(), lookup_keys, changed.hint)
-    rows = with_copies(ctx, node, table, node.partition, changed, affected)
+    latest = node.latest
+    if latest is None:
+        return _consolidated(ctx, node, _recomputed(ctx, node, _rows_of(ctx, node, table, changed, _keys_of(node, changed))))
+    if ctx.state_is_new(node):
+        copies = _new_copies(_rows_of(ctx, node, table, changed, _keys_of(node, changed)))
+        rows = ctx.row_sets.shared(all_with_latest(ctx, node, latest, copies, with_results=True)).frame
+        write_latest(kept[0], rows)
+        return _consolidated(ctx, node, select(rows, [*columns_of(node.column_names), f"1L AS {WEIGHT}"]))
+    found = change_from_latest(ctx, node, latest, kept[0], changed, _keys_of(node, changed))
+    if found.out.is_empty or (math.isinf(found.out.most_rows) and found.out.frame.isEmpty()):
+        return _consolidated(ctx, node, found.rows)
+    keys = _keys_of(node, found.out)
+    others = changed if not node.partition else ctx.row_sets.of(_of_partitions(node, changed.frame, keys.groups))
+    rows = ctx.row_sets.shared(_rows_of(ctx, node, table, others, keys)).frame
+    write_latest(kept[0], all_with_latest(ctx, node, latest, _new_copies(rows), with_results=False))
+    return _consolidated(ctx, node, found.rows.union(_recomputed(ctx, node, rows)))
+
+
+def _consolidated(ctx: EpochContext, node: Window, rows: DataFrame) -> OperatorResult:
+    return OperatorResult(ctx.row_sets.of(consolidate(rows, node.schema)))
+
+
+def _keys_of(node: Window, rows: RowSet) -> Affected:
+    """The distinct partition keys of some rows."""
+    lookup_keys = rows.lookup_keys([(name, name) for name in node.partition], null_safe=True)
+    return Affected(rows.frame.select(*columns_of(node.partition)).distinct(), lookup_keys, rows.hint)
+
+
+def _of_partitions(node: Window, rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """Rows of some partitions."""
+    return rows.alias("row").join(keys.alias("wanted"), same_group(node.partition, "row", "wanted"), "left_semi")
+
+
+def _rows_of(ctx: EpochContext, node: Window, table: StateTable, changed: RowSet, affected: Affected) -> DataFrame:
+    """All rows of affected partitions, with their copies before and after."""
+    return with_copies(ctx, node, table, node.partition, changed, affected)
+
+
+def _new_copies(rows: DataFrame) -> DataFrame:
+    """Rows after the change, one for each copy."""
+    return repeat_by_weight(rows.drop(OLD_COPIES), NEW_COPIES)
+
+
+def _recomputed(ctx: EpochContext, node: Window, rows: DataFrame) -> DataFrame:
+    """Change of the results of whole partitions, not consolidated."""
     reach = None if ctx.state_is_new(node) or node.reach is None or node.reach.is_everywhere else node.reach
     if reach is not None:
         rows = near_changes(rows, node, reach)
@@ -43,5 +98,4 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
         computed = rows_by_rule(node, [rows], ())
         return computed if reach is None else computed.where(AFFECTED).drop(AFFECTED)
 
-    difference = new_minus_old(ctx, node, versions, _VERSION, with_results)
-    return OperatorResult(ctx.row_sets.of(consolidate(difference, node.schema)))
+    return new_minus_old(ctx, node, versions, _VERSION, with_results)

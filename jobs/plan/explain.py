@@ -72,6 +72,8 @@ def cost(node: PlanNode) -> str:
     """Cost of an epoch at a node, in Δ and in the state it touches."""
     if isinstance(node, TopN) and node.keeps_first:
         return "|Δ|, and the next rows of the input when the first ones run out"
+    if isinstance(node, Window) and node.latest is not None:
+        return "last rows of affected partitions, or all rows of those that change before"
     if isinstance(node, Window) and node.reach is not None and node.reach.text:
         return f"{_COSTS[Window]}, results of {node.reach.text}"
     if isinstance(node, Aggregate):

@@ -540,16 +540,43 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Window(OneInput):
-    """Window functions over one partitioning and order; affected partitions are recomputed from materialized input.
+class LatestRows:
+    """Window results from the last rows of a partition, and the row before these.
 
-    ``reach`` is of all functions together. Views planned before it was known are without.
+    That row, the carrier, stands for itself and all rows before it. The texts are SQL over the columns of the input and of
+    the state table (:mod:`.jobs.plan.latest_rows`).
+
+    Parameters
+    ----------
+    before : rows before a row that its results are computed from, besides those that the carrier stands for.
+    margin : rows that are kept so that a change of the last one finds these, for all rows that it reaches.
+    running : values of the rows up to one, that the carrier has, each with its column; first the number of these rows.
+    results : of the node's expressions.
+    splits_no_peers : whether changed rows have to differ from the carrier in the order.
+    one_by_one : the results of one row, computed from all kept rows; empty where no frame is so long that this saves time.
+    """
+
+    before: int
+    margin: int
+    running: tuple[NamedExpr, ...]
+    results: tuple[str, ...]
+    splits_no_peers: bool = False
+    one_by_one: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window(OneInput):
+    """Window functions over one partitioning and order, from materialized input or the latest rows.
+
+    ``reach`` is of all functions together. Views planned before it was known are without. ``latest`` is there where the last
+    rows of a partition are kept: views planned before that was done are without, as are functions that need other rows.
     """
 
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     expressions: tuple[NamedExpr, ...]
     reach: Reach | None = field(default=None, compare=False)
+    latest: LatestRows | None = None
 
     def __post_init__(self) -> None:
         self._derive((*self.child.schema, *(e.output for e in self.expressions)), self.child.stream_key, False)

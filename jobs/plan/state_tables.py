@@ -1,6 +1,6 @@
 """Which state tables a node needs.
 
-Two tables a join, one or two a call of an aggregate (:mod:`.jobs.plan.aggregates`), one for materialized input. Explain,
+Two tables a join, one or two a call of an aggregate (:mod:`.jobs.plan.aggregates`), one or two for materialized input. Explain,
 the table catalog and the epoch runner all read this, so they cannot differ.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, CountedValues, value_column
 from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
+from relstate_dagster.jobs.plan.latest_rows import latest_rows_table
 from relstate_dagster.jobs.plan.nodes import (
     AggCall,
     Aggregate,
@@ -51,8 +52,7 @@ def infer_state_tables(node: PlanNode) -> tuple[StateTableSchema, ...]:
     if isinstance(node, Aggregate):
         return _aggregate_tables(node)
     if isinstance(node, (Window, TopN, Temporal)):
-        whole = _materialized_input(node.child, _input_prefix(node))
-        return _top_n_tables(node, whole) if isinstance(node, TopN) and node.keeps_first else (whole,)
+        return _input_tables(node)
     if isinstance(node, Arrange):
         return (replace(_materialized_input(node.child, node.stream_key or ()), label="rows"),)
     if isinstance(node, Materialize):
@@ -146,6 +146,14 @@ def _input_prefix(node: Window | TopN | Temporal) -> tuple[str, ...]:
     if isinstance(node, Window):
         return node.partition
     return node.bound_columns if isinstance(node, Temporal) else ()
+
+
+def _input_tables(node: Window | TopN | Temporal) -> tuple[StateTableSchema, ...]:
+    """Materialized input, and rows of it that are kept apart."""
+    whole = _materialized_input(node.child, _input_prefix(node))
+    if isinstance(node, Window) and node.latest is not None:
+        return whole, latest_rows_table(node.latest, whole)
+    return _top_n_tables(node, whole) if isinstance(node, TopN) and node.keeps_first else (whole,)
 
 
 def _top_n_tables(node: TopN, whole: StateTableSchema) -> tuple[StateTableSchema, ...]:

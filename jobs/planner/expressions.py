@@ -207,12 +207,14 @@ class ExpressionWriter:
         if kind == "SpecifiedWindowFrame":
             return expression  # its bounds are constants, and it tells PRECEDING by their sign's own node
         if kind == "WindowExpression":
-            function, specification = children
-            call = self._sql(function, names)
-            if class_name(function) != "AggregateExpression":
-                call = with_null_option(call, function)
-            return self._standing_for(f"{call} OVER {self._sql(specification, names)}", texts)
+            return self._standing_for(f"{self.window_call(expression, names)} OVER {self._sql(children[1], names)}", texts)
         return expression.withNewChildren(self._catalyst.trees.seq([self._rename(child, names, texts) for child in children]))
+
+    def window_call(self, window: Any, names: Mapping[int, str]) -> str:
+        """Text of the call of a window expression, without its OVER."""
+        function = window.windowFunction()
+        call = self._sql(function, names)
+        return call if class_name(function) == "AggregateExpression" else with_null_option(call, function)
 
     def written_as(self, expression: Any, kind: str) -> Any | None:
         """An equal expression for one without a text; ``None`` for any other."""

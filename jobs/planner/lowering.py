@@ -46,6 +46,7 @@ from relstate_dagster.jobs.planner.group_columns import GroupColumns
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.joins import Joins, is_one_sided, join_type_of
+from relstate_dagster.jobs.planner.latest_rows import latest_rows_of
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, reads_only, select, where, with_columns
 from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.one_row import SUBQUERY, at_most_one_row, has_one_row
@@ -409,9 +410,13 @@ class Lowering:
             outputs.append(
                 NamedExpr(self._write.sql(self._as_node_has_it(expression, plan), child.names), _field(expression, name))
             )
-        windows = [e.child() for e in items(plan.windowExpressions()) if class_name(e) != "AttributeReference"]
-        reach = reach_of(self._catalyst, windows) if windows else None
-        return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs), reach), names)
+        windows = [e for e in items(plan.windowExpressions()) if class_name(e) != "AttributeReference"]
+        reach = reach_of(self._catalyst, [e.child() for e in windows]) if windows else None
+        latest = None
+        if reach is not None:
+            of_node = [self._as_node_has_it(e, plan) for e in windows]
+            latest = latest_rows_of(self._catalyst, self._write, of_node, child.names, partition, order, reach)
+        return Lowered(Window(with_map_keys(inputs.node()), partition, order, tuple(outputs), reach, latest), names)
 
     def _as_node_has_it(self, expression: Any, plan: Any) -> Any:
         """A window expression with its node's partition and order.

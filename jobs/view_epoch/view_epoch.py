@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
-from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.query_function import digest_text
 from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
@@ -174,6 +174,7 @@ def _computed_and_committed(
         full_query=lambda node: _full_difference(inputs, node, state.before),
         extreme_rows=EXTREME_ROWS.of(view.properties, f"view {view.name}"),
         spare_rows=SPARE_ROWS.of(view.properties, f"view {view.name}"),
+        window_rows=WINDOW_ROWS.of(view.properties, f"view {view.name}"),
         instant=inputs.epoch.instant,
         last_instant=None if inputs.since is None else inputs.since.instant,
         strict=strict,

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from relstate_dagster.jobs.catalog.watermarks import Watermarks, WatermarkValue, merged
-from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS
+from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.engine.workloads import Workload, session_for
 from relstate_dagster.jobs.inspect.verify import bag_difference
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
@@ -146,6 +146,7 @@ class Lab:
     strict: bool = False
     extreme_rows: int = EXTREME_ROWS.default
     spare_rows: int = SPARE_ROWS.default
+    window_rows: int = WINDOW_ROWS.default
     may_have_expired: bool = False
     watermarks: Watermarks = field(default_factory=dict)
     late_rows: int = 0
@@ -214,6 +215,7 @@ class Lab:
             full_query=lambda _n: None,
             extreme_rows=self.extreme_rows,
             spare_rows=self.spare_rows,
+            window_rows=self.window_rows,
             instant=self.instant,
             last_instant=None if first else last_instant,
             strict=self.strict,
