@@ -162,8 +162,8 @@ class Tuning:
     kept_limit_rows: int = _int(10_000, "LIMIT and OFFSET up to this many rows keep the first rows apart from their input.")
     kept_frame_rows: int = _int(
         256,
-        "Windows with frames of up to this many rows keep the last rows of each partition apart from their input. As one row "
-        "came to each of 200 partitions of 780, a running maximum took 5 s and not 14, a frame of 364 rows 17 s and not 14.",
+        "Windows with frames of up to this many rows keep the last rows of each partition apart from their input. With one new "
+        "row in each of 200 partitions of 780, a running maximum took 5 s and not 14, a frame of 364 rows 17 s and not 14.",
     )
     slid_frame_rows: int = _int(
         64,
