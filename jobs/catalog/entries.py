@@ -70,6 +70,11 @@ def is_same_source(one: SourceEntry | None, other: SourceEntry) -> bool:
     return named == other and keys[0] == keys[1]
 
 
+def with_source_options(one: SourceEntry, other: SourceEntry) -> SourceEntry:
+    """A source with what another declaration of it may say otherwise, without other rows."""
+    return replace(one, indexes=other.indexes, watermark=other.watermark, table=other.table)
+
+
 def managed_path(root: str, name: str, folder: FileFolder | None = None) -> str:
     """Path of a managed source's table.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from relstate_dagster.jobs.declare.model import SourceDeclaration
@@ -61,19 +61,21 @@ def table_parts(name: str, where: str) -> Parts:
     return _plain(found)
 
 
-def check_catalog_table(source: SourceDeclaration, where: str) -> None:
-    """Check the name of a declared source's table in Spark's catalog.
+def with_catalog_table(source: SourceDeclaration, where: str) -> SourceDeclaration:
+    """A declared source with its table in Spark's catalog, in one spelling.
 
     Raises
     ------
     DeclarationError
         It is no such name, or the declaration says where its rows are as well.
     """
-    if source.table is None:
-        return
-    table_parts(source.table, where)
+    name = source.properties.get(TABLE)
+    if name is None:
+        return source
+    parts = table_parts(name, where)
     if source.location is not None or source.file_format is not None:
         raise DeclarationError(f"{where}: '{TABLE}' says where its rows are: leave LOCATION and the format of files out.")
+    return replace(source, table=table_text(parts))
 
 
 def source_of(parts: Parts) -> SourceDeclaration:
@@ -116,14 +118,16 @@ class CatalogTables:
 
     def over_sources(self, query: str, where: str) -> str:
         """A query that reads sources in place of tables of Spark's catalog."""
-        places = [place for place in table_places(query, where) if len(place.parts) > 1]
-        if not places:
+        if "." not in query:
             return query
+        places = table_places(query, where)
+        others = {place.parts[0].lower() for place in places if len(place.parts) == 1}
         renamed: dict[str, str] = {}
         pieces: list[str] = []
         position = 0
-        others = {place.parts[0].lower() for place in table_places(query, where) if len(place.parts) == 1}
         for place in places:
+            if len(place.parts) == 1:
+                continue
             if place.parts[0].lower() in _NO_DATABASE or len(place.parts) > 3:
                 raise in_parts(query[place.start : place.end + 1], where)
             pieces += [query[position : place.start], quoted(self._read_as(place, others, renamed))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from relstate_dagster.jobs.declare.catalog_tables import TABLE, check_catalog_table
+from relstate_dagster.jobs.declare.catalog_tables import TABLE, with_catalog_table
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.clauses import read_clauses
@@ -275,9 +275,8 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         line=statement.line,
         file_format=clauses.file_format,
         options=clauses.options,
-        table=clauses.properties.get(TABLE),
     )
-    check_catalog_table(source, f"{statement.where}: {context}")
+    source = with_catalog_table(source, f"{statement.where}: {context}")
     check_file_folder(source, f"{statement.where}: {context}")
     check_source_properties(source, f"{statement.where}: {context}")
     check_clauses(source, f"{statement.where}: {context}")

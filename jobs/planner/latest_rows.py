@@ -38,7 +38,7 @@ class _OtherRows(Exception):
 
 @dataclass
 class _Found:
-    """The parts of a node's :class:`LatestRows`, as far as they are known."""
+    """Parts of a node's :class:`LatestRows`, collected call by call."""
 
     running: list[NamedExpr] = field(default_factory=list)
     results: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.claims import Claims
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, ViewEntry, with_source_options
 from relstate_dagster.jobs.catalog.protocol import Claimed, with_dependents
 from relstate_dagster.jobs.catalog.relations import source_relation, topological, with_columns_named
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange, changed_entries
@@ -129,7 +129,7 @@ class Registry:
 
         Views that read it are then rebuilt.
 
-        Other indexes, and another watermark, may be declared at any time.
+        Other indexes, another watermark, and a name in Spark's catalog may be declared at any time.
         """
         return self._patiently(partial(self._add_source, entry))
 
@@ -142,7 +142,7 @@ class Registry:
         if known == entry:
             return state
         self.check_free(state, entry.name, besides="source")
-        is_other = known is not None and replace(known, indexes=entry.indexes, watermark=entry.watermark) != entry
+        is_other = known is not None and with_source_options(known, entry) != entry
         source_relation(entry, self._warehouse.source(entry).facts())
         readers = state.working.dependents(entry.name) if is_other else []
         state = self._planned_again_with(state.with_source(entry), readers, f"source {entry.name}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, is_same_source
+from relstate_dagster.jobs.catalog.entries import PlainViewEntry, SourceEntry, is_same_source, with_source_options
 from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.strict import refusal
@@ -108,7 +108,7 @@ def edits(warehouse: Warehouse, state: CatalogState, project: Project) -> Iterat
         known = state.sources.get(source.name)
         entry = source_entry(warehouse, source, known)
         if known is None or not is_same_source(known, entry):
-            kept = known and replace(known, indexes=entry.indexes, watermark=entry.watermark)
+            kept = known and with_source_options(known, entry)
             is_other = kept is not None and not is_same_source(kept, entry)
             yield source.name, f"source {source.name} is declared otherwise" if is_other else ""
     for name in project.undeclared:

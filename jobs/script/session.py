@@ -44,7 +44,7 @@ from relstate_dagster.jobs.inspect.verify import published_rows
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.planner.query_frames import register_view
 from relstate_dagster.jobs.registration.registry import Registry
-from relstate_dagster.jobs.registration.sync import declare_source
+from relstate_dagster.jobs.registration.sync import declare_source, located, source_entry
 from relstate_dagster.jobs.registration.view_planner import ViewPlanner
 from relstate_dagster.jobs.run.ingest import ingest
 from relstate_dagster.jobs.run.preview import preview_view
@@ -185,7 +185,7 @@ class ScriptSession:
     def _create_view(self, view: ViewDeclaration, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
-        self._registry.add_view(self._over_sources(view))
+        self._registry.add_view(self._with_sources(view))
         try:
             self._run_views([view.name])
         except Exception:
@@ -197,25 +197,16 @@ class ScriptSession:
     def _create_plain_view(self, view: PlainView, number: int) -> Result:
         if view.if_not_exists and self._exists(self._state(), view.name):
             return Result(number)
-        view = self._over_sources(view)
+        view = self._with_sources(view)
         self._registry.add_plain_view(view.name, view.named_query, replace_existing=view.or_replace)
         return Result(number)
 
-    def _over_sources(self, view: _View) -> _View:
-        """A view over sources in place of tables of Spark's catalog.
-
-        New ones are registered.
-        """
-        if not isinstance(view.query, str):
-            return view
-        sources, tables = self._state().sources, CatalogTables()
-        for source in sources.values():
-            if source.table is not None:
-                tables.add(source.name, source.table, f"source {source.name}")
-        query = tables.over_sources(view.query, view.name)
-        for found in tables.found.values():
-            declare_source(self._spark, self._warehouse, self._registry, found)
-        return replace(view, query=query)
+    def _with_sources(self, view: _View) -> _View:
+        """A view over sources in place of tables of Spark's catalog, which are registered."""
+        view, found = _over_sources(self._state(), view)
+        for source in found:
+            declare_source(self._spark, self._warehouse, self._registry, source)
+        return view
 
     def _drop(self, drop: DropStatement, number: int) -> Result:
         kind = _KINDS[drop.kind]
@@ -267,8 +258,11 @@ class ScriptSession:
         return Result(number, ("plan",), [(text,)], is_query=True)
 
     def _explain_create(self, explain: ExplainCreateStatement, number: int) -> Result:
-        view = self._over_sources(explain.view)
-        entry = ViewPlanner(self._spark, self._warehouse).plan(self._state(), view)
+        state = self._state()
+        view, found = _over_sources(state, explain.view)
+        for source in found:
+            state = state.with_source(source_entry(self._warehouse, located(self._spark, self._warehouse, source)))
+        entry = ViewPlanner(self._spark, self._warehouse).plan(state, view)
         text = f"{strategy_line(entry)}\n{explain_plan(entry.plan)}"
         return Result(number, ("plan",), [(text,)], is_query=True)
 
@@ -375,6 +369,17 @@ class ScriptSession:
     def _exists(state: CatalogState, name: str) -> bool:
         used = {n.lower() for n in (*state.sources, *state.views, *state.plain_views)}
         return name.lower() in used
+
+
+def _over_sources(state: CatalogState, view: _View) -> tuple[_View, list[SourceDeclaration]]:
+    """A view over sources in place of catalog tables, and the new sources."""
+    if not isinstance(view.query, str):
+        return view, []
+    tables = CatalogTables()
+    for source in state.sources.values():
+        if source.table is not None:
+            tables.add(source.name, source.table, f"source {source.name}")
+    return replace(view, query=tables.over_sources(view.query, view.name)), list(tables.found.values())
 
 
 def _target(other: OtherStatement) -> str:

@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, SourceColumn, SourceDeclaration, ViewDeclaration, build_project
+from relstate_dagster.jobs.declare.catalog_tables import TABLE
 from relstate_dagster.jobs.declare.checks import CHECKS
 from relstate_dagster.jobs.declare.model import source_column
 from relstate_dagster.jobs.declare.project import Declared
-from relstate_dagster.jobs.registration.sync import source_entry, sync_project
+from relstate_dagster.jobs.registration.sync import located, source_entry, sync_project
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.sql_text import quoted
@@ -98,7 +99,7 @@ class TestProject:
         source = next((s for s in self._project.sources if s.name == name), SourceDeclaration(name))
         if source.columns:
             return _made_here(source)
-        path = source_entry(self._home, source).path
+        path = source_entry(self._home, located(self._spark, self._home, source)).path
         if not is_table(path):
             raise DeclarationError(
                 f"the columns of {name} are not known: declare them, CREATE TABLE {name} (…), or name the warehouse that has "
@@ -130,8 +131,9 @@ def _made_here(source: SourceDeclaration) -> SourceDeclaration:
         defaults["delta.appendOnly"] = "true"
     # Rows are given whole: nothing generates their values, and a test may have any.
     columns = tuple(source_column(c.name, c.type_text, not_null=c.not_null) if c.clauses else c for c in source.columns)
-    kept = {key: text for key, text in source.properties.items() if not key.startswith("delta.constraints.")}
-    return replace(source, columns=columns, location=None, file_format=None, options={}, properties={**defaults, **kept})
+    kept = {key: text for key, text in source.properties.items() if key != TABLE and not key.startswith("delta.constraints.")}
+    here = replace(source, location=None, table=None, file_format=None, options={})
+    return replace(here, columns=columns, properties={**defaults, **kept})
 
 
 def _untouched(view: ViewDeclaration) -> ViewDeclaration:

@@ -17,7 +17,7 @@ def _project(text: str) -> Project:
 
 
 def _read(query: str, declared: str = "") -> tuple[str, tuple[str, ...]]:
-    """The query of a view as it is taken, and what it reads."""
+    """The rewritten query of a view, and the sources that it reads."""
     (view,) = _project(f"{declared} CREATE MATERIALIZED VIEW v AS {query}").views
     return view.query, _project(f"{declared} CREATE MATERIALIZED VIEW v AS {query}").reads["v"]
 
@@ -87,7 +87,7 @@ def test_a_table_is_one_source_in_all_views() -> None:
         "'source.table' = 'raw.changes'); CREATE MATERIALIZED VIEW w AS SELECT * FROM raw.changes"
     )
     assert {source.name: source.table for source in project.sources} == {
-        "c_changelog": "raw.changes",
+        "c_changelog": "`raw`.`changes`",
         "sales__items": "`sales`.`items`",
     }
     assert project.reads["w"] == ("c_changelog",)

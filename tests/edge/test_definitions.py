@@ -64,7 +64,7 @@ def test_loading_takes_little_longer_than_dagster_itself_and_no_jvm(tmp_path):
 
 
 def printed(project: Path, code: str) -> list[str]:
-    """Lines that code prints of the asset graph of a project, in a process of its own."""
+    """Lines that code prints about the asset graph of a project, in another process."""
     environment = {
         "RELSTATE_PROJECT": str(project),
         "RELSTATE_WAREHOUSE": str(project / "warehouse"),

@@ -51,7 +51,7 @@ def epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _has(found: Any, wanted: Any) -> bool:
-    """Whether a value has all that is shown of it; a list, an element for each."""
+    """Whether a value has the shown parts. A list has one element for each."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(key in found and _has(found[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):

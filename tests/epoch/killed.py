@@ -1,4 +1,4 @@
-"""Processes that run epochs or that a failpoint kills, in the suite's JVM or in one of their own."""
+"""Processes that run epochs, or are killed at failpoints, with the suite's JVM or another."""
 
 from __future__ import annotations
 

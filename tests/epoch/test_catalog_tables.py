@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Action, EpochRunner, Warehouse, idle_reports, preview_run, sync_project
 from relstate_dagster.jobs.declare import load_project
+from relstate_dagster.jobs.declare.view_tests import load_view_tests
+from relstate_dagster.jobs.view_tests import ViewTestRunner
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError
+from tests.dbt_projects import DbtProject
 from tests.epoch.scripts import Script
 
 _FEED = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
@@ -83,7 +86,7 @@ def test_views_follow_tables_of_the_catalog(shop: Shop) -> None:
     assert shop.is_idle()
     sources = shop.warehouse.read().sources
     assert {name: (entry.table, entry.primary_key) for name, entry in sources.items()} == {
-        "people": ("shop.all_people", ("id",)),
+        "people": ("`shop`.`all_people`", ("id",)),
         "shop__orders": ("`shop`.`orders`", ()),
     }
     shop.sql(
@@ -113,6 +116,70 @@ def test_a_table_that_is_made_again_in_another_place_is_read_from_there(shop: Sh
     shop.sql("INSERT INTO shop.orders VALUES (10, 1, 7)")
     shop.run()
     assert shop.rows("named") == [("a", 7), ("b", 5)]
+
+
+def test_another_spelling_or_place_of_the_same_table_rebuilds_nothing(shop: Shop) -> None:
+    strict = _VIEWS.replace("VIEW spent AS", "VIEW spent TBLPROPERTIES ('refresh.policy' = 'incremental, strict') AS")
+    views = strict.replace("FROM shop.orders", "FROM orders")
+
+    def declare(how: str) -> None:
+        shop.write(f"CREATE TABLE orders {how}; {views}")
+        shop.run()
+
+    declare("TBLPROPERTIES ('source.table' = 'shop.orders')")
+    generation = shop.warehouse.read().views["spent"].generation
+    path = shop.warehouse.read().sources["orders"].path
+    for how in (
+        "TBLPROPERTIES ('source.table' = 'spark_catalog.SHOP.`Orders`')",
+        f"LOCATION '{path}'",
+        "TBLPROPERTIES ('source.table' = 'shop.orders')",
+    ):
+        declare(how)
+        assert shop.warehouse.read().views["spent"].generation == generation
+        assert shop.is_idle()
+
+
+def test_a_dbt_source_is_found_in_the_warehouse_or_else_in_the_catalog(shop: Shop) -> None:
+    project = DbtProject(shop.project)
+    project.source("shop", "orders")
+    project.source("shop", "all_people")
+    compiled = (
+        "select p.name, sum(o.amount) as amount from shop.orders o join shop.all_people p on p.id = o.person group by p.name"
+    )
+    project.node("spent", compiled, compiled)
+    project.write()
+    shop.sql(
+        f"CREATE TABLE delta.`{shop.warehouse.root}/sources/shop__all_people` (id INT, name STRING) USING delta {_FEED}",
+        f"INSERT INTO delta.`{shop.warehouse.root}/sources/shop__all_people` VALUES (1, 'of the warehouse')",
+    )
+    shop.run()
+    assert shop.rows("spent") == [("of the warehouse", 30)]
+    sources = shop.warehouse.read().sources
+    assert {name: (entry.table, entry.managed) for name, entry in sources.items()} == {
+        "shop__orders": ("`shop`.`orders`", False),
+        "shop__all_people": (None, True),
+    }
+    shop.sql("DELETE FROM shop.orders WHERE id = 1")
+    shop.run()
+    assert shop.rows("spent") == [("of the warehouse", 20)]
+    assert shop.is_idle()
+
+
+@pytest.mark.parametrize("declared", ["", "CREATE TABLE orders TBLPROPERTIES ('source.table' = 'shop.orders');"])
+@pytest.mark.parametrize("lists_columns", [False, True])
+def test_tests_of_views_read_given_rows_alone(shop: Shop, declared: str, lists_columns: bool) -> None:
+    name = "orders" if declared else "shop__orders"
+    if lists_columns:
+        declared = declared.replace("TABLE orders", "TABLE orders (person INT, amount INT)")
+    (shop.project / "views").mkdir()
+    view = "CREATE MATERIALIZED VIEW spent AS SELECT person, sum(amount) AS amount FROM shop.orders GROUP BY person"
+    (shop.project / "views" / "spent.sql").write_text(f"{declared} {view}")
+    (shop.project / "views" / "spent.test.yaml").write_text(
+        f"tests: [{{name: t, given: {{{name}: [{{person: 7, amount: 1}}]}}, expect: [{{person: 7, amount: 1}}]}}]"
+    )
+    project = load_project(shop.project)
+    (report,) = ViewTestRunner(shop.spark, project, shop.warehouse).run(load_view_tests(shop.project, project))
+    assert report.problem is None
 
 
 def test_strict_views_are_not_rebuilt_over_a_table_in_another_place(shop: Shop) -> None:
@@ -148,13 +215,16 @@ def test_what_is_no_delta_table_is_refused_before_anything_is_written(shop: Shop
 
 def test_a_script_reads_tables_of_the_catalog(shop: Shop, spark: SparkSession) -> None:
     script = Script(spark, shop.warehouse.root)
+    (explained,) = script.run("EXPLAIN CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM shop.orders")
+    assert "Scan shop__orders" in explained.rows[0][0]
+    assert not script.warehouse.read().sources
     script.run(
         "CREATE TABLE people (PRIMARY KEY (id)) TBLPROPERTIES ('source.table' = 'shop.all_people');"
         "CREATE VIEW p AS SELECT id, upper(name) AS name FROM shop.all_people;"
-        "EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT name, amount FROM p JOIN shop.orders o ON o.person = p.id;"
         "CREATE MATERIALIZED VIEW v AS SELECT name, amount FROM p JOIN shop.orders o ON o.person = p.id;"
         "CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM shop.orders"
     )
+    assert sorted(script.warehouse.read().sources) == ["people", "shop__orders"]
     shop.sql("DELETE FROM shop.orders WHERE id = 3", "UPDATE shop.all_people SET name = 'z'")
     script.run("REFRESH; VERIFY")
     assert script.rows("SELECT * FROM v") == [("Z", 10), ("Z", 20)]

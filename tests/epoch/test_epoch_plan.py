@@ -125,7 +125,7 @@ def test_many_rows_are_kept_as_bytes(sizes: dict[str, Any]) -> None:
     shown = [any("kept as bytes" in line for line in plan.lines()) for plan in (few, many)]
     assert shown == [False, not many.compute.holds]
     again = plan_escalation(few, few.compute.limits.held_bytes + 1, most_tasks=8)
-    assert again.compute.keeps_bytes, "nobody knows how many there are"
+    assert again.compute.keeps_bytes, "their number is unknown"
 
 
 #: The published table, the change set as found, and how it is applied: by whom, and how.

@@ -1,4 +1,4 @@
-"""Windows whose results come from the last rows of partitions, which are kept apart; the oracle is the query.
+"""Windows computed from the kept last rows of partitions, compared with their queries.
 
 Frames, functions and orders are drawn, with ties and NULLs. Changes are at the end of partitions more often than not. After
 each epoch the kept rows are compared with the rows of the input.
@@ -65,7 +65,7 @@ def _row(draw: random.Random, key: int, order: int | None) -> Row:
 
 
 def _epochs(draw: random.Random, relation: str) -> Iterator[list[tuple[Row, int]]]:
-    """Rows, then changes: mostly of the last rows of a partition, whichever way it is sorted."""
+    """Rows, then changes, mostly at either end of a partition."""
     rows: dict[int, tuple[Row, int]] = {}
     for key in range(24):
         order = draw.choice([None, key // 2, key // 2, key // 2])
@@ -114,7 +114,7 @@ def test_drawn_windows_equal_the_query(spark: SparkSession, resized: Resized, re
 
 
 def _check_kept_rows(lab: Lab, relation: str, node: Window) -> None:
-    """The kept rows of each partition are its last ones, and the carrier is the row before."""
+    """The last rows of each partition are kept, and the carrier before them."""
     latest = node.latest
     assert latest is not None
     numbers = {found.node: found.tables for found in lab.stateful.nodes}[node]
@@ -216,7 +216,7 @@ def test_of_several_partitions_those_changed_in_the_middle_are_read(spark: Spark
 def test_long_frames_are_computed_for_changed_rows_alone(
     spark: SparkSession, resized: Resized, partitions_in_full: list[int], relation: str
 ) -> None:
-    """All of them stand beside running values; more than a few changes of a partition are read in full."""
+    """Long frames beside running values; partitions with many changes are read in full."""
     resized(slid_frame_rows=2, single_results=4)
     over = "PARTITION BY g ORDER BY o, k, x, d"
     frame = f"({over} ROWS BETWEEN 4 PRECEDING AND 1 FOLLOWING)"

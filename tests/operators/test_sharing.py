@@ -39,6 +39,24 @@ def test_shared_rows_are_summed_apart(spark: SparkSession, held: bool) -> None:
     assert shared.shared() is shared
 
 
+@pytest.mark.parametrize("keeps_bytes", [False, True])
+def test_rows_are_kept_as_bytes_or_as_objects(spark: SparkSession, keeps_bytes: bool) -> None:
+    """Those of both ways that Spark computes them: one at first use, the other for the driver, which cannot hold them."""
+    before = set(spark._jsc.getPersistentRDDs())
+    few = DriverLimits(held_bytes=1, is_final=True)
+    found = [
+        sets.shared(spark.sql(f"SELECT * FROM {_ROWS}"), summed=True)
+        for sets in (
+            RowSets(spark, keeps_bytes=keeps_bytes),
+            RowSets(spark, shares_by_jobs=True, limits=few, keeps_bytes=keeps_bytes),
+        )
+    ]
+    assert [_bag(rows.frame) for rows in found] == [_SUMMED, _SUMMED]
+    kept = {number: rdd.getStorageLevel() for number, rdd in spark._jsc.getPersistentRDDs().items() if number not in before}
+    assert len(kept) >= len(found)
+    assert {level.deserialized() for level in kept.values()} == {not keeps_bytes}
+
+
 @pytest.mark.parametrize(
     ("rows", "count"),
     [
