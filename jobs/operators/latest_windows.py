@@ -26,7 +26,7 @@ from relstate_dagster.jobs.operators.materialized_input import contradiction
 from relstate_dagster.jobs.operators.ordering import by_order, by_order_then_all
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.plan.latest_rows import AT, PLACE, TARGET, VERSION
+from relstate_dagster.jobs.plan.latest_rows import AT, IS_CARRIER, PLACE, TARGET, VERSION
 from relstate_dagster.jobs.plan.nodes import LatestRows, Reach, Window
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -35,7 +35,6 @@ from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning
 
-_IS_CARRIER: Final = f"({PLACE} IS NOT NULL)"
 _IS_CHANGED: Final = f"({PLACE} IS NULL AND _old != _new)"
 #: The value of a running column up to a row, while it is not known yet which rows become carriers.
 _NEXT: Final = "_next"
@@ -80,7 +79,7 @@ def change_from_latest(
     computed = _with_results(rows, node, latest, latest.one_by_one or latest.results)
     inputs, running = columns_of(node.child.column_names), [e.output.name for e in latest.running]
     # A version for one result has the other rows for its sake alone.
-    is_wanted = f"NOT {_IS_CARRIER} AND ({TARGET} IS NULL OR {TARGET} = {AT})"
+    is_wanted = f"NOT {IS_CARRIER} AND ({TARGET} IS NULL OR {TARGET} = {AT})"
     becomes_carrier = f"_name = 'new' AND {is_wanted} AND _dropped > 0 AND {AT} = _dropped"
     has_result = f"_is_reached AND {is_wanted}"
     signed = f"CASE WHEN NOT ({has_result}) THEN 0L WHEN _name = 'new' THEN 1L WHEN _name = 'old' THEN -1L"
@@ -181,8 +180,8 @@ def _with_flags(rows: DataFrame, node: Window, latest: LatestRows, reach: Reach)
 
     found = rows.select(
         "*",
-        *(over(f"sum(IF({_IS_CARRIER}, 0L, {copies}))", so_far).alias(f"{copies}_until") for copies in versions),
-        over(f"max({_IS_CARRIER})", so_far).alias("_is_after"),
+        *(over(f"sum(IF({IS_CARRIER}, 0L, {copies}))", so_far).alias(f"{copies}_until") for copies in versions),
+        over(f"max({IS_CARRIER})", so_far).alias("_is_after"),
     )
     reached, near = [_IS_CHANGED], []
     if reach.after is None or reach.after > 0:
@@ -200,14 +199,14 @@ def _with_flags(rows: DataFrame, node: Window, latest: LatestRows, reach: Reach)
         reached += ["_is_peer"] if reach.peers else []
     found = found.select("*", *near) if near else found
     found = select(found, ["*", f"coalesce({' OR '.join(reached)}, false) AS _is_reached"])
-    before = f"_old_until - IF({_IS_CARRIER}, 0L, _old)"
-    misses = f"_is_reached AND ({_IS_CARRIER} OR NOT _is_after OR {before} < {latest.before} OR _new < 0)"
+    before = f"_old_until - IF({IS_CARRIER}, 0L, _old)"
+    misses = f"_is_reached AND ({IS_CARRIER} OR NOT _is_after OR {before} < {latest.before} OR _new < 0)"
     if latest.splits_no_peers:
-        misses = f"({misses}) OR ({_IS_CARRIER} AND _is_peer)"
-    is_result = f"(_is_reached AND NOT {_IS_CARRIER})"
+        misses = f"({misses}) OR ({IS_CARRIER} AND _is_peer)"
+    is_result = f"(_is_reached AND NOT {IS_CARRIER})"
     found = found.select(
         "*",
-        (over(f"max({misses})", partition) & over(f"max({_IS_CARRIER})", partition)).alias("_misses"),
+        (over(f"max({misses})", partition) & over(f"max({IS_CARRIER})", partition)).alias("_misses"),
         over(f"sum(IF({is_result}, _old + _new, 0L))", partition).alias("_results"),
     )
     few, targets = "true", []
@@ -234,7 +233,7 @@ def _with_elements(rows: DataFrame, latest: LatestRows, sizes: tuple[int, int], 
     """
     keep, most = sizes
     rows = select(rows, ["*", f"IF(_all > {most}, _all - {keep}, 0L) AS _dropped"])
-    stays = f"CASE WHEN {_IS_OUT} THEN 0L WHEN {_IS_CARRIER} THEN IF(_dropped > 0, 0L, 1L)"
+    stays = f"CASE WHEN {_IS_OUT} THEN 0L WHEN {IS_CARRIER} THEN IF(_dropped > 0, 0L, 1L)"
     # The copies of a row that lie after those that are dropped.
     stays += " ELSE greatest(0L, least(_new, _new_until - _dropped)) END"
     checked = f"IF(_new < 0, CAST(raise_error({text_literal(problem)}) AS BIGINT), _new)"
@@ -263,7 +262,7 @@ def _with_elements(rows: DataFrame, latest: LatestRows, sizes: tuple[int, int], 
     exploded = select(exploded, ["*", "explode(sequence(1L, _use.copies)) AS _copy"])
     version = "_use.version" if not latest.one_by_one else "concat_ws(' ', _use.version, _use.target)"
     until = "IF(_use.version = 'old', _old_until - _old, _new_until - _new)"
-    at = f"IF({_IS_CARRIER}, 0L, {until} + _copy) AS {AT}"
+    at = f"IF({IS_CARRIER}, 0L, {until} + _copy) AS {AT}"
     return select(exploded, ["*", "_use.version AS _name", f"{version} AS {VERSION}", f"_use.target AS {TARGET}", at])
 
 

@@ -14,6 +14,7 @@ from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn, StateT
 
 #: Rows of the partition up to the carrier, its own included; NULL in other rows.
 PLACE: Final = "_latest_place"
+IS_CARRIER: Final = f"({PLACE} IS NOT NULL)"
 #: Old and new rows of a partition are computed apart: the last partition column of all texts.
 VERSION: Final = "_latest_version"
 #: The place of a row among the kept ones, from 1; and that of the row whose results are computed, if they are one by one.

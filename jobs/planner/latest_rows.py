@@ -12,20 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from relstate_dagster.jobs.plan.decimal_sums import decimal_sum
-from relstate_dagster.jobs.plan.latest_rows import AT, PLACE, TARGET, VERSION, running_column
+from relstate_dagster.jobs.plan.latest_rows import AT, IS_CARRIER, PLACE, TARGET, VERSION, running_column
 from relstate_dagster.jobs.plan.nodes import Field, LatestRows, NamedExpr, Reach, SortKey
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter
 from relstate_dagster.jobs.planner.trees import class_name, items
+from relstate_dagster.jobs.planner.window_reach import OF_ROWS_BEFORE, OFFSETS, SIZE_BASED
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.sql_type import sql_type
 from relstate_dagster.state_lib.tuning import tuning
 
-_IS_CARRIER: Final = f"{quoted(PLACE)} IS NOT NULL"
 _TO_HERE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-_RANKS: Final = frozenset({"RowNumber", "Rank", "DenseRank"})
-_OFFSETS: Final = frozenset({"Lag", "Lead"})
-_SIZE_BASED: Final = "org.apache.spark.sql.catalyst.expressions.SizeBasedWindowFunction"
 #: Functions whose value goes on from the value of earlier rows: their classes, with the names of the calls.
 _FOLDED: Final = {"Min": "min", "Max": "max", "First": "first_value", "Last": "last_value"}
 #: Functions for which a value that is NULL is as good as none.
@@ -101,13 +98,13 @@ class _Writer:
         """
         function, frame = window.windowFunction(), window.windowSpec().frameSpecification()
         kind = class_name(function)
-        if class_name(frame) != "SpecifiedWindowFrame" or self.catalyst.trees.is_a(function, _SIZE_BASED):
+        if class_name(frame) != "SpecifiedWindowFrame" or self.catalyst.trees.is_a(function, SIZE_BASED):
             raise _OtherRows
-        if kind in _RANKS:
+        if kind in OF_ROWS_BEFORE:
             return self._rank(kind)
         lower, upper = _offset(frame.lower()), _offset(frame.upper())
         is_of_rows = class_name(frame.frameType()) == "RowFrame"
-        if kind in _OFFSETS:
+        if kind in OFFSETS:
             if function.ignoreNulls() or lower is None:
                 raise _OtherRows
             self._needs_before(-lower)
@@ -243,7 +240,7 @@ def _is_plain_call(function: Any) -> bool:
 
 def _carried(column: str, value: str) -> str:
     """A value, or the running value of the carrier."""
-    return f"CASE WHEN {_IS_CARRIER} THEN {column} ELSE {value} END"
+    return f"CASE WHEN {IS_CARRIER} THEN {column} ELSE {value} END"
 
 
 def _is_summed(data_type: str) -> bool:

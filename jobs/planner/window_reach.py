@@ -11,9 +11,11 @@ from relstate_dagster.jobs.planner.trees import class_name
 EVERY_ROW: Final = Reach(None, None)
 ROWS_AFTER: Final = Reach(0, None)
 #: Functions of the rows before a row. Spark gives them the frame up to the current row.
-_OF_ROWS_BEFORE: Final = frozenset({"RowNumber", "Rank", "DenseRank"})
-_OFFSETS: Final = frozenset({"Lag", "Lead"})
-_SIZE_BASED: Final = "org.apache.spark.sql.catalyst.expressions.SizeBasedWindowFunction"
+OF_ROWS_BEFORE: Final = frozenset({"RowNumber", "Rank", "DenseRank"})
+#: Functions of one row at a distance.
+OFFSETS: Final = frozenset({"Lag", "Lead"})
+#: Functions of the number of rows in a partition.
+SIZE_BASED: Final = "org.apache.spark.sql.catalyst.expressions.SizeBasedWindowFunction"
 
 
 def reach_of(catalyst: Catalyst, windows: list[Any]) -> Reach:
@@ -32,14 +34,14 @@ def reach_of(catalyst: Catalyst, windows: list[Any]) -> Reach:
 def _of_window(catalyst: Catalyst, window: Any) -> Reach:
     function, frame = window.windowFunction(), window.windowSpec().frameSpecification()
     kind = class_name(function)
-    if class_name(frame) != "SpecifiedWindowFrame" or catalyst.trees.is_a(function, _SIZE_BASED):
+    if class_name(frame) != "SpecifiedWindowFrame" or catalyst.trees.is_a(function, SIZE_BASED):
         return EVERY_ROW
     lower, upper = frame.lower(), frame.upper()
     is_of_rows = class_name(frame.frameType()) == "RowFrame"
-    if kind in _OFFSETS and function.ignoreNulls():
+    if kind in OFFSETS and function.ignoreNulls():
         # It looks for a row with a value, as far as it takes.
         return Reach(0, None) if kind == "Lag" else Reach(None, 0)
-    if is_of_rows or kind in _OF_ROWS_BEFORE:
+    if is_of_rows or kind in OF_ROWS_BEFORE:
         return Reach(_rows(upper, 1), _rows(lower, -1))
     if class_name(upper) == "CurrentRow":
         return Reach(0, None, peers=True)
