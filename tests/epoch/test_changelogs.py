@@ -344,7 +344,7 @@ def test_the_examples_of_the_docs(script: Script, tmp_path: Path) -> None:
         "id,kind,at\n1,login,2024-01-01 10:00:00\n2,logout,2024-01-01 11:00:00\nx,login,\n"
     )
     page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
-    examples = re.findall(r"```sql\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
+    examples = re.findall(r"```sql\n((?:(?!```).)*)```\n\n```\n(.*?)```", page, re.DOTALL)
     assert len(examples) == 4
     for statements, printed in examples:
         last = script.run(statements.replace("/data/events", str(tmp_path / "events")))[-1]
