@@ -1,10 +1,10 @@
 # The handful of verbs. Each makes .venv on its first call and starts at once afterwards.
 #   make demo   build and maintain materialized views over real flights
-#   make test   linters, types, import directions, then every test
+#   make test   linters, types, import directions, then the tests
 #   make test-spark SPARK=4.1   a third of the tests on another release of Spark, in an environment of its own
 #   make test-azure   the tests of Azure Storage, against Azurite, which npm installs; not a part of `make test`
 #   make test-gcs     the tests of Google Cloud Storage, against fake-gcs-server, which Go installs; neither
-#   make test-nightly   tests of `make test` in more expensive ways: processes that are killed with a JVM of their own
+#   make test-nightly   what `make test` leaves out (tests/at_night.py), and kills of processes with a JVM of their own
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
 #   make bench  TPC-H views against the same queries in full, and docs/benchmarks.md (BENCH_ARGS='--sf 1 --queries q1-q6')

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import at_night
 from tests.sizes import Resized, changed_sizes
 
 if TYPE_CHECKING:
@@ -70,11 +71,13 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     session.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses the session as `spark`, so that `-m "not spark"` is the fast suite; files without it come first.
 
     Among them are the longest tests, of minutes of processes of their own: at the end, one would be waited for alone.
     """
+    at_night.mark(items, config.args)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
