@@ -41,9 +41,9 @@ _VIEWS = {
 _CHANGES = (
     # Duplicates, and rows that differ in the map alone; the order of entries does not tell maps apart.
     "INSERT INTO bag VALUES (1, map('b', 2, 'a', 1)), (1, map('a', 2)), (3, map('a', NULL)); INSERT INTO t VALUES (4, 3)",
-    "DELETE FROM bag WHERE m['a'] = 9; DELETE FROM only_maps WHERE m IS NULL; DELETE FROM t WHERE k = 1",
+    "DELETE FROM bag WHERE m['a'] = 9; DELETE FROM only_maps WHERE m IS NULL; DELETE FROM t WHERE k = 1; "
     "UPDATE bag SET m = map('a', 1) WHERE m IS NULL; UPDATE nested SET a = array(map('a', 2)) WHERE g = 1",
-    "INSERT INTO only_maps VALUES (map('a', 2)), (NULL), (NULL)",
+    "INSERT INTO only_maps VALUES (map('a', 2)), (NULL), (NULL); "
     "DELETE FROM bag WHERE g = 1; DELETE FROM nested; INSERT INTO bag VALUES (1, map('a', 1, 'b', 2))",
 )
 
