@@ -19,7 +19,7 @@ from relstate_dagster.state_lib.lake.storage import spark_settings
 
 ROOT = "abfs://warehouses@devstoreaccount1.dfs.core.windows.net"
 _VERSION = "3.37.0"
-_STARTS_WITHIN_SECONDS = 60
+_STARTS_WITHIN_SECONDS = 180
 
 
 def _program(folder: Path) -> str:

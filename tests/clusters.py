@@ -18,7 +18,7 @@ import pyspark
 from relstate_dagster.jobs.engine.java import find_java, spark_java_home
 
 _HOME = Path(pyspark.__file__).parent
-_STARTS_WITHIN_SECONDS = 90
+_STARTS_WITHIN_SECONDS = 240
 
 
 class Cluster:

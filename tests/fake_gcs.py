@@ -25,7 +25,7 @@ from relstate_dagster.state_lib.lake.storage import spark_settings
 BUCKET = "warehouses"
 _MODULE = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _PROXY = Path(__file__).with_name("fake_gcs_proxy.go")
-_STARTS_WITHIN_SECONDS = 60
+_STARTS_WITHIN_SECONDS = 180
 
 
 def _programs(folder: Path) -> tuple[str, str]:

@@ -12,7 +12,7 @@ def heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 180) -> None:
     """Wait until something holds; ``what`` is what a failure says did not come."""
     deadline = time.monotonic() + seconds
     while not condition():

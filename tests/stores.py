@@ -20,7 +20,7 @@ from relstate_dagster.state_lib.lake.storage import spark_settings
 
 #: Of its own: Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
 BUCKET = f"relstate-tests-{uuid.uuid4().hex[:8]}"
-_STARTS_WITHIN_SECONDS = 60
+_STARTS_WITHIN_SECONDS = 180
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def _runs_until_it_answers(command: str, url: str, shell: dict) -> None:
         **shell,
     )
     try:
-        for _ in range(240):
+        for _ in range(480):
             try:
                 with urllib.request.urlopen(url, timeout=2) as answer:
                     assert "dagster_version" in answer.read().decode()

@@ -47,12 +47,12 @@ def test_asset_graph_is_shown(tmp_path):
         # The graph of everything that is computed from flights fits itself to the window; names are drawn only when visible.
         page.goto(f"{ui}/assets/flights?view=lineage&lineageScope=downstream&lineageDepth=3", wait_until="domcontentloaded")
         for name in ("flights", "flight_details", "routes_flown", "fleet_use", "worst_delays"):
-            page.get_by_text(name, exact=True).first.wait_for(timeout=60_000)
+            page.get_by_text(name, exact=True).first.wait_for(timeout=180_000)
         screenshot = tmp_path / "asset-graph.png"
         page.screenshot(path=screenshot)
         page.goto(f"{ui}/assets/flight_details", wait_until="domcontentloaded")
-        page.get_by_text("Each flight with its airline, destination and plane").first.wait_for(timeout=60_000)
-        page.get_by_text("delta_versions", exact=True).first.wait_for(timeout=60_000)
+        page.get_by_text("Each flight with its airline, destination and plane").first.wait_for(timeout=180_000)
+        page.get_by_text("delta_versions", exact=True).first.wait_for(timeout=180_000)
     assert not problems
     assert screenshot.stat().st_size > 20_000
 
@@ -61,9 +61,9 @@ def picture_of_the_plan(page, address, name):
     """The image that the UI shows of the newest epoch of a view."""
     page.goto(f"{address}/assets/{name}?view=events", wait_until="domcontentloaded")
     row = page.get_by_role("row").filter(has=page.get_by_text("picture", exact=True)).last
-    row.get_by_text("Show Markdown").click(timeout=60_000)
+    row.get_by_text("Show Markdown").click(timeout=180_000)
     image = page.get_by_role("dialog").get_by_role("img", name="plan of the view")
-    image.wait_for(timeout=60_000)
+    image.wait_for(timeout=180_000)
     return image
 
 
@@ -89,14 +89,14 @@ class ClickedRuns(Runs):
         """Click Materialize on an asset's page; the id of the new run."""
         known = set(self.all())
         self.page.goto(f"{self.address}/assets/{name}", wait_until="domcontentloaded")
-        self.page.get_by_role("button", name="Materialize").first.click(timeout=60_000)
+        self.page.get_by_role("button", name="Materialize").first.click(timeout=180_000)
         return self.until(lambda: next(iter(set(self.all()) - known), None))
 
     def terminate(self, run_id):
         """Click Terminate on a run's page, and once more where the UI asks; seconds until the run has ended."""
         self.page.goto(f"{self.address}/runs/{run_id}", wait_until="domcontentloaded")
-        self.page.get_by_role("button", name="Terminate").first.click(timeout=60_000)
-        self.page.get_by_role("dialog").get_by_role("button", name="Terminate").click(timeout=60_000)
+        self.page.get_by_role("button", name="Terminate").first.click(timeout=180_000)
+        self.page.get_by_role("dialog").get_by_role("button", name="Terminate").click(timeout=180_000)
         started = time.monotonic()
         self.until(lambda: self.all()[run_id] not in ("STARTING", "STARTED", "CANCELING"))
         return time.monotonic() - started

@@ -166,7 +166,7 @@ def test_a_process_that_nobody_asks_ends_and_another_takes_its_place(tmp_path, m
         workers.make_ready(sys.executable, reference)
         idle = workers._ready[sys.executable]
         assert not is_free(idle.lock)
-        assert idle.process.wait(60) == 0
+        assert idle.process.wait(180) == 0
         assert is_free(idle.lock)
         monkeypatch.delenv("RELSTATE_RUN_WORKER_IDLE_SECONDS")
         taken = workers.take(sys.executable, reference, ["execute_run", "{}"])  # no run: it ends with an error
@@ -209,7 +209,7 @@ worker = RunWorker.started(sys.executable, serialize_value(DagsterInstance.from_
 print(json.dumps([worker.process.pid, str(worker.lock)]), flush=True)
 os._exit(0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
     _, lock = json.loads(done.stdout.splitlines()[-1])
     until(lambda: not Path(lock).exists(), "the process has ended, since nobody can ask it")
 

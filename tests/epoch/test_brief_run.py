@@ -101,7 +101,7 @@ def _run(home: Home, **environment: str) -> str:
         env={**os.environ, "SPARK_SUBMIT_OPTS": "-XX:+PrintFlagsFinal", "RELSTATE_DRIVER_MEMORY": "1g", **environment},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -95,7 +95,7 @@ def test_a_run_over_the_same_view_waits_for_the_first(script: Script, monkeypatc
 
         def start_and_wait() -> object:
             started = pool.submit(lambda: list(_runner(script, patience=Patience(on_wait=on_wait)).run(["a", "b"])))
-            assert waits.wait(60)
+            assert waits.wait(180)
             return started
 
         _, started = _during(monkeypatch, place, _runner(script).run(["a"]), start_and_wait)

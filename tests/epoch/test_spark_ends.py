@@ -96,5 +96,5 @@ print("as it should be")
 
 
 def test_whatever_else_fails_while_spark_ends_is_no_views_fault() -> None:
-    done = subprocess.run([sys.executable, "-c", _STOPPED], capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run([sys.executable, "-c", _STOPPED], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.strip() == "as it should be", done.stderr
