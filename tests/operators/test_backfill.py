@@ -73,9 +73,9 @@ def test_sources_are_not_held(spark: SparkSession, monkeypatch: pytest.MonkeyPat
     frames = type(spark.range(1))
     checkpoint = frames.localCheckpoint
 
-    def noted(df: DataFrame, eager: bool) -> DataFrame:
+    def noted(df: DataFrame, *arguments: object, **options: object) -> DataFrame:
         held.append(df)
-        return checkpoint(df, eager)
+        return checkpoint(df, *arguments, **options)
 
     monkeypatch.setattr(frames, "localCheckpoint", noted)
     with Lab(spark, _QUERIES["a source twice"], collect_shared=False) as lab:
