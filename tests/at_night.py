@@ -13,7 +13,6 @@ import pytest
 
 #: Of tests with many cases: one in so many runs by day, spread over all of them.
 ONE_IN: Final = {
-    "cli/test_prepare.py::test_the_next_spark_maps_it_and_others_go_on_without": 2,
     "epoch/test_addresses.py::test_a_warehouse_in_an_odd_folder": 3,
     "epoch/test_addresses.py::test_keys_with_ends_of_lines": 5,
     "epoch/test_catalog.py::test_two_writers_in_turn_are_read_as_one_state": 2,
@@ -178,6 +177,10 @@ WHOLE: Final = {
         "epoch/test_in_place.py::test_a_change_that_meets_more_rows_than_the_driver_may_hold",
         "epoch/test_recompute.py::test_a_recomputed_view_has_no_state_until_changes_are_small",
     ),
+    "`make test` itself, which prepares an archive and uses it": (
+        "cli/test_prepare.py::test_a_cache_that_is_half_written_is_not_kept",
+        "cli/test_prepare.py::test_the_next_spark_maps_it_and_others_go_on_without",
+    ),
     "tests/epoch/test_cancellation.py": (
         "edge/test_browser.py::test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_it",
     ),
@@ -201,7 +204,6 @@ WHOLE: Final = {
         "epoch/test_histories.py::test_two_rows_of_a_key_with_one_order",
         "epoch/test_file_folders.py::test_the_key_of_inferred_columns_is_required_as_well",
         "epoch/test_file_folders.py::test_a_key_of_files_can_be_put_right",
-        "cli/test_prepare.py::test_a_cache_that_is_half_written_is_not_kept",
     ),
 }
 
