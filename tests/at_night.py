@@ -1,17 +1,19 @@
-"""Tests that ``make test`` leaves to ``make test-nightly``, so that it ends in half an hour on two cores.
+"""Tests that ``make test`` leaves to ``make test-nightly``.
 
-By day every behaviour has a test, and every operator its query run in full. At night come further cases of the same, and
-whole stories whose parts are tested by day. A test or a file that is named on the command line is run at any time.
+Of tests with many cases, some run by day. Some long tests run at night as a whole, each listed beside what is tested by day.
+A test or a file that is named to pytest runs in full.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-#: Of tests with many cases: one in so many runs by day, spread over all of them.
+#: Tests with many cases: by day, the first case runs and then every n-th.
 ONE_IN: Final = {
     "epoch/test_addresses.py::test_a_warehouse_in_an_odd_folder": 3,
     "epoch/test_addresses.py::test_keys_with_ends_of_lines": 5,
@@ -37,6 +39,7 @@ ONE_IN: Final = {
     "epoch/test_histories.py::test_rows_that_differ_little_are_not_taken_for_one": 5,
     "epoch/test_large_backfill.py::test_few_rows_are_committed_by_the_driver_and_others_by_spark": 2,
     "epoch/test_late_run.py::test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so": 4,
+    "epoch/test_map_columns.py::test_views_with_maps_equal_their_queries": 2,
     "epoch/test_net_changes.py::test_every_way_gives_what_changed": 5,
     "epoch/test_net_changes.py::test_views_over_tables_without_a_feed": 5,
     "epoch/test_object_store.py::test_epochs_of_all_kinds_of_state": 2,
@@ -115,7 +118,7 @@ ONE_IN: Final = {
     "test_generated_code.py::test_a_damaged_file_of_classes_is_not_used": 5,
 }
 
-#: Single tests of tens of seconds, by what tests the same by day.
+#: Long tests that run at night only, by what is tested by day.
 WHOLE: Final = {
     "the verbs are tested on a local warehouse": (
         "epoch/test_object_store.py::test_a_folder_of_files",
@@ -132,7 +135,7 @@ WHOLE: Final = {
     ),
     "tests/epoch/test_verify.py": ("epoch/test_checks.py::test_a_view_that_is_not_its_query_shows_rows_of_both",),
     "tests/cli/test_diff.py, of rows of all types": ("cli/test_diff.py::test_over_a_rebuild_with_another_query",),
-    "tests/edge/test_browser.py and the other tests of workers": (
+    "the other tests of workers, in tests/edge/test_run_worker.py": (
         "edge/test_run_worker.py::test_runs_begin_in_a_process_that_is_ready",
     ),
     "tests/epoch/test_many_views.py, of the same sessions": (
@@ -159,7 +162,6 @@ WHOLE: Final = {
         "epoch/test_strict_policy.py::test_a_rebuild_that_was_asked_for_is_gone_on_with",
         "epoch/test_strict_policy.py::test_a_source_whose_files_are_gone_is_no_reason",
         "epoch/test_file_folders.py::test_another_declaration_reads_the_folder_from_its_first_file_on",
-        "epoch/test_damage.py::test_join_state_without_rows_that_it_had_is_not_built_upon",
         "epoch/test_earlier_plans.py::test_a_view_planned_on_another_spark_is_planned_again",
     ),
     "kills at other places": (
@@ -168,19 +170,7 @@ WHOLE: Final = {
         "epoch/test_watermarks.py::test_a_run_that_dies_after_closed_groups_have_left_the_state",
         "epoch/test_object_store.py::test_the_next_run_repairs_a_killed_one",
     ),
-    "tests/operators, over the same operators": (
-        "epoch/test_large_backfill.py::test_rows_that_are_too_many_for_the_driver_are_held_by_spark",
-        "epoch/test_state_rows.py::test_a_row_of_64_vnodes_is_looked_up_in_one",
-        "epoch/test_watermarks.py::test_large_changes_with_late_rows",
-        "epoch/test_slices.py::test_the_rows_of_all_slices_are_counted_together",
-        "epoch/test_recompute.py::test_a_view_without_state_that_stays_the_same_is_not_committed",
-        "epoch/test_in_place.py::test_a_change_that_meets_more_rows_than_the_driver_may_hold",
-        "epoch/test_recompute.py::test_a_recomputed_view_has_no_state_until_changes_are_small",
-    ),
-    "`make test` itself, which prepares an archive and uses it": (
-        "cli/test_prepare.py::test_a_cache_that_is_half_written_is_not_kept",
-        "cli/test_prepare.py::test_the_next_spark_maps_it_and_others_go_on_without",
-    ),
+    "tests/operators, over the same operators": ("epoch/test_watermarks.py::test_large_changes_with_late_rows",),
     "tests/epoch/test_cancellation.py": (
         "edge/test_browser.py::test_a_run_that_is_terminated_ends_within_seconds_and_the_next_one_repairs_it",
     ),
@@ -200,27 +190,49 @@ WHOLE: Final = {
         "found/test_in_dagster.py::test_names_are_found_in_any_case_and_shown_as_declared",
         "found/test_in_dagster.py::test_a_view_that_cannot_be_planned_after_an_edit_fails_alone",
         "found/test_rows_deleted_from_a_changelog.py::test_what_optimize_put_together_is_not_deleted_from_unseen",
+    ),
+    "other damage, in tests/epoch/test_damage.py": (
+        "epoch/test_damage.py::test_join_state_without_rows_that_it_had_is_not_built_upon",
+    ),
+    "the other tests of their files": (
+        "cli/test_prepare.py::test_the_next_spark_maps_it_and_others_go_on_without",
+        "cli/test_prepare.py::test_a_cache_that_is_half_written_is_not_kept",
+        "epoch/test_file_folders.py::test_a_key_of_files_can_be_put_right",
+        "epoch/test_file_folders.py::test_the_key_of_inferred_columns_is_required_as_well",
         "epoch/test_indexes.py::test_an_index_that_does_not_serve_is_built_again_and_one_that_is_not_declared_is_deleted",
         "epoch/test_histories.py::test_two_rows_of_a_key_with_one_order",
-        "epoch/test_file_folders.py::test_the_key_of_inferred_columns_is_required_as_well",
-        "epoch/test_file_folders.py::test_a_key_of_files_can_be_put_right",
+        "epoch/test_recompute.py::test_a_recomputed_view_has_no_state_until_changes_are_small",
+        "epoch/test_recompute.py::test_a_view_without_state_that_stays_the_same_is_not_committed",
+        "epoch/test_in_place.py::test_a_change_that_meets_more_rows_than_the_driver_may_hold",
+        "epoch/test_slices.py::test_the_rows_of_all_slices_are_counted_together",
+        "epoch/test_large_backfill.py::test_rows_that_are_too_many_for_the_driver_are_held_by_spark",
+        "epoch/test_state_rows.py::test_a_row_of_64_vnodes_is_looked_up_in_one",
     ),
 }
 
 
 def left_out() -> frozenset[str]:
-    """Every test that the tables name, as ``folder/file.py::test``."""
-    return frozenset({test for tests in WHOLE.values() for test in tests} | ONE_IN.keys())
+    """All tests in the tables, as ``folder/file.py::test``."""
+    return frozenset(_whole() | ONE_IN.keys())
 
 
-def mark(items: list[pytest.Item], arguments: list[str]) -> None:
-    """Mark what is left to the night, unless ``arguments`` of the command line name files or tests."""
-    if any("::" in argument or argument.endswith(".py") for argument in arguments):
-        return
-    whole = {test for tests in WHOLE.values() for test in tests}
+def mark(items: Iterable[pytest.Item], named: Iterable[str]) -> None:
+    """Mark the tests that only ``make test-nightly`` runs.
+
+    Parameters
+    ----------
+    named
+        What the command line asks for. Of a file that it names, or whose tests it names, nothing is marked.
+    """
+    in_full = {Path(argument.split("::")[0]).resolve() for argument in named}
+    whole = _whole()
     seen: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.split("[")[0].removeprefix("tests/")
         number, seen[test] = seen[test], seen[test] + 1
-        if test in whole or number % ONE_IN.get(test, 1):
+        if item.path not in in_full and (test in whole or number % ONE_IN.get(test, 1)):
             item.add_marker(pytest.mark.nightly)
+
+
+def _whole() -> set[str]:
+    return {test for tests in WHOLE.values() for test in tests}

@@ -77,7 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Among them are the longest tests, of minutes of processes of their own: at the end, one would be waited for alone.
     """
-    at_night.mark(items, config.args)
+    # Who asks for the night gets it, of files that are named as well.
+    at_night.mark(items, config.args if "not nightly" in config.option.markexpr else ())
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from tests.epoch.scripts import Script
 
 _TABLES = """
@@ -41,22 +45,27 @@ _VIEWS = {
 _CHANGES = (
     # Duplicates, and rows that differ in the map alone; the order of entries does not tell maps apart.
     "INSERT INTO bag VALUES (1, map('b', 2, 'a', 1)), (1, map('a', 2)), (3, map('a', NULL)); INSERT INTO t VALUES (4, 3)",
-    "DELETE FROM bag WHERE m['a'] = 9; DELETE FROM only_maps WHERE m IS NULL; DELETE FROM t WHERE k = 1; "
+    "DELETE FROM bag WHERE m['a'] = 9; DELETE FROM only_maps WHERE m IS NULL; DELETE FROM t WHERE k = 1",
     "UPDATE bag SET m = map('a', 1) WHERE m IS NULL; UPDATE nested SET a = array(map('a', 2)) WHERE g = 1",
-    "INSERT INTO only_maps VALUES (map('a', 2)), (NULL), (NULL); "
+    "INSERT INTO only_maps VALUES (map('a', 2)), (NULL), (NULL)",
     "DELETE FROM bag WHERE g = 1; DELETE FROM nested; INSERT INTO bag VALUES (1, map('a', 1, 'b', 2))",
 )
 
 
-def test_views_with_maps_equal_their_queries(script: Script) -> None:
+#: The same in three epochs, and in five.
+_EPOCHS = ([_CHANGES[:1], _CHANGES[1:3], _CHANGES[3:]], [[change] for change in _CHANGES])
+
+
+@pytest.mark.parametrize("epochs", _EPOCHS, ids=len)
+def test_views_with_maps_equal_their_queries(script: Script, epochs: Sequence[Sequence[str]]) -> None:
     script.run(_TABLES)
     for n, query in enumerate(_VIEWS.values()):
         script.run(f"CREATE MATERIALIZED VIEW v{n} TBLPROPERTIES ('refresh.policy' = 'incremental') AS {query}")
     script.run("CREATE MATERIALIZED VIEW in_full TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT m, g FROM bag")
     script.run("CREATE MATERIALIZED VIEW over_v0 AS SELECT m, g + 1 AS g FROM v0")
     script.verify()
-    for change in _CHANGES:
-        script.run(f"{change}; REFRESH")
+    for changes in epochs:
+        script.run(f"{'; '.join(changes)}; REFRESH")
         script.verify()
     # As often as it is there: a row of three is two after one of them has gone.
     assert script.rows("SELECT g, m['b'] AS b, count(*) AS n FROM v0 GROUP BY ALL") == [(1, 2, 1), (2, None, 1), (3, None, 1)]
