@@ -59,12 +59,18 @@ class Sizing:
     )
     object_rows_bytes: int = _int(
         32 * _MIB,
-        "Rows with several readers are kept by Spark as objects in changes up to this size, in memory, and as bytes in larger "
-        "ones. Two million rows of eight columns took 343 MB as objects and 70 MB as bytes; reading them took 0.9 and 1.7 "
-        "processor seconds. A build of 72 views held 5.4 million objects, which filled a heap of 2 GB.",
+        "Rows with several readers are kept by Spark as objects in changes up to this size, in memory, and as bytes in "
+        "larger ones and in backfills. Two million rows of eight columns took 343 MB as objects and 70 MB as bytes; reading "
+        "them took 0.9 and 1.7 processor seconds. A build of 72 views held 5.4 million objects, which filled a heap of 2 GB.",
+    )
+    driver_commit_bytes: int = _int(
+        32 * _MIB,
+        "What a backfill makes of inputs up to this size, in memory, is committed by the driver. Of larger inputs Spark keeps "
+        "the results, and the driver commits those up to this size. A first commit by Spark takes 10 to 20 s longer. With 128 "
+        "MiB, three backfills at a time, of 530,000 rows, filled a heap of 2 GB.",
     )
     driver_commit_rows: int = _int(
-        20_000, "Results up to this many rows are committed by the driver, whatever they were computed from."
+        20_000, "Results up to this many rows are published by the driver, whatever they were computed from."
     )
     driver_publish_bytes: int = _int(
         64 * _MIB,

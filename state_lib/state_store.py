@@ -12,7 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.collected import collected
+from relstate_dagster.state_lib.collected import collected, rows_within
 from relstate_dagster.state_lib.columns import Columns, jvm_of_columns
 from relstate_dagster.state_lib.constants import EPOCH_COLUMN, KEY, TABLE_ID, VNODE, WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.delta_layout import create_state_table, is_plain_layout
@@ -204,10 +204,10 @@ class StateStore:
         rows = collected(self._union(mem_tables), most_bytes)
         return None if rows is None else _in_file_order(epoch, rows)
 
-    def compute_few(self, epoch: int, mem_tables: Sequence[MemTable], most_rows: int) -> tuple[pa.Table | None, DataFrame]:
+    def compute_few(self, epoch: int, mem_tables: Sequence[MemTable], most_bytes: int) -> tuple[pa.Table | None, DataFrame]:
         """As :meth:`compute`, for an unknown number of rows.
 
-        ``None`` for more than ``most_rows``.
+        ``None`` where they take more than ``most_bytes`` in memory.
 
         Returns
         -------
@@ -216,6 +216,7 @@ class StateStore:
         """
         # As bytes, not as objects: rows that turn out to be many are read once more, and would fill the heap.
         held = self._union(mem_tables).localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+        most_rows = rows_within(held, most_bytes)
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
         if held.select(F.lit(1)).limit(most_rows + 1).count() > most_rows:
             return None, held

@@ -51,29 +51,31 @@ def change(ctx: EpochContext, node: Aggregate, child: RowSet | None) -> Operator
         if node.group or not ctx.state_is_new(node):
             return OperatorResult(None)
         child = ctx.row_sets.none(node.child.schema)
-    tables = tables_by_role(ctx, node)
+    tables, is_new = tables_by_role(ctx, node), ctx.state_is_new(node)
     changed_by_call: dict[int, RowSet] = {}
     affected = _fold(ctx, node, child, tables, changed_by_call)
     if affected is None:
         return OperatorResult(None)
     groups = aggregate_newest.checked(node, aggregate_value.versions(ctx, node, tables, affected))
     groups = aggregate_input.with_results(node, tables, groups)
-    compared = _compared(node, tables, aggregate_extreme.with_new(ctx, node, tables, groups))
+    compared = _compared(node, tables, aggregate_extreme.with_new(ctx, node, tables, groups), is_new=is_new)
     stored = aggregate_value.stored_rows(node, tables)
     if node is ctx.fused_columns.carrier:
         fused_columns = {ctx.fused_columns.column_of(table.desc): f"struct({', '.join(row)})" for table, row in stored}
-        return OperatorResult(ctx.row_sets.of(_emit(node, tables, compared, fused_columns)))
+        return OperatorResult(ctx.row_sets.of(_emit(node, tables, compared, fused_columns, is_new=is_new)))
     shared = ctx.row_sets.shared(compared)
     if shared.is_empty:
         return OperatorResult(None)
     aggregate_extreme.write_counts(ctx, node, tables, shared, changed_by_call)
     refilled = aggregate_extreme.refilled(ctx, node, tables, shared, changed_by_call)
     if refilled is not None:
-        shared = ctx.row_sets.shared(_compared(node, tables, refilled.drop(_CHANGED)))
+        shared = ctx.row_sets.shared(_compared(node, tables, refilled.drop(_CHANGED), is_new=is_new))
     late = aggregate_newest.late_rows(ctx, node, shared)
     for table, row in stored:
         table.write(shared.frame.selectExpr(*row).where(f"{WEIGHT} != 0"))
-    changes = shared.derived(_emit(node, tables, shared.frame), {name: name for name in node.group}, where=_CHANGED)
+    changes = shared.derived(
+        _emit(node, tables, shared.frame, is_new=is_new), {name: name for name in node.group}, where=_CHANGED
+    )
     return OperatorResult(None if changes.is_empty else changes, late)
 
 
@@ -87,7 +89,7 @@ def _fold(
     ``changed_by_call`` receives the changed counts of each extreme call.
     """
     # Value states fold the change once; every other table reads it again.
-    delta = child.shared() if tables.counts or tables.input is not None or tables.group_rows is not None else child
+    delta = child.shared() if tables.counts or tables.input is not None or not tables.kept else child
     if delta.is_empty and not ctx.state_is_new(node):
         return None
     frames = GroupFrames(node.group)
@@ -99,8 +101,12 @@ def _fold(
         affected = aggregate_value.fold(ctx, node, delta.frame, tables, frames)
         if affected is None:
             return None
+    if ctx.state_is_new(node) and any(tables.strategy(position) is CallStrategy.EXTREME for position in tables.counts):
+        changed_by_call |= aggregate_extreme.fold_all(ctx, node, delta, tables, frames)
     for position in tables.counts:
         call = node.calls[position]
+        if position in changed_by_call:
+            continue
         if tables.strategy(position) is CallStrategy.EXTREME:
             changed_by_call[position] = aggregate_extreme.fold(ctx, node, call, position, delta, tables, frames)
         else:
@@ -111,9 +117,19 @@ def _fold(
     return together.where(f"_d{GROUP_ROWS} IS NOT NULL") if whole else together
 
 
-def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
-    """Add whether the old and the new row of a group differ."""
+def _compared(node: Aggregate, tables: Tables, groups: DataFrame, *, is_new: bool) -> DataFrame:
+    """Add whether the old and the new row of a group differ.
+
+    Columns that nothing reads any more are left out.
+    """
+    unread = aggregate_value.unread(node, tables, is_new=is_new)
+    return groups.selectExpr("*", f"{_differs(node, tables, is_new=is_new)} AS {_CHANGED}").drop(*unread)
+
+
+def _differs(node: Aggregate, tables: Tables, *, is_new: bool) -> str:
     lived, lives_on = group_exists(node, "old"), group_exists(node, "new")
+    if is_new:
+        return lives_on
     same = [lived, lives_on]
     if has_comparable_results(node):
         old, new = (
@@ -122,10 +138,12 @@ def _compared(node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
         same += [same_value(was, now, c.output.data_type) for was, now, c in zip(old, new, node.calls, strict=True)]
     else:
         same.append("false")  # an update that changes nothing is only wasteful
-    return groups.selectExpr("*", f"({lived} OR {lives_on}) AND NOT ({' AND '.join(same)}) AS {_CHANGED}")
+    return f"({lived} OR {lives_on}) AND NOT ({' AND '.join(same)})"
 
 
-def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Mapping[str, str] | None = None) -> DataFrame:
+def _emit(
+    node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Mapping[str, str] | None = None, *, is_new: bool
+) -> DataFrame:
     """The old and the new row of the groups, where they differ.
 
     Riders (struct columns, as SQL over the groups) go with the new row, which is there with weight 0 too; with the old one
@@ -141,6 +159,7 @@ def _emit(node: Aggregate, tables: Tables, groups: DataFrame, fused_columns: Map
         values += [f"IF({carries}, {row}, NULL) AS {column}" for column, row in fused_columns.items()]
         return f"struct({', '.join(values)})"
 
-    versions = f"inline(array({version('old', -1, f'NOT ({lives_on})')}, {version('new', 1, lives_on)}))"
-    emitted = groups.selectExpr(*columns_of(node.group), versions)
+    versions = [] if is_new else [version("old", -1, f"NOT ({lives_on})")]
+    versions.append(version("new", 1, lives_on))
+    emitted = groups.selectExpr(*columns_of(node.group), f"inline(array({', '.join(versions)}))")
     return emitted.where(" OR ".join([f"{WEIGHT} != 0", *(f"{column}.{WEIGHT} != 0" for column in fused_columns)]))

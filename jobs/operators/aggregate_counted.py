@@ -10,7 +10,7 @@ The counts are written without being read: weights add up. Those of extremes may
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.operators.agreement import agreeing_counts
@@ -37,17 +37,21 @@ def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, delta: Row
 
     ``delta`` is shared. The result is shared or derived.
     """
-    group, values = columns_of(node.group), values_of(call)
-    present = delta.frame
-    for argument in call.arguments:
-        present = present.where(F.col(quoted(argument)).isNotNull())
-    renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
-    counted = present.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
-    counted = counted.where(F.col(WEIGHT) != 0)
+    changed, values = counted(node, call, delta.frame), values_of(call)
     if delta.most_rows <= tuning().summed_by_each_rows:
         own = {name: name for name in (*node.group, WEIGHT)}
-        return delta.derived(counted, {**own, **dict(zip(values, call.arguments, strict=True))})
-    return ctx.row_sets.shared(counted)
+        return delta.derived(changed, {**own, **dict(zip(values, call.arguments, strict=True))})
+    return ctx.row_sets.shared(changed)
+
+
+def counted(node: Aggregate, call: AggCall, rows: DataFrame) -> DataFrame:
+    """Sum of the weights of each value in a group; those that are 0 are left out."""
+    group, values = columns_of(node.group), values_of(call)
+    for argument in call.arguments:
+        rows = rows.where(F.col(quoted(argument)).isNotNull())
+    renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
+    summed = rows.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
+    return summed.where(F.col(WEIGHT) != 0)
 
 
 def reconciled_counts(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: RowSet) -> RowSet:

@@ -17,6 +17,9 @@ prefix has more values than are to be kept now, the next one is taken from it an
 
 Views planned before have counts of all groups.
 
+Where the state is new, the first values of all calls are found in one grouping. Counts are computed only if a group needs
+them.
+
 Cost: |Δ|, and all values of a group each time that deletions have used up its first ones.
 """
 
@@ -27,10 +30,11 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.jobs.engine.spark_versions.first_values import first_values
+from relstate_dagster.jobs.engine.spark_versions.first_values import FirstValues, first_values
 from relstate_dagster.jobs.operators.aggregate_counted import (
     changed_counts,
     contradiction,
+    counted,
     never_negative,
     reconciled_counts,
     values_of,
@@ -77,14 +81,71 @@ def fold(
     return changed
 
 
+def fold_all(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, frames: GroupFrames) -> dict[int, RowSet]:
+    """Add the first values per group of all calls, where the state is new.
+
+    Returns
+    -------
+    The counts of each call, not shared: few groups need them, if any.
+    """
+    calls = {p: call for p, call in enumerate(node.calls) if tables.strategy(p) is CallStrategy.EXTREME}
+    counts: dict[int, RowSet] = {}
+    for position, call in calls.items():
+        counts[position] = ctx.row_sets.of(counted(node, call, delta.frame))
+        if not _has_few_counts(tables, position):
+            tables.counts[position].write(counts[position].frame)
+    if len(calls) == 1:
+        ((position, call),) = calls.items()
+        kept = _as_kept(node, call, counts[position].frame).withColumnRenamed("_value", f"_value_{position}")
+    else:
+        kept = _counted_together(node, calls, delta.frame)
+    wanted = {
+        f"_more_{p}": FirstValues(
+            f"_value_{p}",
+            f"struct(_value_{p} AS value, {WEIGHT} AS count)",
+            f"{WEIGHT} > 0" if len(calls) == 1 else f"_call = {p} AND {WEIGHT} > 0",
+            ctx.extreme_rows + 1,
+            _is_descending(tables, p),
+        )
+        for p in calls
+    }
+    frames.add(first_values(kept, node.group, wanted), {name: only(name) for name in wanted})
+    return counts
+
+
+def _counted_together(node: Aggregate, calls: Mapping[int, AggCall], rows: DataFrame) -> DataFrame:
+    """Counts of the values of several calls.
+
+    Returns
+    -------
+    The group, the position of the call (``_call``), a column of values for each call, and ``_weight``.
+    """
+
+    def of_call(position: int) -> str:
+        columns = [f"{position} AS _call", f"{quoted(calls[position].arguments[0])} IS NOT NULL AS _is_there"]
+        for p, call in calls.items():
+            value = quoted(call.arguments[0]) if p == position else "NULL"
+            columns.append(f"CAST({value} AS {call.argument_types[0]}) AS _value_{p}")
+        return f"struct({', '.join(columns)})"
+
+    group, values = columns_of(node.group), [f"_value_{p}" for p in calls]
+    each = rows.selectExpr(*group, WEIGHT, f"inline(array({', '.join(map(of_call, calls))}))").where("_is_there")
+    summed = each.groupBy(*group, "_call", *values).agg(F.sum(WEIGHT).alias(WEIGHT))
+    kept = [_kept_value(call, f"_value_{p}").alias(f"_value_{p}") for p, call in calls.items()]
+    return summed.select(*group, "_call", *kept, WEIGHT)
+
+
 def _as_kept(node: Aggregate, call: AggCall, counts: DataFrame) -> DataFrame:
     """Counted values in the type in which they are kept, as ``_value``."""
     (name,) = values_of(call)
-    of_value, value = call.types[0], F.col(name)
+    return counts.select(*columns_of(node.group), _kept_value(call, name).alias("_value"), WEIGHT)
+
+
+def _kept_value(call: AggCall, column: str) -> Column:
+    of_value, value = call.types[0], F.col(column)
     if of_value.interval_unit is not None:
         value = interval_as_integer(value, parse_type(of_value.ddl))
-    kept = value.cast(first_value_type(of_value)).alias("_value")
-    return counts.select(*columns_of(node.group), kept, WEIGHT)
+    return value.cast(first_value_type(of_value))
 
 
 def _firsts(
@@ -92,7 +153,8 @@ def _firsts(
 ) -> DataFrame:
     """First values of each group with counts, of rows as in :func:`_as_kept`."""
     pair, descending = f"struct(_value AS value, {WEIGHT} AS count)", _is_descending(tables, position)
-    return first_values(kept, node.group, "_value", pair, wanted, descending=descending)
+    arrays = {name: FirstValues("_value", pair, rows, most, descending) for name, (rows, most) in wanted.items()}
+    return first_values(kept, node.group, arrays)
 
 
 def _is_descending(tables: Tables, position: int) -> bool:
@@ -111,8 +173,20 @@ def with_new(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
     """Add the new first values of each group, and whether they ran out."""
     for position, call in enumerate(node.calls):
         if tables.strategy(position) is CallStrategy.EXTREME:
-            groups = _with_new(ctx, call, position, tables, groups)
+            with_new_values = _with_first if ctx.state_is_new(node) else _with_new
+            groups = with_new_values(ctx, call, position, tables, groups)
     return groups
+
+
+def _with_first(ctx: EpochContext, call: AggCall, position: int, tables: Tables, groups: DataFrame) -> DataFrame:
+    """As :func:`_with_new`, of groups that are all new."""
+    now, more, most = Version("new", position), f"_more_{position}", ctx.extreme_rows
+    return groups.selectExpr(
+        "*",
+        f"coalesce(slice({more}, 1, {most}), {_no_values(call)}) AS {now[FIRST]}",
+        f"coalesce(size({more}) <= {most}, true) AS {now[COMPLETE]}",
+        f"coalesce(size({more}) > {most}, false) AS {_GETS_COUNTS}_{position}",
+    ).drop(more)
 
 
 def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, groups: DataFrame) -> DataFrame:
@@ -153,7 +227,7 @@ def _with_new(ctx: EpochContext, call: AggCall, position: int, tables: Tables, g
         f"NOT {whole} AND size({merged}) = 0 OR {is_long} AS {_RAN_OUT}_{position}",
         f"NOT {whole} AS {_HAS_COUNTS}_{position}",
         f"{whole} AND (size({merged}) > {most} OR {is_long}) AS {_GETS_COUNTS}_{position}",
-    ).drop(kept, whole, last, ordered, merged)
+    ).drop(kept, whole, last, ordered, merged, f"_more_{position}", f"_fewer_{position}")
 
 
 def _no_values(call: AggCall) -> str:
@@ -191,13 +265,16 @@ def write_counts(
 
     Parameters as of :func:`refilled`.
     """
+    if ctx.state_is_new(node):
+        _write_first_counts(node, tables, groups, changed_by_call)
+        return
     for position, changed in changed_by_call.items():
         if not _has_few_counts(tables, position):
             continue
         call, table = node.calls[position], tables.counts[position]
         names = [*node.group, *values_of(call)]
         having = groups.where(f"{_HAS_COUNTS}_{position}", node.group)
-        if not ctx.state_is_new(node) and not having.is_empty:
+        if not having.is_empty:
             of_these = ctx.row_sets.of(_of_groups(node, changed.frame, having)) if node.group else changed
             table.write(
                 reconciled_counts(ctx, node, call, table, of_these.shared() if ctx.may_have_expired else of_these).frame
@@ -207,12 +284,20 @@ def write_counts(
         if getting.is_empty:
             continue
         changes = _of_groups(node, changed.frame, getting).select(*columns_of(names), WEIGHT)
-        if not ctx.state_is_new(node):
-            kept = _as_counts(node, call, old, getting.frame)
-            summed = kept.union(changes).groupBy(*columns_of(names)).agg(F.sum(WEIGHT).alias(WEIGHT))
-            # Less than none has been found out before.
-            changes = summed.where(F.col(WEIGHT) > 0)
-        table.write(changes)
+        kept = _as_counts(node, call, old, getting.frame)
+        summed = kept.union(changes).groupBy(*columns_of(names)).agg(F.sum(WEIGHT).alias(WEIGHT))
+        # Less than none has been found out before.
+        table.write(summed.where(F.col(WEIGHT) > 0))
+
+
+def _write_first_counts(node: Aggregate, tables: Tables, groups: RowSet, counts: Mapping[int, RowSet]) -> None:
+    """Write the counts of groups that need them, where the state is new."""
+    flags = {position: f"{_GETS_COUNTS}_{position}" for position in counts if _has_few_counts(tables, position)}
+    for position in groups.any_of(flags):
+        names = [*node.group, *values_of(node.calls[position])]
+        getting = groups.where(flags[position], node.group)
+        of_these = _of_groups(node, counts[position].frame, getting)
+        tables.counts[position].write(of_these.select(*columns_of(names), WEIGHT))
 
 
 def _of_groups(node: Aggregate, changed: DataFrame, groups: RowSet) -> DataFrame:

@@ -15,12 +15,25 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import AggregateKind, CallStrategy
 from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
 from relstate_dagster.jobs.plan.nodes import Aggregate
-from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS, TableRole, table_roles
+from relstate_dagster.jobs.plan.state_tables import GROUP_ROWS, TableRole, accumulator_names, table_roles
 from relstate_dagster.state_lib.constants import EPOCH, STATE_WEIGHT
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_table import StateTable
+
+
+@dataclass(frozen=True, slots=True)
+class ValueState:
+    """A table of value state.
+
+    Parameters
+    ----------
+    names : its columns, by the position of a call and the accumulator.
+    """
+
+    table: StateTable
+    names: Mapping[int, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +43,14 @@ class Tables:
     Parameters
     ----------
     kinds : of the calls.
-    by_call : the value state of each call that has one.
+    value_states : of all calls that have accumulators. The first also counts the rows of groups.
     counts : for extreme and distinct calls, how often each value occurs.
-    group_rows : counts the rows of groups where no call has value state.
     input : the input rows, where a call is recomputed.
     """
 
     kinds: tuple[AggregateKind, ...]
-    by_call: Mapping[int, StateTable]
+    value_states: tuple[ValueState, ...]
     counts: Mapping[int, StateTable]
-    group_rows: StateTable | None
     input: StateTable | None
 
     def strategy(self, position: int) -> CallStrategy:
@@ -47,9 +58,14 @@ class Tables:
         return self.kinds[position].strategy
 
     @property
-    def value_tables(self) -> dict[int, StateTable]:
-        """Value state tables by call position; -1 only counts the rows of groups."""
-        return {-1: self.group_rows} if self.group_rows is not None else dict(self.by_call)
+    def kept(self) -> list[int]:
+        """Positions of the calls that have accumulators."""
+        return [position for state in self.value_states for position in state.names]
+
+    @property
+    def groups(self) -> StateTable:
+        """The table that counts the rows of groups."""
+        return self.value_states[0].table
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,26 +154,24 @@ def tables_by_role(ctx: EpochContext, node: Aggregate) -> Tables:
             f"epoch {ctx.epoch}: the aggregate by ({', '.join(node.group)}) has {len(tables)} state tables, its calls need "
             f"{len(roles)}; rebuild with --full-refresh"
         )
-    found: dict[TableRole, dict[int, StateTable]] = {role: {} for role in TableRole}
-    for (role, position), table in zip(roles, tables, strict=True):
-        found[role][position] = table
-    kinds = kinds_of(node)
-    for position, table in found[TableRole.ACCUMULATORS].items():
-        _check_columns(table, node, [a.column for a in kinds[position].accumulators(node.calls[position])])
-    return Tables(
-        kinds,
-        found[TableRole.ACCUMULATORS],
-        found[TableRole.COUNTS],
-        found[TableRole.GROUP_ROWS].get(-1),
-        found[TableRole.INPUT].get(-1),
-    )
+    found: dict[TableRole, dict[tuple[int, ...], StateTable]] = {role: {} for role in TableRole}
+    for (role, positions), table in zip(roles, tables, strict=True):
+        found[role][positions] = table
+    states = [
+        ValueState(table, accumulator_names(node, positions)) for positions, table in found[TableRole.VALUE_STATE].items()
+    ]
+    for state in states:
+        _check_columns(state, node)
+    counts = {position: table for (position,), table in found[TableRole.COUNTS].items()}
+    return Tables(kinds_of(node), tuple(states), counts, found[TableRole.INPUT].get(()))
 
 
-def _check_columns(table: StateTable, node: Aggregate, accumulators: Sequence[str]) -> None:
-    columns = [c.name for c in table.desc.schema.columns if c.name not in node.group and c.name != GROUP_ROWS]
-    if columns != list(accumulators):
+def _check_columns(state: ValueState, node: Aggregate) -> None:
+    columns = [c.name for c in state.table.desc.schema.columns if c.name not in node.group and c.name != GROUP_ROWS]
+    wanted = [name for names in state.names.values() for name in names.values()]
+    if columns != wanted:
         raise StateError(
-            f"{table.storage.place()} has the columns {', '.join(columns)}, its call is kept in {', '.join(accumulators)}; "
+            f"{state.table.storage.place()} has the columns {', '.join(columns)}, its calls are kept in {', '.join(wanted)}; "
             "rebuild with --full-refresh"
         )
 

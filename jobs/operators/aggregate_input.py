@@ -34,7 +34,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, affe
     """Write the changed input rows, and add old and new values of calls."""
     if tables.input is None:
         return
-    changed = delta.shared(summed=not is_consolidated(node.child))
+    changed = delta.shared(summed=not (is_consolidated(node.child) or ctx.comes_once(node.child)))
     tables.input.write(changed.frame)
     versions = old_and_new(ctx, node, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: node.calls[p] for p in _positions(tables)}

@@ -40,7 +40,7 @@ def rows_now(ctx: EpochContext, node: Aggregate, wanted_by: RowSet, on: Sequence
     if ctx.state_is_new(node):
         return all_rows_now(ctx, node)
     tables = tables_by_role(ctx, node)
-    stored = [table.storage for table in tables.value_tables.values()]
+    stored = [state.table.storage for state in tables.value_states]
     lookup_keys = wanted_by.lookup_keys(on, null_safe=True)
     keys = wanted_by.frame if on else None
     runs = lookup_several(stored, keys, node.group, on=on, hint=wanted_by.hint, lookup_keys=lookup_keys)

@@ -36,7 +36,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     folds = _folds(node, tables, is_new=ctx.state_is_new(node))
     folded = _folded(node, delta, folds)
     if ctx.state_is_new(node):
-        nothing = {_old_state(position): _no_state(node, table) for position, table in tables.value_tables.items()}
+        nothing = {_old_state(n): _no_state(node, state.table) for n, state in enumerate(tables.value_states)}
         afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
         frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
         return Affected(folded.select(*columns_of(node.group)), None, None)
@@ -45,7 +45,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
         return None
     frames.add(shared.frame, {name: only(name) for name in folds})
     affected = Affected.by(shared, node.group)
-    stored = [table.storage for table in tables.value_tables.values()]
+    stored = [state.table.storage for state in tables.value_states]
     old = lookup_several(stored, affected.groups, node.group, hint=affected.hint, lookup_keys=affected.lookup_keys)
     frames.add(old, newest(tables))
     return affected
@@ -60,7 +60,7 @@ def is_read_whole(ctx: EpochContext, node: Aggregate, tables: Tables) -> bool:
 
 def few_rows(tables: Tables) -> int | None:
     """Rows of old state that is small enough to be read whole; else ``None``."""
-    stored = [table.storage for table in tables.value_tables.values()]
+    stored = [state.table.storage for state in tables.value_states]
     rows = stored[0].row_count_of([table.desc.table_id for table in stored])
     return rows if rows is not None and rows <= tuning().whole_state_rows else None
 
@@ -72,13 +72,13 @@ def fold_into_all(node: Aggregate, delta: DataFrame, tables: Tables, frames: Gro
     """
     folds = _folds(node, tables, is_new=False)
     frames.add(_folded(node, delta, folds), {name: only(name) for name in folds})
-    stored = [table.storage for table in tables.value_tables.values()]
+    stored = [state.table.storage for state in tables.value_states]
     frames.add(lookup_several(stored, None, node.group), newest(tables))
 
 
 def _folds(node: Aggregate, tables: Tables, *, is_new: bool) -> dict[str, str]:
     folds = {f"_d{GROUP_ROWS}": f"sum({WEIGHT})"}
-    for position in tables.by_call:
+    for position in tables.kept:
         if tables.strategy(position) is CallStrategy.VALUE:
             folds |= folds_of(node, position, tables)
     return folds | aggregate_newest.folds(node, is_new=is_new)
@@ -100,11 +100,11 @@ def _folded(node: Aggregate, delta: DataFrame, folds: Mapping[str, str]) -> Data
 
 def newest(tables: Tables) -> dict[str, str]:
     """Aggregates (SQL) that pick each table's newest state of a group."""
-    return {_old_state(p): f"max_by(_state_{n}, {EPOCH}_{n})" for n, p in enumerate(tables.value_tables)}
+    return {_old_state(n): f"max_by(_state_{n}, {EPOCH}_{n})" for n in range(len(tables.value_states))}
 
 
-def _old_state(position: int) -> str:
-    return f"_old_state_{position}" if position >= 0 else "_old_state_of_group"
+def _old_state(number: int) -> str:
+    return f"_old_state_{number}"
 
 
 def _no_state(node: Aggregate, table: StateTable) -> str:
@@ -123,7 +123,7 @@ def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
     columns = old_columns(node, tables)
     rows = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
     columns |= {f"_new{GROUP_ROWS}": f"greatest({rows}, 0L)" if ctx.may_have_expired else rows, "_stored_new": "true"}
-    for position in tables.by_call:
+    for position in tables.kept:
         old, changed, new = (Version(version, position) for version in ("old", "d", "new"))
         for accumulator in _accumulators(node, position, tables):
             if accumulator.new is None:
@@ -133,25 +133,35 @@ def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
                 value = accumulator.at_least_zero(value)
             columns[new[accumulator.column]] = value
     accumulated = groups.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
-    derived = [*derived_of(node, tables, "old"), *derived_of(node, tables, "new")]
+    derived = [sql for version in ("old", "new") for sql in derived_of(node, tables, version)]
     return accumulated.selectExpr("*", *derived) if derived else accumulated
+
+
+def unread(node: Aggregate, tables: Tables, *, is_new: bool) -> list[str]:
+    """Columns that nothing reads once a group has its old and its new version."""
+    names = [f"_d{GROUP_ROWS}", *map(_old_state, range(len(tables.value_states)))]
+    for position in tables.kept:
+        for version in ("d", "old") if is_new else ("d",):
+            at = Version(version, position)
+            names += [at[accumulator.column] for accumulator in _accumulators(node, position, tables)]
+            names += tables.kinds[position].derived(node.calls[position], at) if version == "old" else ()
+    return names
 
 
 def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
     """The old value of each accumulator by name, as SQL over the newest stored states."""
     columns: dict[str, str] = {}
-    for position in tables.value_tables:
-        state = _old_state(position)
+    for n, value_state in enumerate(tables.value_states):
+        state = _old_state(n)
         stored = f"({state} IS NOT NULL AND {state}.{STATE_WEIGHT} > 0)"
         if not columns:  # the first table
             columns[f"_old{GROUP_ROWS}"] = f"coalesce(IF({stored}, {state}.{quoted(GROUP_ROWS)}, NULL), 0L)"
             columns["_stored_old"] = f"coalesce({stored}, false)"
-        if position < 0:
-            continue
-        old = Version("old", position)
-        for accumulator in _accumulators(node, position, tables):
-            value = f"IF({stored}, {state}.{quoted(accumulator.column)}, NULL)"
-            columns[old[accumulator.column]] = f"coalesce({value}, {accumulator.initial})" if accumulator.initial else value
+        for position, names in value_state.names.items():
+            old = Version("old", position)
+            for accumulator in _accumulators(node, position, tables):
+                value = f"IF({stored}, {state}.{quoted(names[accumulator.column])}, NULL)"
+                columns[old[accumulator.column]] = f"coalesce({value}, {accumulator.initial})" if accumulator.initial else value
     return columns
 
 
@@ -163,7 +173,7 @@ def result(node: Aggregate, tables: Tables, position: int, version: str) -> str:
 def derived_of(node: Aggregate, tables: Tables, version: str) -> list[str]:
     """Columns that results are made of in one version, as named SQL over accumulators."""
     derived: dict[str, str] = {}
-    for position in tables.by_call:
+    for position in tables.kept:
         derived |= tables.kinds[position].derived(node.calls[position], Version(version, position))
     return [f"{sql} AS {name}" for name, sql in derived.items()]
 
@@ -189,12 +199,9 @@ def stored_rows(node: Aggregate, tables: Tables) -> list[tuple[StateTable, list[
         f"WHEN {group_exists} THEN 1L WHEN {rows_old} > 0 THEN -1L ELSE 0L END AS {WEIGHT}"
     )
     rows = []
-    for position, table in tables.value_tables.items():
-        values = []
-        for column in table.desc.schema.columns:
-            if column.name in node.group:
-                continue
-            source = f"_new{GROUP_ROWS}" if column.name == GROUP_ROWS else Version("new", position)[column.name]
-            values.append(f"{source} AS {quoted(column.name)}")
-        rows.append((table, [*group, *values, weight]))
+    for state in tables.value_states:
+        sources = {name: Version("new", p)[column] for p, names in state.names.items() for column, name in names.items()}
+        sources[GROUP_ROWS] = f"_new{GROUP_ROWS}"
+        columns = [c.name for c in state.table.desc.schema.columns if c.name not in node.group]
+        rows.append((state.table, [*group, *(f"{sources[name]} AS {quoted(name)}" for name in columns), weight]))
     return rows

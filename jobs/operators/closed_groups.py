@@ -96,8 +96,7 @@ def _on_the_side(ctx: EpochContext, node: Aggregate) -> EpochContext:
 
 def _without_state(ctx: EpochContext, node: Aggregate, late: RowSet) -> DataFrame:
     """The groups of late rows that the state does not have."""
-    (table, *_) = tables_by_role(ctx, node).value_tables.values()
-    known = stored_groups(table, late, node.group)
+    known = stored_groups(tables_by_role(ctx, node).groups, late, node.group)
     groups = late.frame.select(*columns_of(node.group)).distinct()
     return groups.alias("one").join(known.alias("other"), same_group(node.group, "one", "other"), "left_anti")
 

@@ -139,6 +139,14 @@ class EpochContext:
             return True
         return bool(self.new_state.ids) and self.node_ids.get(node) in self.new_state.ids
 
+    def comes_once(self, node: PlanNode) -> bool:
+        """Whether a change set certainly has each row once, and none that cancel.
+
+        So it is in a view's first epoch, where a node has a key.
+        """
+        is_first = self.new_state.is_all and self.runs_for is Pass.CHANGES
+        return is_first and node.stream_key is not None and self.relations.come_once()
+
     @property
     def spark(self) -> SparkSession:
         """The session that the epoch's DataFrames belong to."""

@@ -102,8 +102,7 @@ def _of_aggregate(ctx: EpochContext, node: Aggregate, change: RowSet) -> RowSet 
         change = change.shared()
         if change.is_empty:
             return None
-        (table, *_) = tables.value_tables.values()
-        known = stored_groups(table, change, node.group).alias("known")
+        known = stored_groups(tables.groups, change, node.group).alias("known")
         retracted = change.frame.where(F.col(WEIGHT) < 0).alias("retracted")
         retracted = retracted.join(known, same_group(node.group, "retracted", "known"), "left_semi")
         agreed = _left(ctx, change.frame.where(F.col(WEIGHT) > 0).union(retracted))

@@ -31,7 +31,7 @@ def change(ctx: EpochContext, node: Materialize, child: RowSet | None) -> Operat
     if child is None:
         return OperatorResult(None)
     (table,) = ctx.tables[node]
-    if is_consolidated(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
+    if is_consolidated(node.child) or ctx.comes_once(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
         changes = child
     elif has_pairs(node.child):
         changes = ctx.row_sets.of(_compared(ctx, node, child.frame))

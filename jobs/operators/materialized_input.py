@@ -27,7 +27,9 @@ NEW_COPIES: Final = "_new"
 _COPIES: Final = (("old", OLD_COPIES), ("new", NEW_COPIES))
 
 
-def received(table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: Sequence[str] = ()) -> RowSet | None:
+def received(
+    ctx: EpochContext, table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: Sequence[str] = ()
+) -> RowSet | None:
     """An input's consolidated change set, shared and stored; ``None`` if empty.
 
     Parameters
@@ -35,7 +37,7 @@ def received(table: StateTable, node: PlanNode, change_set: RowSet, wanted_by: S
     node : the input.
     wanted_by : as of :meth:`.jobs.operators.row_set.RowSet.shared`.
     """
-    changed = change_set.shared(wanted_by, summed=not is_consolidated(node))
+    changed = change_set.shared(wanted_by, summed=not (is_consolidated(node) or ctx.comes_once(node)))
     if changed.is_empty:
         return None
     table.write(changed.frame)

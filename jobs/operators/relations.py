@@ -51,6 +51,9 @@ class Relations(Protocol):
     def sample(self, name: str) -> tuple[DataFrame, int] | None:
         """Some rows of a relation, and their number; ``None`` if unknown without reading."""
 
+    def come_once(self) -> bool:
+        """Whether no relation has rows that cancel, or a key twice."""
+
     def gives_ids(self, name: str) -> bool:
         """Whether a relation's rows get ``_row_id`` as they come in.
 
@@ -88,6 +91,9 @@ class OtherRelations:
 
     def sample(self, name: str) -> tuple[DataFrame, int] | None:  # noqa: D102
         return self.relations.sample(name)
+
+    def come_once(self) -> bool:  # noqa: D102
+        return self.relations.come_once()
 
     def gives_ids(self, name: str) -> bool:  # noqa: D102
         return self.relations.gives_ids(name)

@@ -238,6 +238,15 @@ class RowSet:
         found = HeldRows(rows.filter(rows[flag]), self._held.schema).select(names)
         return RowSet(self._sets, None, found, is_shared=True)
 
+    def any_of(self, flags: Mapping[int, str]) -> list[int]:
+        """Which flags some row of the shared rows has; a job if Spark has them."""
+        if not flags:
+            return []
+        if self._held is not None:
+            return [key for key, flag in flags.items() if pc.any(self._held.rows[flag]).as_py()]
+        found = self.frame.agg(*(F.max(quoted(flag)) for flag in flags.values())).first()
+        return [key for key, has in zip(flags, found or (), strict=False) if has]
+
     @property
     def is_empty(self) -> bool:
         """Whether there are certainly no rows."""

@@ -59,7 +59,7 @@ def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResul
         return _change_of_all(ctx, node, child)
     wanted = node.limit + node.offset
     whole, first, *_ = ctx.tables[node]
-    changed, before = ctx.in_parallel(partial(received, whole, node.child, child), partial(_first_rows, ctx, node, first))
+    changed, before = ctx.in_parallel(partial(received, ctx, whole, node.child, child), partial(_first_rows, ctx, node, first))
     if changed is None:
         return OperatorResult(None)
     if before is None:
@@ -84,7 +84,7 @@ def change(ctx: EpochContext, node: TopN, child: RowSet | None) -> OperatorResul
 def _change_of_all(ctx: EpochContext, node: TopN, child: RowSet) -> OperatorResult:
     """The change where no first rows are kept."""
     (table,) = ctx.tables[node]
-    changed = received(table, node.child, child)
+    changed = received(ctx, table, node.child, child)
     if changed is None:
         return OperatorResult(None)
     everything = Affected(changed.frame, None, None)

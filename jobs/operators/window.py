@@ -41,7 +41,7 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     if child is None:
         return OperatorResult(None)
     table, *kept = ctx.tables[node]
-    changed = received(table, node.child, child, node.partition[:1])
+    changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
     latest = node.latest
@@ -63,7 +63,7 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
 
 
 def _consolidated(ctx: EpochContext, node: Window, rows: DataFrame) -> OperatorResult:
-    return OperatorResult(ctx.row_sets.of(consolidate(rows, node.schema)))
+    return OperatorResult(ctx.row_sets.of(rows if ctx.comes_once(node) else consolidate(rows, node.schema)))
 
 
 def _keys_of(node: Window, rows: RowSet) -> Affected:

@@ -486,11 +486,15 @@ class Aggregate(OneInput):
 
     ``is_of_changelog`` says that its one call takes the newest row of a key, as a struct whose first field says which is
     newest. Two rows with equal first fields are an error, as is a NULL in the key, and late rows are counted.
+
+    ``shares_value_state`` says that one table has the value state of all calls. In plans of earlier versions each call has its
+    own.
     """
 
     group: tuple[str, ...]
     calls: tuple[AggCall, ...]
     is_of_changelog: bool = False
+    shares_value_state: bool = True
 
     def __post_init__(self) -> None:
         group_fields = tuple(self.child.field_named(name) for name in self.group)

@@ -1,12 +1,15 @@
 """Which state tables a node needs.
 
-Two tables a join, one or two a call of an aggregate (:mod:`.jobs.plan.aggregates`), one or two for materialized input. Explain,
-the table catalog and the epoch runner all read this, so they cannot differ.
+Two tables a join, one an aggregate and one more for some of its calls (:mod:`.jobs.plan.aggregates`), one or two for
+materialized input. Explain, the table catalog and the epoch runner all read this, so they cannot differ.
 """
 
 from __future__ import annotations
 
 import enum
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, CountedValues, value_column
@@ -35,13 +38,15 @@ GROUP_ROWS = "_group_rows"
 FENCE = "_fence"
 AT = "_at"
 
+#: Letters of a value state's label, which lists calls.
+_LABEL = 60
+
 
 class TableRole(enum.Enum):
     """Role of an aggregate's state table."""
 
-    ACCUMULATORS = "accumulators of a call"
+    VALUE_STATE = "accumulators of calls"
     COUNTS = "how often each value of a call occurs"
-    GROUP_ROWS = "rows of groups, where no call has accumulators"
     INPUT = "input rows, where a call is computed again from them"
 
 
@@ -76,20 +81,28 @@ def _join_tables(node: Join) -> tuple[StateTableSchema, ...]:
     )
 
 
-def table_roles(node: Aggregate) -> tuple[tuple[TableRole, int], ...]:
-    """Roles of an aggregate's state tables, each with its call's position or -1."""
+def table_roles(node: Aggregate) -> tuple[tuple[TableRole, tuple[int, ...]], ...]:
+    """Roles of an aggregate's state tables, each with the positions of its calls."""
     kinds = kinds_of(node)
-    roles: list[tuple[TableRole, int]] = []
-    for position, kind in enumerate(kinds):
-        if kind.strategy is not CallStrategy.MATERIALIZED_INPUT:
-            roles.append((TableRole.ACCUMULATORS, position))
-        if kind.counted is not None:
-            roles.append((TableRole.COUNTS, position))
-    if not roles:
-        roles.append((TableRole.GROUP_ROWS, -1))
-    if any(kind.strategy is CallStrategy.MATERIALIZED_INPUT for kind in kinds):
-        roles.append((TableRole.INPUT, -1))
+    kept = tuple(p for p, kind in enumerate(kinds) if kind.strategy is not CallStrategy.MATERIALIZED_INPUT)
+    roles: list[tuple[TableRole, tuple[int, ...]]] = []
+    for positions in [kept] if node.shares_value_state or not kept else [(p,) for p in kept]:
+        roles.append((TableRole.VALUE_STATE, positions))
+        roles += [(TableRole.COUNTS, (p,)) for p in positions if kinds[p].counted is not None]
+    if len(kept) < len(kinds):
+        roles.append((TableRole.INPUT, ()))
     return tuple(roles)
+
+
+def accumulator_names(node: Aggregate, positions: tuple[int, ...]) -> dict[int, Mapping[str, str]]:
+    """Columns of a value state by call and accumulator.
+
+    They are numbered where several calls have one of the same name.
+    """
+    kinds = kinds_of(node)
+    columns = {p: [a.column for a in kinds[p].accumulators(node.calls[p])] for p in positions}
+    number = Counter(column for of_call in columns.values() for column in of_call)
+    return {p: {c: c if number[c] == 1 else f"{c}_{p}" for c in of_call} for p, of_call in columns.items()}
 
 
 def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:
@@ -98,18 +111,18 @@ def _aggregate_tables(node: Aggregate) -> tuple[StateTableSchema, ...]:
     # The first value state also counts the rows of the group.
     first = (StateColumn(GROUP_ROWS, "bigint"),)
     tables: list[StateTableSchema] = []
-    for role, position in table_roles(node):
-        counted = kinds[position].counted if role is TableRole.COUNTS else None
+    for role, positions in table_roles(node):
+        calls = {p: node.calls[p] for p in positions}
         if role is TableRole.INPUT:
             tables.append(_materialized_input(node.child, node.group))
-        elif counted is not None:
-            tables.append(_counted_values(node.calls[position], counted, group, node.group))
-        elif role is TableRole.GROUP_ROWS:
-            tables.append(_value_state("group rows", (*group, *first), node.group))
+        elif role is TableRole.COUNTS:
+            tables += [_counted_values(call, kinds[p].counted, group, node.group) for p, call in calls.items()]
         else:
-            call = node.calls[position]
-            columns = (StateColumn(a.column, a.data_type) for a in kinds[position].accumulators(call))
-            tables.append(_value_state(call.label, (*group, *columns, *(() if tables else first)), node.group))
+            names = accumulator_names(node, positions)
+            columns = (StateColumn(names[p][a.column], a.data_type) for p in calls for a in kinds[p].accumulators(calls[p]))
+            label = textwrap.shorten(", ".join(call.label for call in calls.values()), _LABEL, placeholder=" …")
+            every = (*group, *columns, *(() if tables else first))
+            tables.append(_value_state(label or "group rows", every, node.group))
     return tuple(tables)
 
 
@@ -126,9 +139,10 @@ def _value_state(label: str, columns: tuple[StateColumn, ...], group: tuple[str,
 
 
 def _counted_values(
-    call: AggCall, counted: CountedValues, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
+    call: AggCall, counted: CountedValues | None, group_columns: tuple[StateColumn, ...], group: tuple[str, ...]
 ) -> StateTableSchema:
     """State table with counts of each value in each group."""
+    assert counted is not None
     values = [StateColumn(value_column(n), t) for n, t in enumerate(call.argument_types)]
     return StateTableSchema(
         f"values of {call.label}",

@@ -22,8 +22,8 @@ from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict
 from relstate_dagster.state_lib.table_schema import StateTableDesc
 
-#: Of the stored form. 1: nested nodes, and tables in the order of the walk.
-FORMAT: Final = 2
+#: Of the stored form. 1: nested nodes, and tables in the order of the walk. 2: each call of an aggregate has a table.
+FORMAT: Final = 3
 
 _CLASSES: Final = {
     cls.__name__: cls for cls in vars(node_types).values() if isinstance(cls, type) and dataclasses.is_dataclass(cls)
@@ -140,7 +140,7 @@ class StatefulPlan:
         try:
             if "format" not in stored:
                 return _of_format_1(stored)
-            if stored["format"] != FORMAT:
+            if stored["format"] not in (2, FORMAT):
                 raise PlanError(
                     f"a stored plan has format {stored['format']}, this version reads {FORMAT}: upgrade relstate-dagster"
                 )
@@ -196,6 +196,8 @@ def _made(name: str, values: dict[str, Any]) -> Any:
             )
         if not _is_of(value, expected[field_name]):
             raise PlanError(f"a stored plan is damaged: {name}.{field_name} is {value!r}")
+    if cls is Aggregate:
+        values = {"shares_value_state": False, **values}  # which formats 1 and 2 do not have
     try:
         node = cls(**values)
         return with_stored_kinds(node) if isinstance(node, Aggregate) else node

@@ -83,6 +83,10 @@ class Input(ABC):
         moved : rows inserted and deleted in an upstream view, where a run knows it.
         """
 
+    def comes_once(self) -> bool:
+        """Whether no rows of all cancel, and none is there twice if it has a key."""
+        return True
+
     @abstractmethod
     def types(self) -> Mapping[str, T.DataType]:
         """Types of all columns."""
@@ -183,6 +187,11 @@ class ViewInput(Input):
             return Read(self.name, way, round(min(1.0, share) * byte_count(files)), moved, sum(moved), self.width())
         new = [f for f in files if f.upper.get(EPOCH_COLUMN) is None or f.upper[EPOCH_COLUMN] > since]
         return self._read(way, *_totals(new))
+
+    def comes_once(self) -> bool:
+        """As of :class:`Input`: all of its rows are of one epoch."""
+        epochs = {epoch for file in self._files() for epoch in (file.lower.get(EPOCH_COLUMN), file.upper.get(EPOCH_COLUMN))}
+        return None not in epochs and len(epochs) <= 1
 
     def types(self) -> Mapping[str, T.DataType]:
         """As of :class:`Input`."""

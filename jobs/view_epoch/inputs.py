@@ -153,6 +153,13 @@ class EpochInputs:
         """Some rows of a relation, with weights, and their number, if known."""
         return self.of(name).sample(self.spark)
 
+    def come_once(self) -> bool:
+        """Whether no relation has rows that cancel, or a key twice.
+
+        A view that has changed since it was built may have them in its log.
+        """
+        return all(self.of(name).comes_once() for name in self.view.reads)
+
     def gives_ids(self, name: str) -> bool:
         """Whether rows get ``_row_id`` as they come in: those of sources do."""
         return name in self.catalog.sources

@@ -151,10 +151,12 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
     limits : those of this process by default.
     """
     limits = limits or sizing()
-    is_small = sizes.changed_memory_bytes <= limits.driver_change_bytes
+    # A backfill usually writes more than it reads: to state, and to the view.
+    most_bytes = limits.driver_commit_bytes if sizes.is_backfill else limits.driver_change_bytes
+    is_small = sizes.changed_memory_bytes <= most_bytes
     maintain = _maintenance(limits).for_state(sizes.state)
     if sizes.is_committed:
-        done = Commit(None, limits.driver_commit_rows, most_tasks, spreads=False, is_done=True)
+        done = Commit(None, limits.driver_commit_bytes, most_tasks, spreads=False, is_done=True)
         by_code = not _is_interpreted(0, sizes.looked_up_rows, 0, limits)
         engine, tasks = (Workload.LARGE, most_tasks) if by_code else (Workload.SMALL, 1)
         maintain = replace(maintain, empties=sizes.dropped_state)
@@ -202,7 +204,7 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         limits=_driver_limits(limits),
         reason=reason,
         new_state=NewState(is_all=True) if sizes.is_backfill else NewState(sizes.unfilled),
-        keeps_bytes=changed > limits.object_rows_bytes,
+        keeps_bytes=changed > (limits.driver_backfill_bytes if sizes.is_backfill else limits.object_rows_bytes),
     )
 
 
@@ -259,7 +261,7 @@ def _commit(sizes: ViewSizes, compute: Compute, is_small: bool, most_tasks: int,
     if not sizes.driver_writes_state:
         writer = Writer.SPARK
     tasks = most_tasks if compute.shuffle_tasks is None else compute.shuffle_tasks
-    return Commit(writer, limits.driver_commit_rows, tasks, spreads=not is_small)
+    return Commit(writer, limits.driver_commit_bytes, tasks, spreads=not is_small)
 
 
 def _publish(sizes: ViewSizes, is_small: bool, engine: Workload, tasks: int | None, most_tasks: int, limits: Sizing) -> Publish:

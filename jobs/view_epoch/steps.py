@@ -146,8 +146,8 @@ class Commit:
 
     Parameters
     ----------
-    writer : ``None``: the driver up to ``most_rows`` rows, Spark above.
-    most_rows : that the driver writes where it is not known before how many there are.
+    writer : ``None``: the driver up to ``most_bytes``, Spark above.
+    most_bytes : in memory, that the driver writes where it is not known before how many rows there are.
     tasks : that write, where Spark does.
     spreads : the rows of one table and vnode are divided among the tasks.
     is_done : an earlier try has committed.
@@ -155,7 +155,7 @@ class Commit:
     """
 
     writer: Writer | None
-    most_rows: int
+    most_bytes: int
     tasks: int
     spreads: bool
     is_done: bool = False
@@ -165,7 +165,8 @@ class Commit:
         """One line for people."""
         if self.is_done or self.is_nothing:
             return f"commit state: {'done by an earlier try' if self.is_done else 'nothing has changed'}"
-        return f"commit state: by {_by(self.writer, self.most_rows)}"
+        by = self.writer.value if self.writer else f"the driver up to {bytes_shown(self.most_bytes)}, else Spark"
+        return f"commit state: by {by}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +256,8 @@ class Publish:
             return f"publish: {self.mode.value}"
         target = f" into {bytes_shown(self.table_bytes)}" if self.table_bytes else ""
         later = "; append where no row goes" if self.mode is WriteMode.MERGE and not self.is_settled else ""
-        return f"publish: {self.mode.value}{target}, by {_by(self.writer, self.most_rows)}{later}"
-
-
-def _by(writer: Writer | None, most_rows: int) -> str:
-    return writer.value if writer else f"the driver up to {most_rows:,} rows, else Spark"
+        by = self.writer.value if self.writer else f"the driver up to {self.most_rows:,} rows, else Spark"
+        return f"publish: {self.mode.value}{target}, by {by}{later}"
 
 
 @dataclass(frozen=True, slots=True)

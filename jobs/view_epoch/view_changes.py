@@ -13,6 +13,7 @@ from relstate_dagster.jobs.targets.protocol import IS_THERE, OP
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
 from relstate_dagster.state_lib.row_sums import zero_signs
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
 
 
@@ -56,6 +57,10 @@ def stored_changes(store: StateStore, view: ViewEntry, epoch: int, state_version
     is_first = view.last_epoch is None
     now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
     row = F.struct(*columns_of(names))
+    if is_first and plan.stream_key is not None and view.built_until is None:
+        # A first change set has each key once.
+        own = [f"{quoted(o.column)} AS {quoted(o.name)}" for o in plan.output]
+        return select(now, [*own, VIEW_KEY, f"{STATE_WEIGHT} AS {OP}", f"false AS {IS_THERE}"])
     output = [F.col("_row").getField(o.column).alias(o.name) for o in plan.output]
     if plan.stream_key is not None and view.built_until is None:
         signs = F.max(STATE_WEIGHT).alias(OP), (F.min(STATE_WEIGHT) < 0).alias(IS_THERE)

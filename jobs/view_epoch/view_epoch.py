@@ -198,7 +198,7 @@ def _computed_and_committed(
         if stored is None:
             steps = plan_large_commit(steps)
     elif commit.writer is None:
-        stored, computed = store.compute_few(epoch, mem_tables, commit.most_rows)
+        stored, computed = store.compute_few(epoch, mem_tables, commit.most_bytes)
     if stored is not None and not stored.num_rows and not is_needed:
         return None, steps
     if stored is not None and view.last_epoch is None:

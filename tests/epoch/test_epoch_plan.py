@@ -65,7 +65,7 @@ def _plan(*, full: bool = False, published: TargetFound | None = None, **sizes: 
 _SMALL, _LARGE = _LIMITS.driver_change_bytes, _LIMITS.driver_change_bytes + 1
 _VALUES, _ROWS = _LIMITS.interpreted_values, _LIMITS.interpreted_lookup_rows
 _AGAIN = _LIMITS.interpreted_recomputed_rows
-_HELD = _LIMITS.driver_backfill_bytes
+_HELD, _BUILT = _LIMITS.driver_backfill_bytes, _LIMITS.driver_commit_bytes
 _TABLE = _LIMITS.driver_publish_bytes
 _D, _S = Writer.DRIVER, Writer.SPARK
 
@@ -86,6 +86,8 @@ _DECIDED: list[tuple[dict[str, Any], tuple[object, ...]]] = [
     ({"is_backfill": True, "looked_up_rows": _ROWS + 1}, (Workload.SMALL, True, "shuffle_hash", 1, _D, _D, WriteMode.MERGE)),
     ({"is_backfill": True, "changed": _HELD}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
     ({"is_backfill": True, "changed": _HELD + 1}, (Workload.FULL, False, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
+    ({"is_backfill": True, "changed": _BUILT}, (Workload.FULL, False, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
+    ({"is_backfill": True, "changed": _BUILT + 1}, (Workload.FULL, False, "shuffle_hash", None, None, None, WriteMode.MERGE)),
     ({"is_backfill": True, "changed": _LARGE}, (Workload.FULL, False, None, None, None, None, WriteMode.MERGE)),
     ({"is_slice": True, "changed": _VALUES + 1}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
     ({"full": True}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
@@ -119,7 +121,8 @@ def test_sizes_decide(sizes: dict[str, Any], decided: tuple[object, ...]) -> Non
 
 @pytest.mark.parametrize("sizes", [{}, {"is_backfill": True}, {"full": True}])
 def test_many_rows_are_kept_as_bytes(sizes: dict[str, Any]) -> None:
-    few, many = (_plan(changed=_LIMITS.object_rows_bytes + more, **sizes) for more in (0, 1))
+    most = _LIMITS.driver_backfill_bytes if "is_backfill" in sizes else _LIMITS.object_rows_bytes
+    few, many = (_plan(changed=most + more, **sizes) for more in (0, 1))
     assert (few.compute.keeps_bytes, many.compute.keeps_bytes) == (False, True)
     # Spark keeps what the driver does not hold.
     shown = [any("kept as bytes" in line for line in plan.lines()) for plan in (few, many)]
@@ -302,10 +305,17 @@ def test_an_epoch_runs_as_explained(spark: SparkSession, script: Script) -> None
 #: Limits under which epochs of some rows are done as large ones are.
 _OTHER_LIMITS = [
     {},
-    {"driver_change_bytes": 0, "driver_backfill_bytes": 0, "driver_commit_rows": 0},
+    {"driver_change_bytes": 0, "driver_backfill_bytes": 0, "driver_commit_bytes": 0, "driver_commit_rows": 0},
     {"driver_publish_bytes": 0},
     {"driver_held_bytes": 100},
-    {"driver_change_bytes": 0, "driver_publish_bytes": 0, "driver_commit_rows": 0, "replaced_key_bytes": 0},
+    {
+        "driver_change_bytes": 0,
+        "driver_backfill_bytes": 0,
+        "driver_publish_bytes": 0,
+        "driver_commit_bytes": 0,
+        "driver_commit_rows": 0,
+        "replaced_key_bytes": 0,
+    },
     {"interpreted_values": 0, "compaction_spare_rows": 0, "compaction_growth": 1},
 ]
 
@@ -402,7 +412,7 @@ def test_views_that_are_read_have_a_size(spark: SparkSession, tmp_path: Path, re
     """
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP.rsplit("CREATE", 2)[0])
-    resized(driver_backfill_bytes=0, driver_change_bytes=0, driver_commit_rows=0)
+    resized(driver_backfill_bytes=0, driver_change_bytes=0, driver_commit_bytes=0, driver_commit_rows=0)
     script.run("CREATE MATERIALIZED VIEW of_sums AS SELECT m, count(*) AS n FROM sums GROUP BY m")
     view = script.warehouse.read().views["of_sums"]
     script.run("UPDATE t SET v = v + 1000 WHERE k < 3")

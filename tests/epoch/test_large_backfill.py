@@ -23,12 +23,12 @@ CREATE MATERIALIZED VIEW empty AS SELECT g, count(*) AS n FROM t WHERE v > 1000 
 _CHANGES = "UPDATE t SET g = g + 1, v = v * 10 WHERE k < 4; DELETE FROM t WHERE k = 11; INSERT INTO m VALUES (0, 'a'); REFRESH"
 
 
-@pytest.mark.parametrize(("few_rows", "by_spark"), [(20, {"pairs"}), (0, {"sums", "pairs"})])
+@pytest.mark.parametrize(("few_bytes", "by_spark"), [(2_000, {"pairs"}), (0, {"sums", "pairs"})])
 def test_few_rows_are_committed_by_the_driver_and_others_by_spark(
-    spark: SparkSession, tmp_path: Path, resized: Resized, few_rows: int, by_spark: set[str]
+    spark: SparkSession, tmp_path: Path, resized: Resized, few_bytes: int, by_spark: set[str]
 ) -> None:
-    resized(driver_change_bytes=0)
-    resized(driver_commit_rows=few_rows)
+    resized(driver_backfill_bytes=0)
+    resized(driver_commit_bytes=few_bytes)
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SETUP)
     assert {name for name in ("sums", "pairs", "empty") if _committed_by_spark(script, name)} == by_spark

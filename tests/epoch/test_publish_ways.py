@@ -39,8 +39,21 @@ _SIZES = {
     "driver": {},
     "replaced": {"driver_publish_bytes": 0},
     "merged": {"driver_publish_bytes": 0, "replaced_key_bytes": 0},
-    "spark": {"driver_publish_bytes": 0, "driver_change_bytes": 0, "driver_commit_rows": 0},
-    "spark merged": {"driver_publish_bytes": 0, "driver_change_bytes": 0, "driver_commit_rows": 0, "replaced_key_bytes": 0},
+    "spark": {
+        "driver_publish_bytes": 0,
+        "driver_change_bytes": 0,
+        "driver_backfill_bytes": 0,
+        "driver_commit_bytes": 0,
+        "driver_commit_rows": 0,
+    },
+    "spark merged": {
+        "driver_publish_bytes": 0,
+        "driver_change_bytes": 0,
+        "driver_backfill_bytes": 0,
+        "driver_commit_bytes": 0,
+        "driver_commit_rows": 0,
+        "replaced_key_bytes": 0,
+    },
 }
 
 

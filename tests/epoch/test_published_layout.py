@@ -76,7 +76,7 @@ def test_a_clustered_view_with_comments(spark: SparkSession, script: Script) -> 
 def test_what_spark_has_written_is_merged_into(script: Script) -> None:
     """Spark and delta-rs escape the names of folders in their own ways: delta-rs did not remove a file of Spark's."""
     script.begin(_TABLES)
-    with changed_sizes(driver_change_bytes=0, driver_commit_rows=0):
+    with changed_sizes(driver_change_bytes=0, driver_backfill_bytes=0, driver_commit_bytes=0, driver_commit_rows=0):
         script.run("CREATE MATERIALIZED VIEW v PARTITIONED BY (g) AS SELECT g, k, v FROM t")
     _live(script)
 

@@ -20,7 +20,7 @@ _SMALL = "CREATE MATERIALIZED VIEW small AS SELECT count(*) AS n FROM u"
 
 
 #: Nothing is held by the driver, nor committed by it: tasks compute it.
-_BY_TASKS = "driver_change_bytes=0,driver_backfill_bytes=0,driver_commit_rows=0"
+_BY_TASKS = "driver_change_bytes=0,driver_backfill_bytes=0,driver_commit_bytes=0,driver_commit_rows=0"
 #: What two views read of a change is read once and held: no task computes with it then, but a thread of the driver.
 _SHARED = _SMALL.replace("FROM u", "FROM t")
 

@@ -100,6 +100,16 @@ class _Relations:
     def rows(self, name: str, _lookup_keys: LookupKeys | None) -> DataFrame:
         return self.lab.frame(name, self.lab.rows_after(name, self._changes.get(name, [])))
 
+    def come_once(self) -> bool:
+        """Of all rows: a relation without a key may have one twice."""
+        for name, changed in self._changes.items():
+            key = self.lab.relations[name].key
+            places = [n for n, f in enumerate(self.lab.relations[name].columns) if key is None or f.name in key]
+            rows = [tuple(repr(row[place]) for place in places) for row, _ in changed]
+            if any(weight < 0 for _, weight in changed) or (key is not None and len(rows) > len(set(rows))):
+                return False
+        return True
+
     def gives_ids(self, _name: str) -> bool:
         return True
 

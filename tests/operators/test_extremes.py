@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.plan.aggregates import extreme
-from relstate_dagster.jobs.plan.nodes import Field
+from relstate_dagster.jobs.plan.nodes import Aggregate, Field
 from relstate_dagster.jobs.plan.relation import Relation
+from relstate_dagster.jobs.plan.state_tables import TableRole, accumulator_names, table_roles
 from relstate_dagster.state_lib.key_rows import KeyRow
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.storage_table import StorageTable
@@ -131,19 +132,24 @@ def test_the_number_of_kept_values_may_change_at_any_time(
 
 def _check_counts(lab: Lab) -> None:
     """Groups have no counts, or those of all values, as their first values say."""
-    tables = {d.schema.label: d for d in lab.descs}
-    for label, desc in tables.items():
-        if desc.schema.kind is not StateKind.EXTREME_STATE:
+
+    def stored(desc: StateTableDesc, *names: str) -> list[tuple[Any, ...]]:
+        rows = lab._store.storage_table(desc.table_id, version=lab._version).scan()
+        return [tuple(row) for row in rows.select(*names, F.lit(0)).collect()]
+
+    for planned in lab.stateful.nodes:
+        if not isinstance(node := planned.node, Aggregate):
             continue
-        groups = [c.name for c in desc.schema.columns if not c.name.startswith("_value_")]
-
-        def stored(desc: StateTableDesc, *names: str) -> list[tuple[Any, ...]]:
-            rows = lab._store.storage_table(desc.table_id, version=lab._version).scan()
-            return [tuple(row) for row in rows.select(*names, F.lit(0)).collect()]
-
-        of_groups = stored(tables[label.removeprefix("values of ")], extreme.COMPLETE, *groups)
-        incomplete = {tuple(group) for is_complete, *group in of_groups if not is_complete}
-        assert set(stored(desc, *groups)) <= incomplete, label
+        tables = dict(zip(table_roles(node), planned.tables, strict=True))
+        ((positions, of_groups),) = ((found, t) for (role, found), t in tables.items() if role is TableRole.VALUE_STATE)
+        names = accumulator_names(node, positions)
+        for (role, found), desc in tables.items():
+            if role is TableRole.COUNTS and desc.schema.kind is StateKind.EXTREME_STATE:
+                complete = names[found[0]][extreme.COMPLETE]
+                incomplete = {
+                    tuple(group) for is_complete, *group in stored(of_groups, complete, *node.group) if not is_complete
+                }
+                assert set(stored(desc, *node.group)) <= incomplete, desc.schema.label
 
 
 def test_the_counts_are_read_only_where_the_kept_values_run_out(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

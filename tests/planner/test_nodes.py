@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
@@ -66,7 +68,7 @@ def test_the_three_forms_of_join_state() -> None:
     assert right.kind is StateKind.INPUT_SIDE_HAS_NO_UNIQUE_KEY
 
 
-def test_two_tables_a_join_and_one_a_call() -> None:
+def test_two_tables_a_join_and_one_for_all_calls_of_an_aggregate() -> None:
     t = scan("t", "k", "g", "v", key=("k",))
     calls = (
         AggCall("sum", ("v",), False, "sum(`v`)", Field("s", "bigint"), ("int",)),
@@ -74,9 +76,13 @@ def test_two_tables_a_join_and_one_a_call() -> None:
         AggCall("max", ("v",), False, "max(`v`)", Field("m", "int"), ("int",)),
     )
     node = with_kinds(Aggregate(t, ("g",), calls))
-    assert [s.label for s in infer_state_tables(node)] == ["sum(v)", "count(*)", "max(v)", "values of max(v)"]
-    assert [s.storage_key[0].column for s in infer_state_tables(node)] == ["g", "g", "g", "g"]
-    extreme = infer_state_tables(node)[3]
+    groups, extreme = infer_state_tables(node)
+    assert (groups.label, extreme.label) == ("sum(v), count(*), max(v)", "values of max(v)")
+    names = ["g", "_sum", "_count_0", "_count_1", "_first", "_complete", "_group_rows"]
+    assert [c.name for c in groups.columns] == names
+    assert [s.storage_key[0].column for s in (groups, extreme)] == ["g", "g"]
+    earlier = infer_state_tables(replace(node, shares_value_state=False))
+    assert [s.label for s in earlier] == ["sum(v)", "count(*)", "max(v)", "values of max(v)"]
     assert [(p.column, p.descending) for p in extreme.storage_key] == [("g", False), ("_value_0", True)]
     assert len(infer_state_tables(Join(t, scan("d", "id"), "inner", (JoinKey("g", "id"),)))) == 2
 

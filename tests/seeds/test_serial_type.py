@@ -80,7 +80,7 @@ def test_rows_are_written_with_no_exchange_after_the_source(
     )
     shown.run("INSERT INTO taps VALUES ('/small', 5); REFRESH")
     # As if the changes were too large for the driver, and the state for one vnode.
-    resized(driver_change_bytes=0, driver_backfill_bytes=0, driver_commit_rows=0, vnode_bytes=20_000)
+    resized(driver_change_bytes=0, driver_backfill_bytes=0, driver_commit_bytes=0, driver_commit_rows=0, vnode_bytes=20_000)
     shown.run("INSERT INTO taps SELECT '/large', id FROM range(0, 30000, 1, 4); REFRESH")
     shown.run("INSERT INTO taps SELECT '/large', id FROM range(0, 30000, 1, 4); REFRESH")
     assert len(by_driver) == 2

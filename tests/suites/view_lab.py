@@ -66,6 +66,9 @@ class _Relations:
         rows = self.session.read.parquet(str(self.files.full(self.epoch, name)))
         return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
 
+    def come_once(self) -> bool:
+        return True
+
     def gives_ids(self, _name: str) -> bool:
         return True
 
