@@ -64,10 +64,10 @@ class Sizing:
         "them took 0.9 and 1.7 processor seconds. A build of 72 views held 5.4 million objects, which filled a heap of 2 GB.",
     )
     driver_commit_bytes: int = _int(
-        32 * _MIB,
-        "What a backfill makes of inputs up to this size, in memory, is committed by the driver. Of larger inputs Spark keeps "
-        "the results, and the driver commits those up to this size. A first commit by Spark takes 10 to 20 s longer. With 128 "
-        "MiB, three backfills at a time, of 530,000 rows, filled a heap of 2 GB.",
+        64 * _MIB,
+        "Spark keeps what a backfill makes of inputs beyond `driver_backfill_bytes`. Up to this size, in memory, the driver "
+        "commits it: a first commit by Spark takes 10 to 20 s longer. With 128 MiB, three backfills of 530,000 rows at a time "
+        "filled a heap of 2 GB.",
     )
     driver_commit_rows: int = _int(
         20_000, "Results up to this many rows are published by the driver, whatever they were computed from."

@@ -151,8 +151,8 @@ def plan_view_epoch(view: ViewEntry, sizes: ViewSizes, *, most_tasks: int, limit
     limits : those of this process by default.
     """
     limits = limits or sizing()
-    # A backfill usually writes more than it reads: to state, and to the view.
-    most_bytes = limits.driver_commit_bytes if sizes.is_backfill else limits.driver_change_bytes
+    # A backfill may write far more than it reads: to state, and to the view. What turns out to be too much is computed again.
+    most_bytes = limits.driver_backfill_bytes if sizes.is_backfill else limits.driver_change_bytes
     is_small = sizes.changed_memory_bytes <= most_bytes
     maintain = _maintenance(limits).for_state(sizes.state)
     if sizes.is_committed:

@@ -65,7 +65,7 @@ def _plan(*, full: bool = False, published: TargetFound | None = None, **sizes: 
 _SMALL, _LARGE = _LIMITS.driver_change_bytes, _LIMITS.driver_change_bytes + 1
 _VALUES, _ROWS = _LIMITS.interpreted_values, _LIMITS.interpreted_lookup_rows
 _AGAIN = _LIMITS.interpreted_recomputed_rows
-_HELD, _BUILT = _LIMITS.driver_backfill_bytes, _LIMITS.driver_commit_bytes
+_HELD = _LIMITS.driver_backfill_bytes
 _TABLE = _LIMITS.driver_publish_bytes
 _D, _S = Writer.DRIVER, Writer.SPARK
 
@@ -85,9 +85,7 @@ _DECIDED: list[tuple[dict[str, Any], tuple[object, ...]]] = [
     # A backfill meets no state; it is held only if it is small, and may come to little.
     ({"is_backfill": True, "looked_up_rows": _ROWS + 1}, (Workload.SMALL, True, "shuffle_hash", 1, _D, _D, WriteMode.MERGE)),
     ({"is_backfill": True, "changed": _HELD}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
-    ({"is_backfill": True, "changed": _HELD + 1}, (Workload.FULL, False, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
-    ({"is_backfill": True, "changed": _BUILT}, (Workload.FULL, False, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
-    ({"is_backfill": True, "changed": _BUILT + 1}, (Workload.FULL, False, "shuffle_hash", None, None, None, WriteMode.MERGE)),
+    ({"is_backfill": True, "changed": _HELD + 1}, (Workload.FULL, False, "shuffle_hash", None, None, None, WriteMode.MERGE)),
     ({"is_backfill": True, "changed": _LARGE}, (Workload.FULL, False, None, None, None, None, WriteMode.MERGE)),
     ({"is_slice": True, "changed": _VALUES + 1}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
     ({"full": True}, (Workload.FULL, True, "shuffle_hash", None, _D, _D, WriteMode.MERGE)),
