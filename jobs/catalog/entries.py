@@ -12,7 +12,15 @@ from relstate_dagster.jobs.catalog.costs import Costs
 from relstate_dagster.jobs.catalog.expiry import Expiry
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.watermarks import Watermarks
-from relstate_dagster.jobs.declare.model import PUBLISH_ON_CHANGE, STRICT, FileFolder, declared_policy, planned_policy
+from relstate_dagster.jobs.declare.catalog_tables import table_parts, table_text
+from relstate_dagster.jobs.declare.model import (
+    PUBLISH_ON_CHANGE,
+    PUBLISH_TABLE,
+    STRICT,
+    FileFolder,
+    declared_policy,
+    planned_policy,
+)
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
@@ -212,6 +220,17 @@ class ViewEntry:
         columns = tuple((o.name, self.plan.field_named(o.column).data_type) for o in self.plan.output)
         properties, is_restored = table_properties(self.properties), self.properties.get(PUBLISH_ON_CHANGE) == "restore"
         return DeclaredTable(self.name, self.application, columns, self.layout, properties, self.comment, is_restored)
+
+    @property
+    def published_parts(self) -> tuple[str, ...]:
+        """Parts of the published table's name in Spark's catalog; none without such a name."""
+        name = self.properties.get(PUBLISH_TABLE)
+        return () if name is None else table_parts(name, f"view {self.name}", PUBLISH_TABLE)
+
+    @property
+    def published_as(self) -> str | None:
+        """Name of the published table in Spark's catalog, as SQL writes it; ``None`` without one."""
+        return table_text(self.published_parts) or None
 
     @property
     def state_ttl(self) -> timedelta | None:

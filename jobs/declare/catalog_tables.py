@@ -37,7 +37,7 @@ _OTHER_NAME: Final = "__table__"
 Parts = tuple[str, ...]
 
 
-def table_parts(name: str, where: str) -> Parts:
+def table_parts(name: str, where: str, key: str = TABLE) -> Parts:
     """The parts of a table's name in Spark's catalog.
 
     Raises
@@ -56,7 +56,7 @@ def table_parts(name: str, where: str) -> Parts:
             break
     if position != len(name) + 1 or not 1 <= len(found) <= 3:
         raise DeclarationError(
-            f"{where}: '{TABLE}' = {name!r} is no name of a table: write database.table, or catalog.database.table."
+            f"{where}: '{key}' = {name!r} is no name of a table: write database.table, or catalog.database.table."
         )
     return _plain(found)
 

@@ -19,12 +19,15 @@ REFRESH_POLICIES: Final = ("auto", "incremental", "full", STRICT)
 #: What a run does where somebody else has changed the rows of a view's published table, and its values.
 PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
+#: The name in Spark's catalog that a view's published table gets.
+PUBLISH_TABLE: Final = "publish.table"
 #: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
 OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "history", "index.", "check.")
 #: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
 VIEW_PROPERTIES: Final = (
     REFRESH_POLICY,
     PUBLISH_ON_CHANGE,
+    PUBLISH_TABLE,
     EXTREME_ROWS.name,
     SPARE_ROWS.name,
     WINDOW_ROWS.name,

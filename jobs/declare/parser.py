@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from relstate_dagster.jobs.declare.catalog_tables import TABLE, with_catalog_table
+from relstate_dagster.jobs.declare.catalog_tables import TABLE, table_parts, with_catalog_table
 from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.clauses import read_clauses
@@ -19,6 +19,7 @@ from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
     OURS,
     PUBLISH_ON_CHANGE,
+    PUBLISH_TABLE,
     REFRESH_POLICIES,
     VIEW_PROPERTIES,
     CheckStatement,
@@ -148,6 +149,8 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
         )
+    if PUBLISH_TABLE in properties:
+        table_parts(properties[PUBLISH_TABLE], where, PUBLISH_TABLE)
     for rows in (EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS):
         rows.of(properties, where)
     ttl_of(properties, where)

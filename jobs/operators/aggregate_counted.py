@@ -45,7 +45,7 @@ def changed_counts(ctx: EpochContext, node: Aggregate, call: AggCall, delta: Row
 
 
 def counted(node: Aggregate, call: AggCall, rows: DataFrame) -> DataFrame:
-    """Sum of the weights of each value in a group; those that are 0 are left out."""
+    """Sum of the weights of each value in a group, where it is not 0."""
     group, values = columns_of(node.group), values_of(call)
     for argument in call.arguments:
         rows = rows.where(F.col(quoted(argument)).isNotNull())

@@ -27,6 +27,7 @@ from relstate_dagster.jobs.engine import failpoints
 from relstate_dagster.jobs.engine.workloads import forget_table
 from relstate_dagster.jobs.planner.query_frames import UnknownRelation
 from relstate_dagster.jobs.registration.kept_sources import check_kept
+from relstate_dagster.jobs.registration.spark_catalog import check_published_name, forget_published_name
 from relstate_dagster.jobs.registration.view_planner import (
     ViewPlanner,
     column_comments,
@@ -203,10 +204,24 @@ class Registry:
         readers = {n for n, v in known if any(inlined(state, v.query, p.name) for p in edited)} - declared.planned
         over = (set(with_dependents(state, changed)) - set(changed)) | readers
         state = self._planned_again_with(state, over, ", ".join([*changed, *(p.name for p in edited)]))
-        if state != before:
-            for view in [view for view in views if view.name not in declared.unplanned]:
-                self._planner.check_references(state.working, state.working.views[view.name])
-        return state if state == before else self._commit(before, state)
+        if state == before:
+            return state
+        for view in [view for view in views if view.name not in declared.unplanned]:
+            self._planner.check_references(state.working, state.working.views[view.name])
+        return self._commit_named(before, state, views)
+
+    def _commit_named(self, before: CatalogState, state: CatalogState, views: Sequence[ViewDeclaration]) -> CatalogState:
+        """Commit a state, and give published tables their new names in Spark's catalog."""
+        entries = state.working.views
+        named = [entries[view.name] for view in views if _published_as(before, view.name) != entries[view.name].published_as]
+        for entry in named:
+            check_published_name(self._spark, self._warehouse, entry, entries.values())
+        state = self._commit(before, state)
+        for entry in named:
+            # The table of a new view is named by its first epoch.
+            if entry.published_as is not None and state.views[entry.name].last_epoch is not None:
+                self._warehouse.target(entry.name).register(self._spark, entry.published_as)
+        return state
 
     def _add_declared(
         self, declared: _Declared, view: ViewDeclaration, pending: Collection[PlainViewEntry | ViewDeclaration]
@@ -340,6 +355,7 @@ class Registry:
             view, source = name, changelog_of(name)
         created: list[str] = []
         if view is not None:
+            forget_published_name(self._spark, self._warehouse, state.views[view])
             created += [self._warehouse.target(view).path, self._warehouse.states_path(view)]
         if source is not None and state.sources[source].managed:
             created.append(state.sources[source].path)
@@ -468,6 +484,12 @@ def with_options(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
         # A function's file may lie elsewhere now.
         query = with_known_reads(view.named_query, query)
     return replace(entry, query=query, comment=view.comment, properties=dict(view.properties), layout=layout)
+
+
+def _published_as(state: CatalogState, name: str) -> str | None:
+    """Name of a view's published table in Spark's catalog, as declared before."""
+    view = state.working.views.get(name)
+    return None if view is None else view.published_as
 
 
 def _with_options(state: CatalogState, view: ViewDeclaration) -> CatalogState:

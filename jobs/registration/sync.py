@@ -25,6 +25,7 @@ from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.watermarks import WATERMARK
 from relstate_dagster.jobs.registration.own_folders import check_new_table
 from relstate_dagster.jobs.registration.registry import Registry, has_query_of, is_same_plain_view, with_options
+from relstate_dagster.jobs.registration.spark_catalog import path_in_catalog
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.view_epoch.error_messages import reason_of
@@ -320,33 +321,13 @@ def located(spark: SparkSession, warehouse: Warehouse, source: SourceDeclaration
     source = _as_here(warehouse, source)
     if source.table is None or source.location is not None:
         return source
-    path = _path_in_catalog(spark, source.table, source.table)
+    path = path_in_catalog(spark, source.table, source.table)
     if path is None:
         raise DeclarationError(
             f"source {source.name}: Spark's catalog has no table {source.table}; create it, or name its catalog in the "
             "settings of Spark (spark.sql.catalog.…)"
         )
     return replace(source, location=path)
-
-
-def _path_in_catalog(spark: SparkSession, table: str, shown: str) -> str | None:
-    """Path of a Delta table of Spark's catalog; ``None`` if there is none.
-
-    Parameters
-    ----------
-    table : its name as SQL writes it.
-    shown : its name in messages.
-    """
-    try:
-        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
-        detail = spark.sql(f"DESCRIBE DETAIL {table}").first() if spark.catalog.tableExists(table) else None
-    except PySparkException as error:
-        raise DeclarationError(f"table {shown} of Spark's catalog cannot be read: {reason_of(error)}") from error
-    if detail is None:
-        return None
-    if detail["format"] != "delta":
-        raise DeclarationError(f"table {shown} is not a Delta table; only Delta tables can be sources")
-    return str(Address.parse(str(detail["location"])).spark)
 
 
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
@@ -357,7 +338,7 @@ def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
         except SourceError:
             continue
         return warehouse.source_path(found)
-    found_path = _path_in_catalog(spark, quoted(name), name)
+    found_path = path_in_catalog(spark, quoted(name), name)
     if found_path is not None:
         return found_path
     raise DeclarationError(

@@ -24,6 +24,7 @@ from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.readable import why_unreadable
 from relstate_dagster.state_lib.lake.rows import rows_at
 from relstate_dagster.state_lib.lake.table import OpenedTable, TableNotFoundError
+from relstate_dagster.state_lib.sql_text import text_literal
 
 
 def _no_fence() -> None:
@@ -71,6 +72,11 @@ class DeltaTarget(Target):
     def rows(self, session: SparkSession, version: int) -> DataFrame:
         """All rows at a version, with the hidden key as the last column."""
         return session.read.format("delta").option("versionAsOf", version).load(self.path)
+
+    def register(self, session: SparkSession, name: str) -> None:
+        """Give the table a name in Spark's catalog, unless it has that."""
+        if not session.catalog.tableExists(name):
+            session.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {text_literal(self.path)}")
 
     def held_rows(self, version: int, columns: Sequence[str], most_bytes: int | None = None) -> pa.Table | None:
         """Some columns at a version.

@@ -160,6 +160,15 @@ class Target(ABC):
         """
         return None
 
+    def register(self, session: SparkSession, name: str) -> None:
+        """Give the table a name in Spark's catalog, unless it has that.
+
+        Parameters
+        ----------
+        name : as SQL writes it.
+        """
+        return
+
     def why_unreadable(self, version: int) -> str | None:
         """The reason why a version cannot be read; ``None`` if it can."""
         return None

@@ -84,7 +84,7 @@ class Input(ABC):
         """
 
     def comes_once(self) -> bool:
-        """Whether no rows of all cancel, and none is there twice if it has a key."""
+        """Whether no two of all rows cancel, or have the same key."""
         return True
 
     @abstractmethod

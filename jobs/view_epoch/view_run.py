@@ -234,6 +234,8 @@ class ViewRuns:
         merging = partial(self.pool.lend, view, Workload.MERGE)
         done, shown, step = publish(session, merging, writer, files, view, commit, wanted.epoch, plan.publish)
         writer.maintain()
+        if view.published_as is not None:
+            target.register(session, view.published_as)
         return done, shown, plan.settled(step)
 
 

@@ -1,0 +1,103 @@
+"""Tables of Spark's catalog: sources by their names there, and the names of published views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.declare.catalog_tables import table_text
+from relstate_dagster.jobs.view_epoch.error_messages import reason_of
+from relstate_dagster.state_lib.errors import DeclarationError
+from relstate_dagster.state_lib.lake.address import Address
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+def path_in_catalog(spark: SparkSession, table: str, shown: str) -> str | None:
+    """Path of a Delta table of Spark's catalog; ``None`` if there is none.
+
+    Parameters
+    ----------
+    table : its name as SQL writes it.
+    shown : its name in messages.
+
+    Raises
+    ------
+    DeclarationError : the catalog cannot be read, or the table is not a Delta table.
+    """
+    try:
+        # Of a table whose folder is gone Spark knows the name, but does not say whether it exists.
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first() if spark.catalog.tableExists(table) else None
+    except PySparkException as error:
+        raise DeclarationError(f"table {shown} of Spark's catalog cannot be read: {reason_of(error)}") from error
+    if detail is None:
+        return None
+    if detail["format"] != "delta":
+        raise DeclarationError(f"table {shown} is not a Delta table; only Delta tables can be sources")
+    return str(Address.parse(str(detail["location"])).spark)
+
+
+def check_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, others: Iterable[ViewEntry]) -> None:
+    """Check that a view's table can have its name in Spark's catalog.
+
+    Parameters
+    ----------
+    others : views of the warehouse, which may have asked for the same name.
+
+    Raises
+    ------
+    DeclarationError : another table has the name, another view asks for it, or its database is not there.
+    """
+    name = view.published_as
+    if name is None:
+        return
+    shown, database = name.replace("`", ""), table_text(view.published_parts[:-1])
+    same = [other.name for other in others if other.name != view.name and other.published_as == name]
+    if same:
+        raise DeclarationError(
+            f"view {view.name}: 'publish.table' is {shown}, and so is that of view {same[0]}; choose another name"
+        )
+    if len(view.published_parts) < 3 and not all(_PLAIN_NAME.fullmatch(part) for part in view.published_parts):
+        raise DeclarationError(
+            f"view {view.name}: 'publish.table' is {shown}; in Spark's own catalog, names have letters, digits and _ alone"
+        )
+    try:
+        is_there = spark.catalog.tableExists(name)
+        has_database = is_there or not database or spark.catalog.databaseExists(database)
+        # Of views of the catalog, and tables of other formats, there is no detail.
+        kind = spark.catalog.getTable(name).tableType if is_there else ""
+    except PySparkException as error:
+        raise DeclarationError(f"view {view.name}: 'publish.table' is {shown}: {reason_of(error)}") from error
+    if not has_database:
+        raise DeclarationError(
+            f"view {view.name}: 'publish.table' is {shown}, and Spark's catalog has no such database; create it first"
+        )
+    if is_there and (kind == "VIEW" or not _is_own(spark, warehouse, view, name)):
+        raise DeclarationError(
+            f"view {view.name}: 'publish.table' is {shown}, which Spark's catalog has for another table or view; drop that, or "
+            "choose another name"
+        )
+
+
+def forget_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewEntry) -> None:
+    """Take a view's name out of Spark's catalog, before the view is dropped.
+
+    A table of that name that is not the view's stays.
+    """
+    name = view.published_as
+    if name is not None and spark.catalog.tableExists(name) and _is_own(spark, warehouse, view, name):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def _is_own(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, name: str) -> bool:
+    path = Address.parse(warehouse.target(view.name).path).spark
+    try:
+        return path_in_catalog(spark, name, name) == path
+    except DeclarationError:
+        return False
