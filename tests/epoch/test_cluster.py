@@ -19,10 +19,10 @@ CREATE TABLE d (g INT, name STRING, PRIMARY KEY (g));
 INSERT INTO t SELECT id, id % 50, id FROM range(60000);
 INSERT INTO d SELECT id, concat('n', id) FROM range(40);
 """
-#: More rows than the driver commits: executors hold what was computed until it is written.
+#: The driver commits nothing: executors hold what was computed until it is written.
 _MANY = "CREATE MATERIALIZED VIEW every AS SELECT t.k, t.v, d.name FROM t LEFT JOIN d ON t.g = d.g;"
 #: Every change is too large for the driver: executors hold and write them.
-_BY_EXECUTORS = "driver_change_bytes=0,driver_backfill_bytes=0"
+_BY_EXECUTORS = "driver_change_bytes=0,driver_backfill_bytes=0,driver_commit_bytes=0"
 _VIEWS = """
 CREATE MATERIALIZED VIEW sums AS
   SELECT d.name, count(*) AS n, sum(v) AS s, max(v) AS m FROM t JOIN d ON t.g = d.g GROUP BY d.name;
