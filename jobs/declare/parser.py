@@ -149,8 +149,10 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
         )
-    if PUBLISH_TABLE in properties:
-        table_parts(properties[PUBLISH_TABLE], where, PUBLISH_TABLE)
+    table = properties.get(PUBLISH_TABLE)
+    # A name alone may be that of a temporary view of a session.
+    if table is not None and len(table_parts(table, where, PUBLISH_TABLE)) < 2:
+        raise DeclarationError(f"{where}: '{PUBLISH_TABLE}' = {table!r} has no database; write database.table.")
     for rows in (EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS):
         rows.of(properties, where)
     ttl_of(properties, where)

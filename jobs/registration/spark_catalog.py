@@ -67,18 +67,12 @@ def check_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewEn
         raise DeclarationError(
             f"view {view.name}: 'publish.table' is {shown}; in Spark's own catalog, names have letters, digits and _ alone"
         )
-    try:
-        is_there = spark.catalog.tableExists(name)
-        has_database = is_there or not database or spark.catalog.databaseExists(database)
-        # Of views of the catalog, and tables of other formats, there is no detail.
-        kind = spark.catalog.getTable(name).tableType if is_there else ""
-    except PySparkException as error:
-        raise DeclarationError(f"view {view.name}: 'publish.table' is {shown}: {reason_of(error)}") from error
-    if not has_database:
+    is_own = _has_own_name(spark, warehouse, view, name)
+    if is_own is None and not spark.catalog.databaseExists(database):
         raise DeclarationError(
             f"view {view.name}: 'publish.table' is {shown}, and Spark's catalog has no such database; create it first"
         )
-    if is_there and (kind == "VIEW" or not _is_own(spark, warehouse, view, name)):
+    if is_own is False:
         raise DeclarationError(
             f"view {view.name}: 'publish.table' is {shown}, which Spark's catalog has for another table or view; drop that, or "
             "choose another name"
@@ -91,13 +85,25 @@ def forget_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewE
     A table of that name that is not the view's stays.
     """
     name = view.published_as
-    if name is not None and spark.catalog.tableExists(name) and _is_own(spark, warehouse, view, name):
+    if name is not None and _has_own_name(spark, warehouse, view, name):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def _is_own(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, name: str) -> bool:
-    path = Address.parse(warehouse.target(view.name).path).spark
+def _has_own_name(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, name: str) -> bool | None:
+    """Whether a name of Spark's catalog is that of a view's table; ``None`` if nothing has it.
+
+    Raises
+    ------
+    DeclarationError : the catalog cannot be read.
+    """
     try:
-        return path_in_catalog(spark, name, name) == path
-    except DeclarationError:
-        return False
+        if not spark.catalog.tableExists(name):
+            return None
+        # A view of the catalog has no detail.
+        if spark.catalog.getTable(name).tableType == "VIEW":
+            return False
+        detail = spark.sql(f"DESCRIBE DETAIL {name}").first()
+    except PySparkException as error:
+        raise DeclarationError(f"view {view.name}: 'publish.table' is {name.replace('`', '')}: {reason_of(error)}") from error
+    assert detail is not None
+    return Address.parse(str(detail["location"])).spark == Address.parse(warehouse.target(view.name).path).spark

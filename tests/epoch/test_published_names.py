@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.api import Warehouse
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.state_lib.errors import DeclarationError
 from tests.epoch.test_catalog_tables import Shop
@@ -42,13 +43,22 @@ def test_a_view_has_its_name_from_its_first_epoch_until_it_is_dropped(shop: Shop
     described = {row["col_name"]: row for row in shop.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
     assert described["person"]["comment"] == "who"
     assert described["Comment"]["data_type"] == "money"
-    # Somebody drops it, which deletes no row: the next change names it again.
+    # Dropping the table from the catalog deletes no row. The next change registers it again.
     shop.sql(f"DROP TABLE {name}", "DELETE FROM shop.orders WHERE person = 2")
     shop.run()
     assert _rows(shop, name) == [(1, 30), (3, 1)]
     Registry(shop.spark, shop.warehouse).drop("spent", "view")
     assert not shop.spark.catalog.tableExists(name)
     assert shop.spark.catalog.tableExists("shop.orders")
+
+
+def test_a_warehouse_in_an_odd_folder(shop: Shop) -> None:
+    shop.warehouse = Warehouse(shop.folder / "größe 100% of 'it'")
+    shop.write(_view())
+    shop.run()
+    assert _rows(shop, "shop.spent") == [(1, 30), (2, 60)]
+    Registry(shop.spark, shop.warehouse).drop("spent", "view")
+    assert not shop.spark.catalog.tableExists("shop.spent")
 
 
 def test_a_view_that_is_built_gets_its_name_at_once_and_an_edited_one_keeps_it(shop: Shop) -> None:
@@ -71,6 +81,7 @@ def test_a_view_that_is_built_gets_its_name_at_once_and_an_edited_one_keeps_it(s
         ("shop.young", "shop.young, which Spark's catalog has for another table or view"),
         ("nowhere.spent", "nowhere.spent, and Spark's catalog has no such database; create it first"),
         ("shop.`money spent`", "shop.money spent; in Spark's own catalog, names have letters, digits and _ alone"),
+        ("spent", "'publish.table' = 'spent' has no database; write database.table"),
         ("a.b.c.d", "'publish.table' = 'a.b.c.d' is no name of a table"),
         ("", "'publish.table' = '' is no name of a table"),
         ("shop.", "'publish.table' = 'shop.' is no name of a table"),
