@@ -101,16 +101,13 @@ def _fold(
         affected = aggregate_value.fold(ctx, node, delta.frame, tables, frames)
         if affected is None:
             return None
-    if ctx.state_is_new(node) and any(tables.strategy(position) is CallStrategy.EXTREME for position in tables.counts):
-        changed_by_call |= aggregate_extreme.fold_all(ctx, node, delta, tables, frames)
-    for position in tables.counts:
-        call = node.calls[position]
-        if position in changed_by_call:
-            continue
-        if tables.strategy(position) is CallStrategy.EXTREME:
-            changed_by_call[position] = aggregate_extreme.fold(ctx, node, call, position, delta, tables, frames)
-        else:
-            aggregate_distinct.fold(ctx, node, call, position, delta, tables, frames)
+    extremes = {p: node.calls[p] for p in tables.counts if tables.strategy(p) is CallStrategy.EXTREME}
+    if extremes and ctx.state_is_new(node):
+        changed_by_call |= aggregate_extreme.fold_all(ctx, node, extremes, delta, tables, frames)
+    else:
+        changed_by_call |= {p: aggregate_extreme.fold(ctx, node, c, p, delta, tables, frames) for p, c in extremes.items()}
+    for position in [p for p in tables.counts if p not in extremes]:
+        aggregate_distinct.fold(ctx, node, node.calls[position], position, delta, tables, frames)
     if tables.input is not None and affected is not None:
         aggregate_input.fold(ctx, node, delta, tables, affected, frames)
     together = frames.together(single_partition=whole and ctx.row_sets.single_partition)

@@ -81,35 +81,28 @@ def fold(
     return changed
 
 
-def fold_all(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, frames: GroupFrames) -> dict[int, RowSet]:
+def fold_all(
+    ctx: EpochContext,
+    node: Aggregate,
+    calls: Mapping[int, AggCall],
+    delta: RowSet,
+    tables: Tables,
+    frames: GroupFrames,
+) -> dict[int, RowSet]:
     """Add the first values per group of all calls, where the state is new.
 
     Returns
     -------
     The counts of each call, not shared: few groups need them, if any.
     """
-    calls = {p: call for p, call in enumerate(node.calls) if tables.strategy(p) is CallStrategy.EXTREME}
-    counts: dict[int, RowSet] = {}
-    for position, call in calls.items():
-        counts[position] = ctx.row_sets.of(counted(node, call, delta.frame))
+    counts = {position: ctx.row_sets.of(counted(node, call, delta.frame)) for position, call in calls.items()}
+    for position, of_call in counts.items():
         if not _has_few_counts(tables, position):
-            tables.counts[position].write(counts[position].frame)
-    if len(calls) == 1:
-        ((position, call),) = calls.items()
-        kept = _as_kept(node, call, counts[position].frame).withColumnRenamed("_value", f"_value_{position}")
-    else:
-        kept = _counted_together(node, calls, delta.frame)
-    wanted = {
-        f"_more_{p}": FirstValues(
-            f"_value_{p}",
-            f"struct(_value_{p} AS value, {WEIGHT} AS count)",
-            f"{WEIGHT} > 0" if len(calls) == 1 else f"_call = {p} AND {WEIGHT} > 0",
-            ctx.extreme_rows + 1,
-            _is_descending(tables, p),
-        )
-        for p in calls
-    }
-    frames.add(first_values(kept, node.group, wanted), {name: only(name) for name in wanted})
+            tables.counts[position].write(of_call.frame)
+    most = ctx.extreme_rows + 1
+    wanted = {f"_more_{p}": _first_values(tables, p, f"_value_{p}", f"_call = {p} AND {WEIGHT} > 0", most) for p in calls}
+    folded = first_values(_counted_together(node, calls, delta.frame), node.group, wanted)
+    frames.add(folded, {name: only(name) for name in wanted})
     return counts
 
 
@@ -152,9 +145,13 @@ def _firsts(
     node: Aggregate, tables: Tables, position: int, kept: DataFrame, wanted: Mapping[str, tuple[str, int]]
 ) -> DataFrame:
     """First values of each group with counts, of rows as in :func:`_as_kept`."""
-    pair, descending = f"struct(_value AS value, {WEIGHT} AS count)", _is_descending(tables, position)
-    arrays = {name: FirstValues("_value", pair, rows, most, descending) for name, (rows, most) in wanted.items()}
+    arrays = {name: _first_values(tables, position, "_value", rows, most) for name, (rows, most) in wanted.items()}
     return first_values(kept, node.group, arrays)
+
+
+def _first_values(tables: Tables, position: int, value: str, rows: str, most: int) -> FirstValues:
+    """First values of a call with counts, out of a column of counted values."""
+    return FirstValues(value, f"struct({value} AS value, {WEIGHT} AS count)", rows, most, _is_descending(tables, position))
 
 
 def _is_descending(tables: Tables, position: int) -> bool:
@@ -273,9 +270,9 @@ def write_counts(
             continue
         call, table = node.calls[position], tables.counts[position]
         names = [*node.group, *values_of(call)]
-        having = groups.where(f"{_HAS_COUNTS}_{position}", node.group)
+        having = _flagged(node, groups, f"{_HAS_COUNTS}_{position}")
         if not having.is_empty:
-            of_these = ctx.row_sets.of(_of_groups(node, changed.frame, having)) if node.group else changed
+            of_these = ctx.row_sets.of(_of_groups(node, changed.frame, having))
             table.write(
                 reconciled_counts(ctx, node, call, table, of_these.shared() if ctx.may_have_expired else of_these).frame
             )
@@ -295,15 +292,17 @@ def _write_first_counts(node: Aggregate, tables: Tables, groups: RowSet, counts:
     flags = {position: f"{_GETS_COUNTS}_{position}" for position in counts if _has_few_counts(tables, position)}
     for position in groups.any_of(flags):
         names = [*node.group, *values_of(node.calls[position])]
-        getting = groups.where(flags[position], node.group)
-        of_these = _of_groups(node, counts[position].frame, getting)
+        of_these = _of_groups(node, counts[position].frame, _flagged(node, groups, flags[position]))
         tables.counts[position].write(of_these.select(*columns_of(names), WEIGHT))
 
 
+def _flagged(node: Aggregate, groups: RowSet, flag: str) -> RowSet:
+    """The groups with a flag; of the one group of all rows, the flag itself."""
+    return groups.where(flag, node.group or [flag])
+
+
 def _of_groups(node: Aggregate, changed: DataFrame, groups: RowSet) -> DataFrame:
-    """Changed counts of some groups."""
-    if not node.group:
-        return changed
+    """Changed counts of some groups; none of the one group of all rows, if it is not among them."""
     wanted = groups.broadcastable(groups.frame).alias("wanted")
     return changed.alias("changed").join(wanted, same_group(node.group, "changed", "wanted"), "left_semi")
 
@@ -318,10 +317,10 @@ def _as_counts(node: Aggregate, call: AggCall, first: str, groups: DataFrame) ->
 
 def _run_out(node: Aggregate, groups: RowSet, position: int) -> Affected | None:
     """The groups whose kept values ran out; ``None`` where none did."""
-    keys = groups.where(f"{_RAN_OUT}_{position}", node.group)
+    keys = _flagged(node, groups, f"{_RAN_OUT}_{position}")
     if keys.is_empty:
         return None
-    return Affected.by(keys, node.group) if node.group else Affected(groups.frame, None, None)
+    return Affected.by(keys, node.group) if node.group else Affected(keys.frame, None, None)
 
 
 def _refilled(
@@ -337,11 +336,8 @@ def _refilled(
     names = [*node.group, *values_of(call)]
     columns = columns_of(names)
     stored = affected.stored(table, node.group, names).select(*columns, F.col(STATE_WEIGHT).alias(WEIGHT))
-    rows = changed.frame
-    if node.group:
-        rows = rows.alias("changed").join(
-            affected.groups.alias("wanted"), same_group(node.group, "changed", "wanted"), "left_semi"
-        )
+    wanted = affected.groups.alias("wanted")
+    rows = changed.frame.alias("changed").join(wanted, same_group(node.group, "changed", "wanted"), "left_semi")
     known = stored.union(rows.select(*columns, WEIGHT))
     if _has_few_counts(tables, position):
         long = groups.where(f"{_RAN_OUT}_{position} AND {_GETS_COUNTS}_{position}")

@@ -21,7 +21,6 @@ from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy, Version
 from relstate_dagster.jobs.plan.aggregates.materialized import depends_on_order
-from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import Aggregate
 
 _VERSION = "_version"
@@ -34,7 +33,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: RowSet, tables: Tables, affe
     """Write the changed input rows, and add old and new values of calls."""
     if tables.input is None:
         return
-    changed = delta.shared(summed=not (is_consolidated(node.child) or ctx.comes_once(node.child)))
+    changed = delta.shared(summed=not ctx.is_netted(node.child))
     tables.input.write(changed.frame)
     versions = old_and_new(ctx, node, tables.input, node.group, changed, affected, _VERSION)
     calls = {p: node.calls[p] for p in _positions(tables)}

@@ -36,9 +36,7 @@ def fold(ctx: EpochContext, node: Aggregate, delta: DataFrame, tables: Tables, f
     folds = _folds(node, tables, is_new=ctx.state_is_new(node))
     folded = _folded(node, delta, folds)
     if ctx.state_is_new(node):
-        nothing = {_old_state(n): _no_state(node, state.table) for n, state in enumerate(tables.value_states)}
-        afresh = folded.selectExpr("*", *(f"{sql} AS {name}" for name, sql in nothing.items()))
-        frames.add(afresh, {name: only(name) for name in [*folds, *nothing]})
+        frames.add(folded, {name: only(name) for name in folds})
         return Affected(folded.select(*columns_of(node.group)), None, None)
     shared = ctx.row_sets.shared(folded)
     if shared.is_empty:
@@ -107,12 +105,6 @@ def _old_state(number: int) -> str:
     return f"_old_state_{number}"
 
 
-def _no_state(node: Aggregate, table: StateTable) -> str:
-    """The state, as SQL, of a group that none is stored of."""
-    types = {c.name: c.data_type for c in table.desc.schema.columns if c.name not in node.group} | {STATE_WEIGHT: "bigint"}
-    return f"struct({', '.join(f'CAST(NULL AS {data_type}) AS {quoted(name)}' for name, data_type in types.items())})"
-
-
 def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFrame) -> DataFrame:
     """Add the old and the new value of each accumulator to the grouped measures.
 
@@ -120,7 +112,7 @@ def versions(ctx: EpochContext, node: Aggregate, tables: Tables, groups: DataFra
 
     No count is negative where rows may have expired: what is retracted of a group that has come back may not be of its rows.
     """
-    columns = old_columns(node, tables)
+    columns = _no_columns(node, tables) if ctx.state_is_new(node) else old_columns(node, tables)
     rows = f"{columns[f'_old{GROUP_ROWS}']} + coalesce(_d{GROUP_ROWS}, 0L)"
     columns |= {f"_new{GROUP_ROWS}": f"greatest({rows}, 0L)" if ctx.may_have_expired else rows, "_stored_new": "true"}
     for position in tables.kept:
@@ -162,6 +154,16 @@ def old_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
             for accumulator in _accumulators(node, position, tables):
                 value = f"IF({stored}, {state}.{quoted(names[accumulator.column])}, NULL)"
                 columns[old[accumulator.column]] = f"coalesce({value}, {accumulator.initial})" if accumulator.initial else value
+    return columns
+
+
+def _no_columns(node: Aggregate, tables: Tables) -> dict[str, str]:
+    """As :func:`old_columns`, of groups that no state is stored of."""
+    columns = {f"_old{GROUP_ROWS}": "0L", "_stored_old": "false"}
+    for position in tables.kept:
+        old = Version("old", position)
+        for accumulator in _accumulators(node, position, tables):
+            columns[old[accumulator.column]] = accumulator.initial or f"CAST(NULL AS {accumulator.data_type})"
     return columns
 
 

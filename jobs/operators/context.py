@@ -20,6 +20,7 @@ from relstate_dagster.jobs.operators.relations import Relations
 from relstate_dagster.jobs.operators.row_set import RowSet, RowSets
 from relstate_dagster.jobs.operators.side_by_side import SideBySide
 from relstate_dagster.jobs.plan.closing import Closing
+from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.new_state import NewState, Recompute
 from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, PlanNode
 from relstate_dagster.jobs.planner.in_place import is_only_read
@@ -139,13 +140,13 @@ class EpochContext:
             return True
         return bool(self.new_state.ids) and self.node_ids.get(node) in self.new_state.ids
 
-    def comes_once(self, node: PlanNode) -> bool:
-        """Whether a change set certainly has each row once, and none that cancel.
+    def is_netted(self, node: PlanNode) -> bool:
+        """Whether nothing has to be summed in a node's change set.
 
-        So it is in a view's first epoch, where a node has a key.
+        In a view's first epoch, each row of a node with a key comes once.
         """
         is_first = self.new_state.is_all and self.runs_for is Pass.CHANGES
-        return is_first and node.stream_key is not None and self.relations.come_once()
+        return is_consolidated(node) or (is_first and node.stream_key is not None and self.relations.come_once())
 
     @property
     def spark(self) -> SparkSession:

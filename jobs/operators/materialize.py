@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
-from relstate_dagster.jobs.plan.consolidated import has_pairs, is_consolidated
+from relstate_dagster.jobs.plan.consolidated import has_pairs
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import consolidate, same_value
@@ -31,7 +31,7 @@ def change(ctx: EpochContext, node: Materialize, child: RowSet | None) -> Operat
     if child is None:
         return OperatorResult(None)
     (table,) = ctx.tables[node]
-    if is_consolidated(node.child) or ctx.comes_once(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
+    if ctx.is_netted(node.child) or (ctx.state_is_new(node) and has_pairs(node.child)):
         changes = child
     elif has_pairs(node.child):
         changes = ctx.row_sets.of(_compared(ctx, node, child.frame))

@@ -13,7 +13,6 @@ from relstate_dagster.jobs.operators.aggregate_group import Affected
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
-from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import PlanNode
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
@@ -37,7 +36,7 @@ def received(
     node : the input.
     wanted_by : as of :meth:`.jobs.operators.row_set.RowSet.shared`.
     """
-    changed = change_set.shared(wanted_by, summed=not (is_consolidated(node) or ctx.comes_once(node)))
+    changed = change_set.shared(wanted_by, summed=not ctx.is_netted(node))
     if changed.is_empty:
         return None
     table.write(changed.frame)

@@ -63,7 +63,7 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
 
 
 def _consolidated(ctx: EpochContext, node: Window, rows: DataFrame) -> OperatorResult:
-    return OperatorResult(ctx.row_sets.of(rows if ctx.comes_once(node) else consolidate(rows, node.schema)))
+    return OperatorResult(ctx.row_sets.of(rows if ctx.is_netted(node) else consolidate(rows, node.schema)))
 
 
 def _keys_of(node: Window, rows: RowSet) -> Affected:

@@ -97,16 +97,32 @@ QUERIES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "collect_shared"), [*((name, True) for name in QUERIES), ("extremes", False), ("distinct", False)]
+    ("name", "collects"),
+    [*((name, (True,)) for name in QUERIES), ("extremes", (False,)), ("distinct", (False,)), ("global", (True, False))],
 )
-def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str, collect_shared: bool) -> None:
+def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str, collects: tuple[bool, ...]) -> None:
+    """``collects``: whether the driver holds what is shared; of several, an epoch each in turn."""
     for seed in seeds_of(name):
         chance = random.Random(seed)
-        extreme_rows = chance.choice((1, 2))
-        with Lab(spark, QUERIES[name], BAG, extreme_rows=extreme_rows, collect_shared=collect_shared) as lab:
-            for changes in _history(chance, 5):
+        with Lab(spark, QUERIES[name], BAG, extreme_rows=chance.choice((1, 2))) as lab:
+            for epoch, changes in enumerate(_history(chance, 5)):
+                lab.collect_shared = collects[epoch % len(collects)]
                 lab.step({"b": changes})
                 lab.check()
+
+
+def test_values_that_a_few_rows_left_without_counts_are_retracted_by_many(spark: SparkSession) -> None:
+    """A group of all rows whose values are all kept has no counts, whether or not the driver sees that."""
+    with Lab(spark, "SELECT max(x) AS hi, min(x) AS lo FROM b", BAG) as lab:
+        rows = [(1, n % 3, None, None, None, None) for n in range(9)]
+        lab.step({"b": [(row, 4) for row in rows[:3]]})
+        for row in rows[:3]:
+            lab.collect_shared = False
+            lab.step({"b": [(row, -2)]})
+            lab.check()
+            lab.collect_shared = True
+            lab.step({"b": [(row, -2)]})
+            lab.check()
 
 
 @pytest.mark.parametrize(
