@@ -165,8 +165,7 @@ class Commit:
         """One line for people."""
         if self.is_done or self.is_nothing:
             return f"commit state: {'done by an earlier try' if self.is_done else 'nothing has changed'}"
-        by = self.writer.value if self.writer else f"the driver up to {bytes_shown(self.most_bytes)}, else Spark"
-        return f"commit state: by {by}"
+        return f"commit state: by {_by(self.writer, bytes_shown(self.most_bytes))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +255,11 @@ class Publish:
             return f"publish: {self.mode.value}"
         target = f" into {bytes_shown(self.table_bytes)}" if self.table_bytes else ""
         later = "; append where no row goes" if self.mode is WriteMode.MERGE and not self.is_settled else ""
-        by = self.writer.value if self.writer else f"the driver up to {self.most_rows:,} rows, else Spark"
-        return f"publish: {self.mode.value}{target}, by {by}{later}"
+        return f"publish: {self.mode.value}{target}, by {_by(self.writer, f'{self.most_rows:,} rows')}{later}"
+
+
+def _by(writer: Writer | None, most: str) -> str:
+    return writer.value if writer else f"the driver up to {most}, else Spark"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def test_errors_say_what_there_is(looked: Looked) -> None:
     total, label, city = desc.table_id, desc.schema.label, desc.schema.storage_key[0].column
     assert "view by_day has no state table 999; it has [" in looked.error("by_day", 999)
     assert f"{label} has no column fares; it has {city}," in looked.error("by_day", total, columns=["fares"])
-    assert "no column of sum(fare) is asked for; it has city" in looked.error("by_day", total, columns=[])
+    assert "no column of sum(fare), count(*) is asked for; it has city" in looked.error("by_day", total, columns=[])
     assert "1 values for a key of 2" in looked.error("by_day", total, key="[null]")
     assert "3 values for a key of 2" in looked.error("by_day", total, prefix=["a", None, 1])
     assert "is not a date" in looked.error("by_day", total, key=["a", "2026-01-01"])

@@ -19,6 +19,7 @@ from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.merge import merge_runs
 from relstate_dagster.state_lib.row_encoding import decode_row, encoded_parts
+from relstate_dagster.state_lib.row_width import value_bytes
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.table_catalog import desc_from_dict
@@ -152,11 +153,14 @@ def test_rows_of_a_number_that_nobody_knows_are_computed_once(spark: SparkSessio
         state_table = store.state_table(9, epoch=1)
         state_table.write(rows)
         mem_tables.append(state_table.mem_table)
-    few, _ = store.compute_few(1, mem_tables[:1], 3)
+    none, held = store.compute_few(1, mem_tables[:1], 0)
+    assert none is None
+    three_rows = 3 * value_bytes(held.schema)
+    few, _ = store.compute_few(1, mem_tables[:1], three_rows)
     assert few is not None
     assert few["table_id"].to_pylist() == [9, 9, 9]
     assert few["epoch"].to_pylist() == [1, 1, 1]
-    few, held = store.compute_few(1, mem_tables[1:], 3)
+    few, held = store.compute_few(1, mem_tables[1:], three_rows)
     assert few is None
     ids = {"txn_app_id": "view", "txn_version": 1, "user_metadata": "epoch 1"}
     version = store.append(1, mem_tables[1:], partitions=2, computed=held, **ids)
