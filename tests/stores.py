@@ -21,6 +21,18 @@ from relstate_dagster.state_lib.lake.storage import spark_settings
 #: Of its own: Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
 BUCKET = f"relstate-tests-{uuid.uuid4().hex[:8]}"
 _STARTS_WITHIN_SECONDS = 180
+#: Moto looks whether there is an object and puts it then, in threads. A store does both at once.
+_SERVER = """
+import sys, threading
+from moto.s3.responses import S3Response
+from moto.server import main
+put, one_at_a_time = S3Response.put_object, threading.Lock()
+def put_object(self):
+    with one_at_a_time:
+        return put(self)
+S3Response.put_object = put_object
+main(sys.argv[1:])
+"""
 
 
 @contextmanager
@@ -32,7 +44,7 @@ def served(log: Path) -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{port}"
     with log.open("w") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=subprocess.STDOUT
+            [sys.executable, "-c", _SERVER, "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=subprocess.STDOUT
         )
     given = {
         "AWS_ENDPOINT_URL": endpoint,
