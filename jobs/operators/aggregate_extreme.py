@@ -302,7 +302,7 @@ def _flagged(node: Aggregate, groups: RowSet, flag: str) -> RowSet:
 
 
 def _of_groups(node: Aggregate, changed: DataFrame, groups: RowSet) -> DataFrame:
-    """Changed counts of some groups; none of the one group of all rows, if it is not among them."""
+    """Changed counts of some groups, or of all rows where these are one group."""
     wanted = groups.broadcastable(groups.frame).alias("wanted")
     return changed.alias("changed").join(wanted, same_group(node.group, "changed", "wanted"), "left_semi")
 

@@ -90,7 +90,9 @@ def forget_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewE
 
 
 def _has_own_name(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, name: str) -> bool | None:
-    """Whether a name of Spark's catalog is that of a view's table; ``None`` if nothing has it.
+    """Whether a name of Spark's catalog is that of a view's table.
+
+    ``None`` if nothing has it.
 
     Raises
     ------
