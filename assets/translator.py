@@ -130,8 +130,8 @@ class RelstateTranslator:
         return {}
 
     def get_source_kinds(self, source: SourceDeclaration) -> set[str]:
-        """Return ``delta``, or the format of the files in a folder."""
-        return {source.file_format or "delta"}
+        """Return ``delta``, ``iceberg``, or the format of the files in a folder."""
+        return {source.file_format or ("iceberg" if source.is_iceberg else "delta")}
 
     def get_source_metadata(self, source: SourceDeclaration, project: Project) -> Metadata:
         """Columns, key, and place of a source's declaration; nothing without one."""

@@ -40,7 +40,7 @@ class SourceEntry:
     ``is_changelog`` is whether its rows, which are only ever appended, replace and delete earlier ones of their key, as a view
     over it has it. ``folder`` is the folder of files whose rows are appended to it as they come. ``watermark`` is how far
     behind its newest row others may come (:mod:`.jobs.declare.watermarks`). ``table`` is its name in Spark's catalog, where
-    that says where it lies; ``path`` is then where it was last.
+    that says where it lies; ``path`` is then where it was last. ``is_iceberg`` is whether it is an Iceberg table.
     """
 
     name: str
@@ -53,10 +53,13 @@ class SourceEntry:
     folder: FileFolder | None = None
     watermark: str | None = None
     table: str | None = None
+    is_iceberg: bool = False
 
     @property
     def kind(self) -> str:
         """Name of the kind that opens it (:mod:`.jobs.sources.registry`)."""
+        if self.is_iceberg:
+            return "iceberg"
         return "files" if self.folder is not None else "changelog" if self.is_changelog else "delta"
 
     @property

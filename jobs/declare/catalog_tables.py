@@ -70,7 +70,7 @@ def with_catalog_table(source: SourceDeclaration, where: str) -> SourceDeclarati
         It is no such name, or the declaration says where its rows are as well.
     """
     name = source.properties.get(TABLE)
-    if name is None:
+    if name is None or source.is_iceberg:  # that is in a catalog of PyIceberg
         return source
     parts = table_parts(name, where)
     if source.location is not None or source.file_format is not None:

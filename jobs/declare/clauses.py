@@ -21,6 +21,7 @@ class Clauses:
     partitioned_by: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
     file_format: str | None = None
+    is_iceberg: bool = False
     options: dict[str, str] = field(default_factory=dict)
     takes_files: bool = False
 
@@ -54,9 +55,11 @@ def read_clauses(cursor: Cursor, context: str, refused: dict[str, str], until: s
 def _using(cursor: Cursor, context: str, found: Clauses) -> None:
     if cursor.accept("DELTA"):
         return
-    formats = FILE_FORMATS if found.takes_files else ()
-    found.file_format = next((name for name in formats if cursor.accept(name.upper())), None)
-    if found.file_format is None:
+    formats = ("iceberg", *FILE_FORMATS) if found.takes_files else ()
+    named = next((name for name in formats if cursor.accept(name.upper())), None)
+    found.is_iceberg = named == "iceberg"
+    found.file_format = None if found.is_iceberg else named
+    if named is None:
         raise cursor.error(f"{context}: only {', '.join(('delta', *formats))} is taken, found {cursor.found()}.")
 
 

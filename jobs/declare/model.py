@@ -194,6 +194,8 @@ class SourceDeclaration:
         None for a table managed in the warehouse.
     is_changelog
         Whether later rows replace earlier ones of their key.
+    is_iceberg
+        Whether it is an Iceberg table, in a catalog of PyIceberg (``source.table``) or the folder at ``location``.
     file_format, options
         Of the files in the folder at ``location``; None where that is a Delta table.
     table
@@ -219,6 +221,7 @@ class SourceDeclaration:
     options: Mapping[str, str] = field(default_factory=dict)
     table: str | None = None
     may_be_here: bool = False
+    is_iceberg: bool = False
 
     @property
     def columns_ddl(self) -> str:

@@ -14,6 +14,7 @@ from relstate_dagster.jobs.declare.changelogs import check_source_properties
 from relstate_dagster.jobs.declare.checks import BLOCKING, CHECKS, SEVERITY, checks_of
 from relstate_dagster.jobs.declare.clauses import read_clauses
 from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_required_key
+from relstate_dagster.jobs.declare.iceberg_tables import check_iceberg_table
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.model import (
     ON_CHANGE,
@@ -279,12 +280,15 @@ def _create_table(cursor: Cursor) -> SourceDeclaration:
         path=statement.path,
         line=statement.line,
         file_format=clauses.file_format,
+        is_iceberg=clauses.is_iceberg,
         options=clauses.options,
     )
-    source = with_catalog_table(source, f"{statement.where}: {context}")
-    check_file_folder(source, f"{statement.where}: {context}")
-    check_source_properties(source, f"{statement.where}: {context}")
-    check_clauses(source, f"{statement.where}: {context}")
+    where = f"{statement.where}: {context}"
+    source = with_catalog_table(source, where)
+    check_iceberg_table(source, where)
+    check_file_folder(source, where)
+    check_source_properties(source, where)
+    check_clauses(source, where)
     return with_required_key(source)
 
 

@@ -19,6 +19,7 @@ from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, SourceDeclaration, check_name
 from relstate_dagster.jobs.declare.file_folders import file_folder
+from relstate_dagster.jobs.declare.iceberg_tables import iceberg_place
 from relstate_dagster.jobs.declare.last_reads import keep_reads
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query
@@ -179,11 +180,16 @@ def check_edits(warehouse: Warehouse, state: CatalogState, project: Project, ful
 def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:
     """Whether nothing of a project has to be registered or rebuilt, and its tables exist."""
     return (
-        all(is_table(source_entry(warehouse, source, state.sources.get(source.name)).path) for source in project.sources)
+        all(_is_there(source_entry(warehouse, source, state.sources.get(source.name))) for source in project.sources)
         and not any(True for _ in edits(warehouse, state, project))
         and not any(view.name in state.rebuilds for view in project.views)
         and all(with_options(state.views[view.name], view) == state.views[view.name] for view in project.views)
     )
+
+
+def _is_there(entry: SourceEntry) -> bool:
+    """Whether a source's table exists; an Iceberg table is looked up by the run."""
+    return entry.is_iceberg or is_table(entry.path)
 
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:
@@ -198,6 +204,11 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
             f"source {entry.name} is a Delta table at {known.path}; drop it first, or take another name for the folder of files"
         )
     path = entry.path
+    if entry.is_iceberg:
+        opened = warehouse.source(entry)
+        facts, _ = opened.facts(), opened.totals()  # its files are known to be readable
+        _check_watermark(entry, {field.name: field.dataType.simpleString() for field in struct_of(facts.schema_json).fields})
+        return registry.add_source(entry)
     try:
         table_facts(OpenedTable(path))
         exists = True
@@ -246,8 +257,11 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration, known: SourceE
     source = _as_here(warehouse, source)
     folder = file_folder(source)
     is_found = source.location is not None
-    managed = (not is_found and source.table is None) or folder is not None
-    if source.table is not None and not is_found and known is not None and known.table == source.table:
+    iceberg = iceberg_place(source)
+    managed = iceberg is None and ((not is_found and source.table is None) or folder is not None)
+    if iceberg is not None:
+        path = iceberg
+    elif source.table is not None and not is_found and known is not None and known.table == source.table:
         path = known.path
     else:
         path = (
@@ -266,6 +280,7 @@ def source_entry(warehouse: Warehouse, source: SourceDeclaration, known: SourceE
         folder,
         source.watermark,
         source.table,
+        source.is_iceberg,
     )
 
 

@@ -397,6 +397,8 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
     if source is None or source.folder is not None:
         return None
     try:
+        if source.is_iceberg:
+            return None
         if is_table(source.path):
             return OpenedTable(source.path).total_bytes()
         return 0 if source.table is None else None

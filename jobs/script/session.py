@@ -52,6 +52,8 @@ from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.script.named import named_in
 from relstate_dagster.jobs.script.strategy import explained_view, strategy_line
 from relstate_dagster.jobs.script.written import check_written
+from relstate_dagster.jobs.sources.pins import Pin
+from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.view_epoch.error_messages import ends_the_run, explained, reason_of
 from relstate_dagster.jobs.view_epoch.reports import VerifyReport, ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
@@ -164,7 +166,7 @@ class ScriptSession:
             if source.if_not_exists:
                 return Result(number)
             raise DeclarationError(f"there is a table or view named {source.name} already; drop it first")
-        if source.location is None and source.table is None and not source.columns:
+        if not source.columns and source.location is None and source.table is None and not source.is_iceberg:
             raise DeclarationError(f"table {source.name} has no columns")
         table, view = expanded(source)
         if view is not None and self._exists(state, table.name):
@@ -298,6 +300,10 @@ class ScriptSession:
             names = {name.lower(), name.lower().removesuffix(changelog_of("")) if source.is_changelog else ""}
             if source.folder is not None and target in names and other.keyword == "INSERT":
                 raise DeclarationError(f"the rows of {target} come from files: put one into {source.folder.location}")
+            if source.is_iceberg and target in names:
+                raise DeclarationError(
+                    f"{target} is an Iceberg table, which is only read here: write to {source.path} elsewhere"
+                )
         for name in (*state.views, *state.plain_views):
             if name.lower() != target:
                 continue
@@ -317,7 +323,7 @@ class ScriptSession:
         """
         for name in [n for n in self._tables if n not in state.sources]:
             self._forget(name)
-        for name in [n for n in self._views if n not in state.views and n not in state.plain_views]:
+        for name in [n for n in self._views if n not in {*state.views, *state.plain_views, *_iceberg_tables(state)}]:
             self._forget(name)
         named = named_in(state, statement)
         for name in dict.fromkeys([*named_in(state, "", kept=[*self._tables, *self._views]), *named]):
@@ -334,7 +340,12 @@ class ScriptSession:
                         raise explained(name, None, error) from error
 
     def _register_source(self, source: SourceEntry) -> None:
-        if not is_table(source.path):
+        if source.is_iceberg:
+            opened = self._warehouse.source(source)
+            pin = opened.pin(None)
+            show = partial(self._show_source, opened, pin, source.name)
+            self._register_view(source.name, pin.identity, show)
+        elif not is_table(source.path):
             self._forget(source.name)  # Spark would make an empty table there
         elif self._tables.get(source.name) != source.path:
             self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
@@ -352,6 +363,9 @@ class ScriptSession:
 
     def _show(self, state: CatalogState, name: str) -> None:
         self._frame(state, name).createOrReplaceTempView(name)
+
+    def _show_source(self, source: Source, pin: Pin, name: str) -> None:
+        source.snapshot(self._spark, pin).createOrReplaceTempView(name)
 
     def _forget(self, name: str) -> None:
         if self._views.pop(name, None) is not None:
@@ -395,6 +409,11 @@ def _only_appended(table: str) -> str:
         f"which replaces others or deletes it. To remove rows for good, ALTER TABLE {table} SET TBLPROPERTIES "
         "('delta.appendOnly' = 'false'), then delete them, then rebuild the views that read it with relstate run --full-refresh"
     )
+
+
+def _iceberg_tables(state: CatalogState) -> set[str]:
+    """Sources that the session reads as views, since Spark cannot open them."""
+    return {name for name, source in state.sources.items() if source.is_iceberg}
 
 
 def _changelogs(state: CatalogState) -> set[str]:

@@ -21,9 +21,7 @@ from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.delta_changes import NO_FEED, DeltaChanges
 from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
-from relstate_dagster.jobs.sources.net_files import (
-    must_be_netted,
-)
+from relstate_dagster.jobs.sources.net_files import must_be_netted, summed
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin
 from relstate_dagster.jobs.sources.protocol import Source
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
@@ -32,7 +30,6 @@ from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.lake.statistics import byte_count, row_count
-from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -218,11 +215,11 @@ class DeltaSource(Source):
             if not found.files:
                 return None
             rows = read_changes(spark, layout, found.files)
-            return _summed(rows, columns) if must_be_netted(found.files) else rows
+            return summed(rows, columns) if must_be_netted(found.files) else rows
         if not net.names:
             return None
         before, after = (self._rows_of(spark, pin, net.names, weight) for pin, weight in ((since, -1), (until, 1)))
-        return _summed(_union_of_common(before, after), columns)
+        return summed(_union_of_common(before, after), columns)
 
     def _rows_of(self, spark: SparkSession, pin: Pin, names: Collection[str], weight: int) -> DataFrame:
         """The rows of a version that are in files of some names, read by Delta."""
@@ -334,13 +331,6 @@ def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
     types = {field.name: field.dataType for field in more.schema.fields}
     common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
     return rows.select(*common).union(more.select(*common))
-
-
-def _summed(rows: DataFrame, columns: Collection[str] | None) -> DataFrame:
-    """Equal rows of a change set summed, and those that cancel out dropped."""
-    kept = [name for name in rows.columns if name != WEIGHT and (columns is None or name in columns)]
-    typed = [column for column in columns_of_schema(rows.schema) if column.name in kept]
-    return consolidate(rows, typed)
 
 
 def _net_strategy(found: ChangeRange, net: NetChange) -> str:

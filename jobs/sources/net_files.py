@@ -14,12 +14,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.sources.change_files import ChangeFile, places_by_weight
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
+from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count
+from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,13 @@ def without_cancelled(files: Sequence[ChangeFile]) -> tuple[ChangeFile, ...]:
 def must_be_netted(files: Sequence[ChangeFile]) -> bool:
     """Whether equal rows may be removed and added, and cancel out."""
     return any(file.weight <= 0 for file in files) and any(file.weight >= 0 for file in files)
+
+
+def summed(rows: DataFrame, columns: Collection[str] | None) -> DataFrame:
+    """Equal rows of a change set summed, and those that cancel out dropped."""
+    kept = [name for name in rows.columns if name != WEIGHT and (columns is None or name in columns)]
+    typed = [column for column in columns_of_schema(rows.schema) if column.name in kept]
+    return consolidate(rows, typed)
 
 
 def reads_older_files(layout: FileLayout, before: TableFacts) -> bool:

@@ -51,9 +51,7 @@ def run(
     every: Annotated[bool, typer.Option(_ALL, help="With --full-refresh: every view.", hidden=True)] = False,
     until: Annotated[
         list[str] | None,
-        typer.Option(
-            "--until", metavar="SOURCE=VERSION", help="Read a source up to this Delta version at most; may be repeated."
-        ),
+        typer.Option("--until", metavar="SOURCE=VERSION", help="Read a source up to this version at most; may be repeated."),
     ] = None,
     strict: Annotated[
         bool,

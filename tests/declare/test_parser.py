@@ -184,7 +184,7 @@ def test_primary_keys(text, key):
         ("CREATE TABLE t (a INT CHECK ())", "needs a condition"),
         ("CREATE TABLE t (a INT CONSTRAINT c CHECK (a > 0), CONSTRAINT C CHECK (a > 1))", "constraint C stands twice"),
         ("CREATE TABLE t (_weight INT)", "reserved name"),
-        ("CREATE TABLE t (a INT) USING iceberg", "only delta, csv"),
+        ("CREATE TABLE t (a INT) USING hudi", "only delta, iceberg, csv"),
     ],
 )
 def test_wrong_sources(text, message):

@@ -145,7 +145,11 @@ class ViewAt:
                 continue
             if name not in self.past.state.sources:
                 raise SourceError(f"view {self.entry.name} reads {name}, which is neither a source nor a view any more")
-            path, version = self.past.state.sources[name].path, pin_of(self.epoch, name).version
+            entry, version = self.past.state.sources[name], pin_of(self.epoch, name).version
+            if entry.is_iceberg:
+                read_bytes += self.past.warehouse.source(entry).totals(pin_of(self.epoch, name))[0]
+                continue
+            path = entry.path
             self._check(f"source {name}", why_unreadable(path, version))
             read_bytes += OpenedTable(path).total_bytes(version)
         return read_bytes
