@@ -310,6 +310,7 @@ class EpochInputs:
             width=RowWidth.of(parse_type(view.plan.field_named(o.column).data_type) for o in view.plan.output),
             last_in=sum(came_in.values()),
             last_out=sum(flows.get(view.plan, (0, 0))),
+            keeps_input=any(table.schema.kind is StateKind.MATERIALIZED_INPUT for table in view.tables),
             unfilled=frozenset(view.unfilled),
             state_tables=_tables_of_nodes(view, state),
             slower=view.costs.cheaper_in_full(known.changed_bytes, lambda: sum(read.bytes for read in read_all())),

@@ -6,6 +6,7 @@ work beside views' epochs. Nothing else reads :func:`.state_lib.sizing.sizing`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -45,6 +46,7 @@ class AllRows:
     read_all : reads all rows of each relation; asked for only where it matters, since it lists the files of sources.
     rows : of the view; ``width`` is theirs.
     last_in, last_out : rows that came in, and changed rows of the view, in the last epoch that changed it.
+    keeps_input : whether state has input rows, which some groups or partitions are computed from again.
     unfilled : nodes without state, all that could have some, where the last epoch kept none. They can follow no change.
     state_tables : those of its nodes that have rows.
     slower : why past epochs say that to follow the change takes longer.
@@ -55,6 +57,7 @@ class AllRows:
     width: RowWidth
     last_in: int = 0
     last_out: int = 0
+    keeps_input: bool = False
     unfilled: frozenset[int] = frozenset()
     state_tables: tuple[int, ...] = ()
     slower: str | None = None
@@ -68,6 +71,21 @@ class AllRows:
     def values(self) -> int:
         """Values of all that the view reads: rows times columns."""
         return sum(read.row_count * read.width.columns for read in self.reads)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all that the view reads."""
+        return sum(read.row_count for read in self.reads)
+
+    def share_of_changed(self, changed_rows: int) -> float:
+        """Expected share of the view's rows that change, if some rows come in.
+
+        As in its last epoch. If it has had none since its build, each of them is taken to change one row, at random.
+        """
+        if self.last_in:
+            # An updated row counts twice.
+            return self.last_out * changed_rows / (2 * self.last_in * max(1, self.rows))
+        return 1 - math.exp(-changed_rows / max(1, self.rows))
 
     @property
     def memory_bytes(self) -> int:
@@ -235,7 +253,22 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
     # An updated row counts twice.
     if expected * all_rows.width.columns >= max(least, 2 * share * all_rows.rows * all_rows.width.columns):
         return f"about {expected:,} rows come and go in the view, which has {all_rows.rows:,}"
-    return all_rows.slower
+    return all_rows.slower or _why_read_again(sizes, all_rows, least, share)
+
+
+def _why_read_again(sizes: ViewSizes, all_rows: AllRows, least: float, share: float) -> str | None:
+    """Why the input rows of groups that change are about all that the view reads, which is faster to compute from.
+
+    Not where these are much fewer: they may be what a join has left.
+    """
+    changed = all_rows.share_of_changed(sizes.changed_rows)
+    if not all_rows.keeps_input or changed < share:
+        return None
+    kept = sizes.recomputed_rows if not all_rows.unfilled else all_rows.row_count
+    again = round(min(1.0, changed) * kept)
+    if again < least or all_rows.row_count > 2 * again:
+        return None
+    return f"about {again:,} of {all_rows.row_count:,} rows that it reads would be read again"
 
 
 def _computes_all(all_rows: AllRows, what: Recompute, reason: str, most_tasks: int, limits: Sizing) -> Compute:

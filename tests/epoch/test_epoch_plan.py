@@ -211,6 +211,17 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
     # As many rows changed in the view's last epoch, for as many that came in.
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY}, _WITHOUT),
     (_MANY // 2, {"last_in": _MANY, "last_out": 4 * _MANY - 8}, _FOLLOWED),
+    # Of groups that are computed from their rows, most change: in the last epoch, or by chance. These rows are about all.
+    (60, {"rows": 100, "last_in": 40, "last_out": 40, "keeps_input": True, "kept": 2 * _VIEW_ROWS}, _WITHOUT),
+    (59, {"rows": 100, "last_in": 40, "last_out": 40, "keeps_input": True, "kept": 2 * _VIEW_ROWS}, _FOLLOWED),
+    (60, {"rows": 100, "last_in": 40, "last_out": 40, "keeps_input": False, "kept": 2 * _VIEW_ROWS}, _FOLLOWED),
+    (36, {"rows": 100, "keeps_input": True, "kept": 2 * _VIEW_ROWS}, _WITHOUT),
+    (35, {"rows": 100, "keeps_input": True, "kept": 2 * _VIEW_ROWS}, _FOLLOWED),
+    (400, {"rows": 100, "keeps_input": True, "kept": _VIEW_ROWS // 2 - 1}, _FOLLOWED),
+    (400, {"rows": 100, "keeps_input": True, "kept": _LEAST - 1, "rows_read": _LEAST}, _FOLLOWED),
+    # What is without state has no input rows, and would have them of all that it reads.
+    (400, {"rows": 100, "keeps_input": True, "unfilled": frozenset({1})}, _WITHOUT),
+    (9, {"rows": 100, "keeps_input": True, "unfilled": frozenset({1})}, _FILLED),
     # Nothing has changed: nothing is read, nor is state filled.
     (0, {"unfilled": frozenset({1})}, _FOLLOWED),
     (0, {"unfilled": frozenset({1}), "state_tables": (4,)}, _FOLLOWED),
@@ -225,9 +236,11 @@ _RECOMPUTED: list[tuple[int, dict[str, Any], Recompute | None]] = [
 
 @pytest.mark.parametrize(("changed", "facts", "expected"), _RECOMPUTED)
 def test_all_rows_are_computed_where_most_change(changed: int, facts: dict[str, Any], expected: Recompute | None) -> None:
+    facts, kept = dict(facts), facts.get("kept", 0)
+    facts.pop("kept", None)
     read = Read("t", "all rows", 1, row_count=facts.pop("rows_read", _VIEW_ROWS), width=RowWidth(1, 1))
     all_rows = AllRows(lambda: (read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
-    plan = _plan(changed=changed, all_rows=all_rows)
+    plan = _plan(changed=changed, all_rows=all_rows, recomputed_rows=kept)
     assert plan.compute.recomputes is expected
     assert (plan.why_recomputed is None) == (expected is None)
     assert (plan.reads == (read,)) == (expected is not None)

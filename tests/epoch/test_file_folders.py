@@ -364,7 +364,7 @@ def test_changelogs_of_files(script: Script, folder: Path) -> None:
     ("declared", "said"),
     [
         ("(a INT) USING csv", "needs a LOCATION"),
-        ("(a INT) USING avro LOCATION '{folder}'", "only delta, csv, json, orc, parquet, text is taken"),
+        ("(a INT) USING avro LOCATION '{folder}'", "only delta, iceberg, csv, json, orc, parquet, text is taken"),
         ("(a INT) USING delta OPTIONS (x 'y') LOCATION '{folder}'", "OPTIONS say how files are read"),
         ("(a INT) USING csv OPTIONS (mode 'DROPMALFORMED') LOCATION '{folder}'", "'mode' is not taken"),
         ("(a INT) USING csv OPTIONS (recursiveFileLookup true) LOCATION '{folder}'", "folders below are read"),

@@ -201,3 +201,23 @@ def test_a_view_that_is_to_follow_changes_again_fills_its_state(spark: SparkSess
     }
     script.run("UPDATE t SET v = v + 1 WHERE k = 9; DELETE FROM u WHERE g = 3")
     assert not any(line.startswith("fill: ") for report in _epoch(script, spark).values() for line in report.stages)
+
+
+def test_groups_that_are_computed_from_about_all_rows_are_computed_from_all(spark: SparkSession, script: Script) -> None:
+    script.begin(
+        "CREATE TABLE d (k INT, g INT, x DOUBLE, PRIMARY KEY (k)); INSERT INTO d SELECT id, id % 10, id * 0.1 FROM range(200);"
+        "CREATE MATERIALIZED VIEW spread AS SELECT g, stddev(x) AS s, max(x) AS m, count(*) AS n FROM d GROUP BY g;"
+        "CREATE MATERIALIZED VIEW few AS SELECT n, count(*) AS c FROM spread GROUP BY n"
+    )
+    limits = {"recompute_values": 20, "recompute_share": 0.3}
+    ways = [
+        ("INSERT INTO d SELECT 1000 + id, id, 0.5 FROM range(3)", "incremental"),
+        ("UPDATE d SET x = x + 0.1 WHERE k < 20", "full"),
+        ("UPDATE d SET x = x + 0.1 WHERE k BETWEEN 20 AND 29", "full"),
+        ("DELETE FROM d WHERE k = 5", "incremental"),  # which fills the state
+    ]
+    for change, strategy in ways:
+        script.run(change)
+        report = _epoch(script, spark, **limits)["spread"]
+        assert report.strategy == strategy, (change, report.stages)
+    assert script.warehouse.read().views["spread"].unfilled == ()
