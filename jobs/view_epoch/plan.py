@@ -257,9 +257,9 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
 
 
 def _why_read_again(sizes: ViewSizes, all_rows: AllRows, least: float, share: float) -> str | None:
-    """Why the input rows of groups that change are about all that the view reads, which is faster to compute from.
+    """Why groups that change are better computed from all that the view reads.
 
-    Not where these are much fewer: they may be what a join has left.
+    Their input rows are about as many. Not where these are much fewer: they may be what a join has left.
     """
     changed = all_rows.share_of_changed(sizes.changed_rows)
     if not all_rows.keeps_input or changed < share:
