@@ -1,4 +1,7 @@
-"""Spark with Iceberg's own runtime, in an environment of its own: there is none for the newest Spark yet."""
+"""Spark with Iceberg's own runtime, in an environment of its own.
+
+There is no runtime for the newest Spark yet.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from relstate_dagster.jobs.declare.checks import CHECKS
 from relstate_dagster.jobs.declare.model import source_column
 from relstate_dagster.jobs.declare.project import Declared
 from relstate_dagster.jobs.registration.sync import located, source_entry, sync_project
+from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.sql_text import quoted
@@ -99,7 +100,11 @@ class TestProject:
         source = next((s for s in self._project.sources if s.name == name), SourceDeclaration(name))
         if source.columns:
             return _made_here(source)
-        path = source_entry(self._home, located(self._spark, self._home, source)).path
+        entry = source_entry(self._home, located(self._spark, self._home, source))
+        path = entry.path
+        if entry.is_iceberg:
+            fields = struct_of(self._home.source(entry).facts().schema_json).fields
+            return _made_here(replace(source, columns=_columns([(f.name, f.dataType.simpleString()) for f in fields])))
         if not is_table(path):
             raise DeclarationError(
                 f"the columns of {name} are not known: declare them, CREATE TABLE {name} (…), or name the warehouse that has "
@@ -132,7 +137,7 @@ def _made_here(source: SourceDeclaration) -> SourceDeclaration:
     # Rows are given whole: nothing generates their values, and a test may have any.
     columns = tuple(source_column(c.name, c.type_text, not_null=c.not_null) if c.clauses else c for c in source.columns)
     kept = {key: text for key, text in source.properties.items() if key != TABLE and not key.startswith("delta.constraints.")}
-    here = replace(source, location=None, table=None, file_format=None, options={})
+    here = replace(source, location=None, table=None, file_format=None, is_iceberg=False, options={})
     return replace(here, columns=columns, properties={**defaults, **kept})
 
 

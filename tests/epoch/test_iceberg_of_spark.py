@@ -1,4 +1,7 @@
-"""Iceberg tables that Spark writes with Iceberg's own runtime: rows deleted at their places, compacted, repartitioned."""
+"""Iceberg tables that Spark writes with Iceberg's own runtime.
+
+Rows are deleted at their places, and tables compacted and repartitioned.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from tests.iceberg_writer import Writer
 pytestmark = pytest.mark.iceberg
 
 _MARKS = ", ".join(f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("delete", "update", "merge"))
+#: Of one data file several commits have deletes then, each in a file of its own.
+_BY_PARTITION = "'write.delete.granularity' = 'partition'"
 _STEPS = [
     "INSERT INTO lake.db.t SELECT id, id % 3, concat('s', id), id FROM range(100)",
     "DELETE FROM lake.db.t WHERE id % 7 = 0",
@@ -37,7 +42,9 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
 
 
 def test_rows_and_changes_of_all_pairs_of_snapshots(spark: SparkSession, tmp_path: Path, writer: Writer) -> None:
-    created = f"CREATE TABLE lake.db.t (id BIGINT, g INT, s STRING, v DOUBLE) USING iceberg TBLPROPERTIES ({_MARKS})"
+    created = (
+        f"CREATE TABLE lake.db.t (id BIGINT, g INT, s STRING, v DOUBLE) USING iceberg TBLPROPERTIES ({_MARKS}, {_BY_PARTITION})"
+    )
     writer.run([created, *_STEPS])
     path = f"{writer.warehouse}/db/t"
     source, table = IcebergSource("t", path), StaticTable.from_metadata(path)

@@ -1,4 +1,7 @@
-"""Iceberg tables as sources, written by PyIceberg; rows and changes against its own reading of snapshots."""
+"""Iceberg tables as sources, written by PyIceberg.
+
+Rows and changes are compared with its own reading of snapshots.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, IntegerType, LongType
 from pyiceberg.utils.config import Config
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
+from relstate_dagster.cli import app
 from relstate_dagster.jobs.sources.iceberg_source import IcebergSource
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
@@ -183,7 +188,7 @@ def test_views_follow_a_table(spark: SparkSession, catalog: Catalog, tmp_path: P
     script = Script(spark, tmp_path / "warehouse")
     script.run(
         """
-        CREATE TABLE orders USING iceberg TBLPROPERTIES ('source.table' = 'lake.sales.orders');
+        CREATE TABLE orders USING iceberg TBLPROPERTIES ('source.table' = 'lake.sales.orders', 'index.columns' = 'g');
         CREATE TABLE people (PRIMARY KEY (g)) USING iceberg TBLPROPERTIES ('source.table' = 'lake.sales.people');
         CREATE MATERIALIZED VIEW totals AS
         SELECT p.name, sum(o.n) AS n, max(o.d) AS last, count(*) AS c FROM orders o LEFT JOIN people p ON o.g = p.g
@@ -253,6 +258,12 @@ def test_what_cannot_be_read_is_refused(spark: SparkSession, catalog: Catalog, t
         update.rename_column(("p", "a"), "first")
     with pytest.raises(SourceError, match=r"column .* was called .* before\. Files are read by the names"):
         source.pin(None)
+    whole = catalog.create_table("sales.damaged", _COLUMNS)
+    whole.append(_rows(chance, 3))
+    for manifest in whole.current_snapshot().manifests(whole.io):
+        Path(manifest.manifest_path.removeprefix("file://")).unlink()
+    with pytest.raises(SourceError, match=r"the files of snapshot \d+ cannot be listed: FileNotFoundError"):
+        IcebergSource("damaged", "iceberg:lake.sales.damaged").totals()
     catalog.drop_table("sales.orders")
     with pytest.raises(SourceError, match="cannot be opened: NoSuchTableError"):
         source.pin(None)
@@ -261,6 +272,37 @@ def test_what_cannot_be_read_is_refused(spark: SparkSession, catalog: Catalog, t
         source.check_range(second, source.pin(None), append_only=False)
     with pytest.raises(SourceError, match=r"needs metadata/version-hint\.text"):
         IcebergSource("orders", f"{tmp_path}/lake").pin(None)
+
+
+def test_the_verbs(spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
+    table = _table(catalog, tmp_path, "none")
+    rows = _rows(random.Random(2), 6)
+    table.append(rows.set_column(1, "g", pa.array([7, 7, 7, 8, 8, None], pa.int32())))
+    project, warehouse = tmp_path / "project", tmp_path / "warehouse"
+    project.mkdir()
+    (project / "views.sql").write_text(
+        "CREATE TABLE orders USING iceberg TBLPROPERTIES ('source.table' = 'lake.sales.orders');"
+        "CREATE MATERIALIZED VIEW counts AS SELECT g, count(*) AS n FROM orders GROUP BY g"
+    )
+    (project / "counts.test.yaml").write_text(
+        "tests: [{name: two, given: {orders: [{id: 1, g: 7}, {id: 2, g: 7}]}, expect: [{g: 7, n: 2}]}]"
+    )
+
+    def verb(name: str, *arguments: str, with_project: bool = True) -> str:
+        options = ["--project", str(project)] if with_project else []
+        done = CliRunner().invoke(app, [name, *arguments, "--warehouse", str(warehouse), *options])
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.output
+
+    assert "orders" in verb("plan"), "its bytes, where the view is not built"
+    assert "1 passed, 0 failed" in verb("test")
+    verb("run")
+    assert "3 rows" in verb("why", "counts", "--key", "g=7", with_project=False)
+    table.delete("g = 8")
+    verb("run")
+    answer = verb("why", "counts", "--key", "g=7", with_project=False)
+    assert "does not say which" in " ".join(answer.split())
+    assert str(table.metadata.snapshot_log[-1].timestamp_ms) in verb("status", with_project=False)
 
 
 @pytest.mark.parametrize(
