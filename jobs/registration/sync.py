@@ -206,7 +206,9 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
     path = entry.path
     if entry.is_iceberg:
         opened = warehouse.source(entry)
-        facts, _ = opened.facts(), opened.totals()  # its files are known to be readable
+        facts = opened.facts()
+        if not is_same_source(known, entry):
+            opened.totals()  # files that cannot be read are refused at once
         _check_watermark(entry, {field.name: field.dataType.simpleString() for field in struct_of(facts.schema_json).fields})
         return registry.add_source(entry)
     try:

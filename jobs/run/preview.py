@@ -37,9 +37,9 @@ from relstate_dagster.jobs.view_epoch.plan import plan_view_epoch
 from relstate_dagster.jobs.view_epoch.reports import ViewReport, unchanged
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
-from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, StateError
+from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, SourceError, StateError
 from relstate_dagster.state_lib.lake.folders import is_table
-from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable
+from relstate_dagster.state_lib.lake.table import DeltaError
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.tuning import tuning
 from relstate_dagster.state_lib.units import bytes_shown
@@ -120,7 +120,7 @@ def preview_run(
     names = {name for view in upstream for name in (*upstream[view], *(known[view].reads if view in known else ()))}
     entries = (source_entry(warehouse, source, state.sources.get(source.name)) for source in project.sources)
     sources = {**state.sources, **{entry.name: entry for entry in entries}}
-    source_bytes = cache(lambda name: _all_bytes(sources.get(name)))
+    source_bytes = cache(lambda name: _all_bytes(warehouse, sources.get(name)))
     newest = NewestSources.of(warehouse, state, names)
     behind = views_behind(warehouse, upstream.keys() & known.keys(), state, newest=newest)
     following = _NextRun(
@@ -389,7 +389,7 @@ def _with_upstream(project: Project, views: Collection[str]) -> list[ViewDeclara
     return [view for view in project.views if view.name in wanted]
 
 
-def _all_bytes(source: SourceEntry | None) -> int | None:
+def _all_bytes(warehouse: Warehouse, source: SourceEntry | None) -> int | None:
     """Bytes of a source's table, none of one that the run makes.
 
     ``None`` if they are in other files, or unreadable.
@@ -397,12 +397,10 @@ def _all_bytes(source: SourceEntry | None) -> int | None:
     if source is None or source.folder is not None:
         return None
     try:
-        if source.is_iceberg:
-            return None
-        if is_table(source.path):
-            return OpenedTable(source.path).total_bytes()
+        if source.is_iceberg or is_table(source.path):
+            return warehouse.source(source).totals()[0]
         return 0 if source.table is None else None
-    except (DeltaError, OSError):
+    except (DeltaError, SourceError, OSError):
         return None  # the run reports the error
 
 

@@ -21,9 +21,9 @@ from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.delta_changes import NO_FEED, DeltaChanges
 from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
-from relstate_dagster.jobs.sources.net_files import must_be_netted, summed
+from relstate_dagster.jobs.sources.net_files import must_be_netted, summed, union_of_common
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin
-from relstate_dagster.jobs.sources.protocol import Source
+from relstate_dagster.jobs.sources.protocol import Source, insertions
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
@@ -144,7 +144,7 @@ class DeltaSource(Source):
             )
         if ROW_ID in generated_columns:
             return self._read_files(spark, pin, self.versions.counted_files(pin.version), generated_columns)
-        return self.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        return insertions(self.snapshot(spark, pin))
 
     def _some_rows(
         self, spark: SparkSession, pin: Pin, first: int, until: int | None, generated_columns: Collection[str] = ()
@@ -153,7 +153,7 @@ class DeltaSource(Source):
         if ROW_ID in generated_columns:
             files = self.versions.counted_files(pin.version)
             return self._read_files(spark, pin, files[first:until], generated_columns, numbered=files)
-        return self.versions.files(pin.whole).some(first, until).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        return insertions(self.versions.files(pin.whole).some(first, until).read(spark, None))
 
     def read_strategy(self, found: ChangeRange, until: Pin, generated_columns: Collection[str] = ()) -> str:
         """Description of :meth:`changes`' way to read."""
@@ -187,7 +187,7 @@ class DeltaSource(Source):
         if found.rest is not None:
             rest = self._some_rows(spark, since.whole, found.rest.first, found.rest.until, generated_columns)
             later = self.changes(spark, since.whole, until.whole, found.rest.later, generated_columns, columns)
-            return rest if later is None else _union_of_common(rest, later)
+            return rest if later is None else union_of_common(rest, later)
         if found.net is not None:
             return self._net_changes(spark, since, until, found, found.net, columns)
         if since.version == until.version or (not found.appended and found.only_appends):
@@ -219,7 +219,7 @@ class DeltaSource(Source):
         if not net.names:
             return None
         before, after = (self._rows_of(spark, pin, net.names, weight) for pin, weight in ((since, -1), (until, 1)))
-        return summed(_union_of_common(before, after), columns)
+        return summed(union_of_common(before, after), columns)
 
     def _rows_of(self, spark: SparkSession, pin: Pin, names: Collection[str], weight: int) -> DataFrame:
         """The rows of a version that are in files of some names, read by Delta."""
@@ -321,16 +321,6 @@ class DeltaSource(Source):
         if COMMIT_VERSION in generated_columns:
             columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
         return rows.select(*columns, weight)
-
-
-def _union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
-    """Rows of two table versions, with the columns that both have.
-
-    No view reads a column that changed in between.
-    """
-    types = {field.name: field.dataType for field in more.schema.fields}
-    common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
-    return rows.select(*common).union(more.select(*common))
 
 
 def _net_strategy(found: ChangeRange, net: NetChange) -> str:

@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.change_files import read_changes
 from relstate_dagster.jobs.sources.commit_order import AppendedFile
 from relstate_dagster.jobs.sources.file_layout import FileLayout, struct_of
 from relstate_dagster.jobs.sources.iceberg_table import IcebergTable, Snapshot, SnapshotContent
-from relstate_dagster.jobs.sources.net_files import FileDifference, FilesAt, must_be_netted, summed
+from relstate_dagster.jobs.sources.net_files import FileDifference, FilesAt, must_be_netted, summed, union_of_common
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin, Rest
-from relstate_dagster.jobs.sources.protocol import Source
+from relstate_dagster.jobs.sources.protocol import Source, insertions
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
-from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.lake.statistics import byte_count, row_count
@@ -102,10 +100,9 @@ class IcebergSource(Source):
     ) -> DataFrame | None:
         """The change set between two pins; ``None`` if there is none."""
         if found.rest is not None:
-            rest = self.files(since.whole).some(found.rest.first, found.rest.until).read(spark, None)
+            rest = insertions(self.files(since.whole).some(found.rest.first, found.rest.until).read(spark, None))
             later = self.changes(spark, since.whole, until.whole, found.rest.later, generated_columns, columns)
-            weighted = rest.withColumn(WEIGHT, F.lit(1).cast("bigint"))
-            return weighted if later is None else weighted.unionByName(later, allowMissingColumns=True)
+            return rest if later is None else union_of_common(rest, later)
         if not found.files:
             return None
         rows = read_changes(spark, self._layout(until), found.files)
@@ -115,7 +112,7 @@ class IcebergSource(Source):
         """Every row as of a pin, as an insertion."""
         if generated_columns:
             raise SourceError(f"{self._where} is an Iceberg table, which gives its rows no {', '.join(generated_columns)}")
-        return self.files(pin).read(spark, None).withColumn(WEIGHT, F.lit(1).cast("bigint"))
+        return insertions(self.files(pin).read(spark, None))
 
     def read_strategy(self, found: ChangeRange, until: Pin, generated_columns: Collection[str] = ()) -> str:
         """Description of :meth:`changes`' way to read."""

@@ -116,7 +116,12 @@ class IcebergTable:
         SourceError : they cannot be read as Parquet, or rows are deleted in a way that is not read.
         """
         if snapshot_id not in self._contents:
-            self._contents[snapshot_id] = self._read_content(snapshot_id)
+            try:
+                self._contents[snapshot_id] = self._read_content(snapshot_id)
+            except (OSError, ValueError) as error:  # as PyIceberg and Arrow raise them
+                raise SourceError(
+                    f"{self._where}: the files of snapshot {snapshot_id} cannot be listed: {type(error).__name__}: {error}"
+                ) from error
         return self._contents[snapshot_id]
 
     @property
@@ -156,7 +161,7 @@ class IcebergTable:
         from pyiceberg.manifest import DataFileContent, FileFormat  # noqa: PLC0415 - an optional package
 
         files: dict[str, DataFile] = {}
-        positions: dict[str, list[pa.ChunkedArray]] = {}
+        positions: dict[str, list[pa.Int64Array]] = {}
         for entry in self._entries(snapshot_id):
             file = entry.data_file
             if file.file_format is not FileFormat.PARQUET:
@@ -176,14 +181,13 @@ class IcebergTable:
             else:
                 found = self._data_file(file)
                 files[found.path] = found
-        deleted = {path: pa.chunked_array(places).unique().sort() for path, places in positions.items() if path in files}
-        names = [file_name(path) for path in deleted]
-        if len(set(map(file_name, files))) < len(files) and names:
+        # Places are kept by the names of files.
+        deleted = {
+            file_name(path): pa.chunked_array(places).unique().sort() for path, places in positions.items() if path in files
+        }
+        if deleted and len(set(map(file_name, files))) < len(files):
             raise SourceError(f"{self._where} has rows deleted in files, and files of one name in several folders: compact it")
-        return SnapshotContent(
-            dict(sorted(files.items())),
-            DeletedRows({file_name(path): _one_chunk(places) for path, places in deleted.items()}),
-        )
+        return SnapshotContent(dict(sorted(files.items())), DeletedRows(deleted))
 
     def _entries(self, snapshot_id: int | None) -> Iterator[ManifestEntry]:
         """Files of a snapshot as its manifests have them."""
@@ -193,13 +197,13 @@ class IcebergTable:
                 self._manifests[manifest.manifest_path] = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
             yield from self._manifests[manifest.manifest_path]
 
-    def _positions(self, path: str) -> dict[str, pa.ChunkedArray]:
+    def _positions(self, path: str) -> dict[str, pa.Int64Array]:
         """Places of deleted rows by the file in which they are."""
         with opened_parquet(full_path("", _in_log(path))) as parquet:
             rows = parquet.read(["file_path", "pos"])
         by_file = rows.group_by("file_path").aggregate([("pos", "list")])
         pairs = zip(by_file["file_path"].to_pylist(), by_file["pos_list"], strict=True)
-        return {_in_log(name): pa.chunked_array([of_file.values]) for name, of_file in pairs}
+        return {_in_log(name): of_file.values for name, of_file in pairs}
 
     def _data_file(self, file: IcebergFile) -> DataFile:
         counts = file.value_counts or {}
@@ -229,10 +233,6 @@ class IcebergTable:
     @cached_property
     def _types(self) -> dict[int, Any]:
         return {field.field_id: field.field_type for schema in self._metadata.schemas for field in schema.fields}
-
-
-def _one_chunk(values: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _in_log(uri: str) -> str:

@@ -23,6 +23,7 @@ from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count
 from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
+from relstate_dagster.state_lib.sql_text import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,16 @@ def without_cancelled(files: Sequence[ChangeFile]) -> tuple[ChangeFile, ...]:
 def must_be_netted(files: Sequence[ChangeFile]) -> bool:
     """Whether equal rows may be removed and added, and cancel out."""
     return any(file.weight <= 0 for file in files) and any(file.weight >= 0 for file in files)
+
+
+def union_of_common(rows: DataFrame, more: DataFrame) -> DataFrame:
+    """Rows of two table versions, with the columns that both have.
+
+    No view reads a column that changed in between.
+    """
+    types = {field.name: field.dataType for field in more.schema.fields}
+    common = [quoted(field.name) for field in rows.schema.fields if types.get(field.name) == field.dataType]
+    return rows.select(*common).union(more.select(*common))
 
 
 def summed(rows: DataFrame, columns: Collection[str] | None) -> DataFrame:

@@ -151,6 +151,11 @@ class Source(ABC):
         return None
 
 
+def insertions(rows: DataFrame) -> DataFrame:
+    """Rows with the weight of insertions."""
+    return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))
+
+
 def resolve_pins(
     sources: Mapping[str, Source], last: Mapping[str, Pin], until_version: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[dict[str, Pin], dict[str, Exception]]:

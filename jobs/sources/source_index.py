@@ -22,11 +22,10 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.pins import Pin
-from relstate_dagster.jobs.sources.protocol import Source
+from relstate_dagster.jobs.sources.protocol import Source, insertions
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.collected import held_rows
 from relstate_dagster.state_lib.constants import WEIGHT
@@ -159,7 +158,7 @@ class SourceIndex:
         spark.conf.set(_PAGE_ROWS_SETTING, str(tuning().index_page_rows))
         wanted = (self.column, *sorted(set(columns) - {self.column}))
         size, total = source.totals(pin)
-        rows = _as_stored(source.snapshot(spark, pin).withColumn(WEIGHT, F.lit(1).cast("bigint")), wanted)
+        rows = _as_stored(insertions(source.snapshot(spark, pin)), wanted)
         count = rows.count() if total is None else total
         contents = IndexContents(pin.table_uuid, pin.version, pin.schema_json, wanted, count, 0, pin.fingerprint)
         by_range = rows.repartitionByRange(1 + size // tuning().index_file_bytes, _stored(0))

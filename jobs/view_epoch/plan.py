@@ -77,15 +77,21 @@ class AllRows:
         """Rows of all that the view reads."""
         return sum(read.row_count for read in self.reads)
 
+    def expected_out(self, changed_rows: int) -> int:
+        """Changed rows of the view, if as many change as in its last epoch.
+
+        0 without one since its build.
+        """
+        return self.last_out * changed_rows // self.last_in if self.last_in else 0
+
     def share_of_changed(self, changed_rows: int) -> float:
         """Expected share of the view's rows that change, if some rows come in.
 
-        As in its last epoch. If it has had none since its build, each of them is taken to change one row, at random.
+        Without an epoch since the build, each of these is taken to change one row, at random.
         """
-        if self.last_in:
-            # An updated row counts twice.
-            return self.last_out * changed_rows / (2 * self.last_in * max(1, self.rows))
-        return 1 - math.exp(-changed_rows / max(1, self.rows))
+        rows = max(1, self.rows)
+        # An updated row counts twice.
+        return self.expected_out(changed_rows) / (2 * rows) if self.last_in else 1 - math.exp(-changed_rows / rows)
 
     @property
     def memory_bytes(self) -> int:
@@ -249,7 +255,7 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
     least, share = limits.recompute_values * fraction, limits.recompute_share * fraction
     if sizes.changed_values >= least and sizes.changed_values >= share * all_rows.values:
         return f"{sizes.changed_values:,} of {all_rows.values:,} values have changed"
-    expected = all_rows.last_out * sizes.changed_rows // all_rows.last_in if all_rows.last_in else 0
+    expected = all_rows.expected_out(sizes.changed_rows)
     # An updated row counts twice.
     if expected * all_rows.width.columns >= max(least, 2 * share * all_rows.rows * all_rows.width.columns):
         return f"about {expected:,} rows come and go in the view, which has {all_rows.rows:,}"

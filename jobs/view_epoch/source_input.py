@@ -14,7 +14,7 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Scan, walk
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
-from relstate_dagster.jobs.sources.protocol import Source
+from relstate_dagster.jobs.sources.protocol import Source, insertions
 from relstate_dagster.jobs.sources.schema_changes import added_columns, changed_columns
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.jobs.sources.source_index import SourceIndex
@@ -119,7 +119,7 @@ class SourceInput(Input):
         # Lookups that an index could have served are noted.
         if lookup_keys is not None and lookup_keys.column not in self.entry.indexes and self.inputs.view.last_epoch is not None:
             self.inputs.advice.saw(self.name, self.entry.indexes, self.files, lookup_keys)
-        return self.as_planned(_weighted(self.files.read(spark, lookup_keys)))
+        return self.as_planned(insertions(self.files.read(spark, lookup_keys)))
 
     def snapshot(self, session: SparkSession) -> DataFrame:
         """As of :class:`Input`, with the columns of the plan, since ``*`` means those."""
@@ -173,7 +173,7 @@ class SourceInput(Input):
         if not self.row_count():
             return None
         some = self.files.sample(tuning().sample_rows)
-        return self.as_planned(_weighted(some.read(spark, None))), row_count(some.files) or 0
+        return self.as_planned(insertions(some.read(spark, None))), row_count(some.files) or 0
 
     @property
     def files(self) -> SnapshotFiles:
@@ -271,7 +271,3 @@ def pin_of(epoch: EpochEntry, name: str) -> Pin:
     if pin is None:
         raise EpochError(f"epoch {epoch.epoch} has no pinned version of source {name}; rebuild with --full-refresh")
     return pin
-
-
-def _weighted(rows: DataFrame) -> DataFrame:
-    return rows.withColumn(WEIGHT, F.lit(1).cast("bigint"))

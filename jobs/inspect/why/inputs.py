@@ -125,8 +125,7 @@ class Inputs:
         if changes is not None:
             inserted, deleted = _counts(changes)
             of_source = _shown_changes(changes, columns, self.limit)
-        entry = self.now.past.state.sources[name]
-        commits = () if entry.is_iceberg else commits_of(entry.path, (change.version for change in of_source))
+        commits = commits_of(self.now.past.state.sources[name].path, (change.version for change in of_source))
         version = reader.pin(name).version
         return Input(name, False, version, None, rows.count(), shown, rows, inserted, deleted, of_source, commits, tuple(notes))
 
