@@ -112,7 +112,7 @@ def test_every_epoch_equals_the_query_run_in_full(spark: SparkSession, name: str
 
 
 def test_values_that_a_few_rows_left_without_counts_are_retracted_by_many(spark: SparkSession) -> None:
-    """A group of all rows whose values are all kept has no counts, whether or not the driver sees that."""
+    """Such a group has no counts, whether or not the driver sees that."""
     with Lab(spark, "SELECT max(x) AS hi, min(x) AS lo FROM b", BAG) as lab:
         rows = [(1, n % 3, None, None, None, None) for n in range(9)]
         lab.step({"b": [(row, 4) for row in rows[:3]]})

@@ -140,6 +140,9 @@ print(collected(spark.range(0, 3_000_000, 1, 1).selectExpr("id", *texts), 128 <<
 
 
 def test_a_task_that_has_far_too_many_does_not_fill_the_heap() -> None:
-    """Its 0.8 GB are compared with ``spark.driver.maxResultSize`` once they are there: in 1.6 GB they never are, in copies."""
+    """Its 0.8 GB are compared with a limit once they are there.
+
+    Spark makes several copies of them: in a heap of 1.6 GB they never are.
+    """
     done = subprocess.run([sys.executable, "-c", _ONE_TASK], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["None"]), done.stderr[-2000:]
