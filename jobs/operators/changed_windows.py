@@ -36,7 +36,7 @@ def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
     partition = columns_of(node.partition)
     # The frames of affected rows lie within this many rows of a change; without bound, all rows are needed.
     frames = None if reach.before is None or reach.after is None else reach.before + reach.after
-    found = rows.repartition(*partition) if partition else rows.coalesce(1)
+    found = rows if partition else rows.coalesce(1)
     so_far = _up_to_here(node, by_order_then_all(node.order, node.child.schema))
     found = found.select("*", *(F.sum(copies).over(so_far).alias(_until(copies)) for copies in _VERSIONS))
     if reach.after != 0 or frames:

@@ -153,9 +153,9 @@ def _kept_and_changed(node: Window, latest: LatestRows, table: StateTable, chang
     runs = affected.stored(table, node.partition, names)
     stored = select(runs, [*columns, f"{STATE_WEIGHT} AS _old", "0L AS _delta"])
     sums = {name: F.sum(name) for name in ("_old", "_delta")}
-    summed = sum_equal(stored.union(change), table.desc.schema, names, sums)
+    summed = sum_equal(_spread(stored.union(change), node), table.desc.schema, names, sums)
     rows = summed.where("_old != 0 OR _delta != 0")
-    return _spread(select(rows, [*columns, "_old", "_old + _delta AS _new"]), node)
+    return select(rows, [*columns, "_old", "_old + _delta AS _new"])
 
 
 def _spread(rows: DataFrame, node: Window) -> DataFrame:

@@ -106,7 +106,10 @@ def with_copies(
         runs = affected.stored(table, partition, names)
         stored = select(runs, [*columns, f"{STATE_WEIGHT} AS {OLD_COPIES}", "0L AS _delta"])
         sums = {name: F.sum(name) for name in (OLD_COPIES, "_delta")}
-        rows = sum_equal(stored.union(rows), table.desc.schema, names, sums)
+        # By the partition from the start: neither the sums nor what is computed of a partition shuffle again.
+        both = stored.union(rows)
+        spread = both.repartition(*columns_of(partition)) if partition else both
+        rows = sum_equal(spread, table.desc.schema, names, sums)
     now = f"{OLD_COPIES} + _delta"
     problem = text_literal(contradiction(table))
     checked = f"CASE WHEN {now} < 0 THEN CAST(raise_error({problem}) AS BIGINT) ELSE {now} END AS {NEW_COPIES}"

@@ -2,7 +2,8 @@
 
 State: materialized input, keyed ``partition key | stream key``. Ties are broken by all columns, equally in both versions.
 So a function that depends on the order of equal rows gives the same rows when its old result is recomputed to be retracted.
-The last rows of each partition are kept once more, where functions allow that (:mod:`.jobs.operators.latest_windows`).
+The last rows of each partition are kept once more, where functions allow that (:mod:`.jobs.operators.latest_windows`) and the
+input is not small. They are taken from all rows once it has grown.
 Cost: the kept rows of the affected partitions, and all rows of those that a change reaches elsewhere.
 """
 
@@ -32,6 +33,7 @@ from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
+from relstate_dagster.state_lib.tuning import tuning
 
 _VERSION = "_version"
 
@@ -44,22 +46,38 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
-    latest = node.latest
-    if latest is None:
-        return _consolidated(ctx, node, _recomputed(ctx, node, _rows_of(ctx, node, table, changed, _keys_of(node, changed))))
+    keys, latest = _keys_of(node, changed), node.latest
+    is_unfilled = bool(kept) and (ctx.state_is_new(node) or _rows_in(kept[0]) == 0)
+    if latest is None or (is_unfilled and _is_small(ctx, node, table, changed)):
+        return _consolidated(ctx, node, _recomputed(ctx, node, _rows_of(ctx, node, table, changed, keys)))
     if ctx.state_is_new(node):
-        copies = _new_copies(_rows_of(ctx, node, table, changed, _keys_of(node, changed)))
+        copies = _new_copies(_rows_of(ctx, node, table, changed, keys))
         rows = ctx.row_sets.shared(all_with_latest(ctx, node, latest, copies, with_results=True)).frame
         write_latest(kept[0], rows)
         return _consolidated(ctx, node, select(rows, [*columns_of(node.column_names), f"1L AS {WEIGHT}"]))
-    found = change_from_latest(ctx, node, latest, kept[0], changed, _keys_of(node, changed))
+    if is_unfilled:
+        every = ctx.row_sets.shared(with_copies(ctx, node, table, (), changed, keys)).frame
+        write_latest(kept[0], all_with_latest(ctx, node, latest, _new_copies(every), with_results=False))
+        return _consolidated(ctx, node, _recomputed(ctx, node, _of_partitions(node, every, keys)))
+    found = change_from_latest(ctx, node, latest, kept[0], changed, keys)
     if found.out.is_empty or (math.isinf(found.out.most_rows) and found.out.frame.isEmpty()):
         return _consolidated(ctx, node, found.rows)
     keys = _keys_of(node, found.out)
-    others = changed if not node.partition else ctx.row_sets.of(_of_partitions(node, changed.frame, keys.groups))
+    others = ctx.row_sets.of(_of_partitions(node, changed.frame, keys))
     rows = ctx.row_sets.shared(_rows_of(ctx, node, table, others, keys)).frame
     write_latest(kept[0], all_with_latest(ctx, node, latest, _new_copies(rows), with_results=False))
     return _consolidated(ctx, node, found.rows.union(_recomputed(ctx, node, rows)))
+
+
+def _rows_in(table: StateTable) -> int | None:
+    """Stored rows of a state table; ``None`` if not known. There are some latest rows of any rows of the input."""
+    return table.storage.row_count_of([table.desc.table_id])
+
+
+def _is_small(ctx: EpochContext, node: Window, table: StateTable, changed: RowSet) -> bool:
+    """Whether partitions are read whole, since the input has few rows."""
+    stored = 0 if ctx.state_is_new(node) else _rows_in(table)
+    return stored is not None and stored + changed.most_rows <= tuning().whole_state_rows
 
 
 def _consolidated(ctx: EpochContext, node: Window, rows: DataFrame) -> OperatorResult:
@@ -72,9 +90,12 @@ def _keys_of(node: Window, rows: RowSet) -> Affected:
     return Affected(rows.frame.select(*columns_of(node.partition)).distinct(), lookup_keys, rows.hint)
 
 
-def _of_partitions(node: Window, rows: DataFrame, keys: DataFrame) -> DataFrame:
+def _of_partitions(node: Window, rows: DataFrame, keys: Affected) -> DataFrame:
     """Rows of some partitions."""
-    return rows.alias("row").join(keys.alias("wanted"), same_group(node.partition, "row", "wanted"), "left_semi")
+    if not node.partition:
+        return rows
+    wanted = keys.groups.alias("wanted")
+    return rows.alias("row").join(wanted, same_group(node.partition, "row", "wanted"), "left_semi")
 
 
 def _rows_of(ctx: EpochContext, node: Window, table: StateTable, changed: RowSet, affected: Affected) -> DataFrame:

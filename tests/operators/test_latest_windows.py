@@ -22,6 +22,12 @@ from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row
 from tests.sizes import Resized
 
+
+@pytest.fixture(autouse=True)
+def _keeps_rows_of_any_input(resized: Resized) -> None:
+    resized(whole_state_rows=0)
+
+
 _COLUMNS = (
     Field("k", "int", False),
     Field("g", "int"),
@@ -252,6 +258,41 @@ def test_deletes_of_more_rows_than_are_kept(spark: SparkSession, partitions_in_f
         lab.check()
         lab.step({"w": [(_line(40, 0, 40), 1)]})
         lab.check()
+
+
+@pytest.mark.parametrize("partition", ["PARTITION BY g ", ""])
+def test_rows_are_kept_once_the_input_has_grown(
+    spark: SparkSession, resized: Resized, partitions_in_full: list[int], partition: str
+) -> None:
+    """Of a small input none are kept; they are taken from all partitions, and stay when it shrinks."""
+    resized(whole_state_rows=30)
+    text = f"sum(d) OVER ({partition}ORDER BY o, k)"
+    with Lab(spark, f"SELECT *, {text} AS s FROM w", _RELATIONS, window_rows=2) as lab:
+        (node,) = [node for node in walk(lab.plan) if isinstance(node, Window)]
+        number = next(found.tables for found in lab.stateful.nodes if found.node is node)[1].table_id
+
+        def kept() -> int:
+            return next(frame.count() for name, frame in lab.stored().items() if name.startswith(f"{number} "))
+
+        lab.step({"w": [(_line(n, n % 3, n), 1) for n in range(12)]})
+        for n in (12, 3):
+            lab.step({"w": [(_line(20 + n, n % 3, n), 1)]})
+            lab.check()
+        assert kept() == 0
+        partitions_in_full.clear()
+        for n in (40, 41):
+            lab.step({"w": [(_line(k, 0, k), 1) for k in range(n * 100, n * 100 + 15)]})
+            lab.check()
+        assert kept() > 0
+        _check_kept_rows(lab, "w", node)
+        assert partitions_in_full == [21 if partition else 29]
+        partitions_in_full.clear()
+        lab.step({"w": [(_line(9000 + n, n, 9000), 1) for n in range(3)]})
+        lab.check()
+        assert partitions_in_full == []
+        lab.step({"w": [(_line(k, 0, k), -1) for k in range(4000, 4015)]})
+        lab.check()
+        _check_kept_rows(lab, "w", node)
 
 
 def test_the_number_of_kept_rows_may_change(spark: SparkSession) -> None:
