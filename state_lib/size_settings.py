@@ -128,6 +128,9 @@ class Sizing:
         "two windows over 53,000 rows took 32 s of an epoch interpreted, and 12 s compiled.",
     )
     task_bytes: int = _int(16 * _MIB, "Bytes in memory of a change set for each task of a shuffle.", least=1)
+    task_rows: int = _int(
+        100_000, "Rows of state that windows, limits and groups are computed from again, for each task of a shuffle.", least=1
+    )
     searched_rows: int = _int(
         1_000_000, "New primary keys are looked for in files with up to this many rows by the driver; in more, by Spark."
     )

@@ -28,7 +28,7 @@ from relstate_dagster.jobs.operators.materialized_input import (
 from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
-from relstate_dagster.jobs.plan.nodes import Window
+from relstate_dagster.jobs.plan.nodes import LatestRows, Window
 from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.row_sums import consolidate
@@ -46,42 +46,53 @@ def change(ctx: EpochContext, node: Window, child: RowSet | None) -> OperatorRes
     changed = received(ctx, table, node.child, child, node.partition[:1])
     if changed is None:
         return OperatorResult(None)
-    keys, latest = _keys_of(node, changed), node.latest
-    is_unfilled = bool(kept) and (ctx.state_is_new(node) or _rows_in(kept[0]) == 0)
-    if latest is None or (is_unfilled and _is_small(ctx, node, table, changed)):
-        return _consolidated(ctx, node, _recomputed(ctx, node, _rows_of(ctx, node, table, changed, keys)))
+    keys = _keys_of(node, changed)
+    if node.latest is None or (_is_unfilled(ctx, node, kept[0]) and _is_small(ctx, node, table, changed)):
+        rows = _recomputed(ctx, node, _rows_of(ctx, node, table, changed, keys))
+    else:
+        rows = _with_latest(ctx, node, node.latest, table, kept[0], changed, keys)
+    return OperatorResult(ctx.row_sets.of(rows if ctx.is_netted(node) else consolidate(rows, node.schema)))
+
+
+def _with_latest(
+    ctx: EpochContext, node: Window, latest: LatestRows, table: StateTable, kept: StateTable, changed: RowSet, keys: Affected
+) -> DataFrame:
+    """Change of the results, not consolidated; writes the latest rows."""
     if ctx.state_is_new(node):
         copies = _new_copies(_rows_of(ctx, node, table, changed, keys))
         rows = ctx.row_sets.shared(all_with_latest(ctx, node, latest, copies, with_results=True)).frame
-        write_latest(kept[0], rows)
-        return _consolidated(ctx, node, select(rows, [*columns_of(node.column_names), f"1L AS {WEIGHT}"]))
-    if is_unfilled:
-        every = ctx.row_sets.shared(with_copies(ctx, node, table, (), changed, keys)).frame
-        write_latest(kept[0], all_with_latest(ctx, node, latest, _new_copies(every), with_results=False))
-        return _consolidated(ctx, node, _recomputed(ctx, node, _of_partitions(node, every, keys)))
-    found = change_from_latest(ctx, node, latest, kept[0], changed, keys)
+        write_latest(kept, rows)
+        return select(rows, [*columns_of(node.column_names), f"1L AS {WEIGHT}"])
+    if _is_unfilled(ctx, node, kept):
+        rows = ctx.row_sets.shared(with_copies(ctx, node, table, (), changed, keys)).frame
+        write_latest(kept, all_with_latest(ctx, node, latest, _new_copies(rows), with_results=False))
+        return _recomputed(ctx, node, _of_partitions(node, rows, keys))
+    found = change_from_latest(ctx, node, latest, kept, changed, keys)
     if found.out.is_empty or (math.isinf(found.out.most_rows) and found.out.frame.isEmpty()):
-        return _consolidated(ctx, node, found.rows)
+        return found.rows
     keys = _keys_of(node, found.out)
     others = ctx.row_sets.of(_of_partitions(node, changed.frame, keys))
     rows = ctx.row_sets.shared(_rows_of(ctx, node, table, others, keys)).frame
-    write_latest(kept[0], all_with_latest(ctx, node, latest, _new_copies(rows), with_results=False))
-    return _consolidated(ctx, node, found.rows.union(_recomputed(ctx, node, rows)))
+    write_latest(kept, all_with_latest(ctx, node, latest, _new_copies(rows), with_results=False))
+    return found.rows.union(_recomputed(ctx, node, rows))
 
 
-def _rows_in(table: StateTable) -> int | None:
-    """Stored rows of a state table; ``None`` if not known. There are some latest rows of any rows of the input."""
-    return table.storage.row_count_of([table.desc.table_id])
+def _is_unfilled(ctx: EpochContext, node: Window, kept: StateTable) -> bool:
+    """Whether no latest rows are kept.
+
+    Of any rows of the input there would be some.
+    """
+    return ctx.state_is_new(node) or _stored_rows(kept) == 0
 
 
 def _is_small(ctx: EpochContext, node: Window, table: StateTable, changed: RowSet) -> bool:
     """Whether partitions are read whole, since the input has few rows."""
-    stored = 0 if ctx.state_is_new(node) else _rows_in(table)
+    stored = 0 if ctx.state_is_new(node) else _stored_rows(table)
     return stored is not None and stored + changed.most_rows <= tuning().whole_state_rows
 
 
-def _consolidated(ctx: EpochContext, node: Window, rows: DataFrame) -> OperatorResult:
-    return OperatorResult(ctx.row_sets.of(rows if ctx.is_netted(node) else consolidate(rows, node.schema)))
+def _stored_rows(table: StateTable) -> int | None:
+    return table.storage.row_count_of([table.desc.table_id])
 
 
 def _keys_of(node: Window, rows: RowSet) -> Affected:

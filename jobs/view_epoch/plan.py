@@ -221,8 +221,8 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
         engine=engine,
         holds=changed <= (limits.driver_backfill_bytes if sizes.is_backfill else limits.driver_change_bytes),
         lookup_hint=None if not is_small else "broadcast" if engine is Workload.LARGE else "shuffle_hash",
-        # State is never shuffled, so it is the change that tasks divide.
-        shuffle_tasks=None if engine is Workload.FULL else _tasks_of(changed, most_tasks, limits),
+        # No other state is shuffled than what is computed from again.
+        shuffle_tasks=None if engine is Workload.FULL else _tasks_of(changed, most_tasks, limits, recomputed_rows),
         state_bytes=None if sizes.is_backfill else sizes.state_bytes,
         in_place_bytes=None if sizes.is_backfill else sizes.in_place_bytes,
         limits=_driver_limits(limits),
@@ -367,9 +367,9 @@ def _by_rows(writer: Writer | None) -> Writer | None:
     return None if writer is Writer.DRIVER else writer
 
 
-def _tasks_of(size: int, most_tasks: int, limits: Sizing) -> int:
-    """The tasks of a shuffle of some bytes in memory."""
-    return min(most_tasks, 1 + size // limits.task_bytes)
+def _tasks_of(size: int, most_tasks: int, limits: Sizing, rows: int = 0) -> int:
+    """The tasks of a shuffle of changes in memory and rows of state."""
+    return min(most_tasks, 1 + max(size // limits.task_bytes, rows // limits.task_rows))
 
 
 def _driver_limits(limits: Sizing) -> DriverLimits:

@@ -78,6 +78,7 @@ _DECIDED: list[tuple[dict[str, Any], tuple[object, ...]]] = [
     ({"looked_up_rows": _ROWS + 1}, (Workload.LARGE, True, "broadcast", 1, _D, _D, WriteMode.MERGE)),
     ({"recomputed_rows": _AGAIN}, (Workload.SMALL, True, "shuffle_hash", 1, _D, _D, WriteMode.MERGE)),
     ({"recomputed_rows": _AGAIN + 1}, (Workload.LARGE, True, "broadcast", 1, _D, _D, WriteMode.MERGE)),
+    ({"recomputed_rows": 3 * _LIMITS.task_rows}, (Workload.LARGE, True, "broadcast", 4, _D, _D, WriteMode.MERGE)),
     ({"changed": _SMALL}, (Workload.LARGE, True, "broadcast", 8, _D, _D, WriteMode.MERGE)),
     ({"changed": _LARGE}, (Workload.LARGE, False, None, 8, _S, None, WriteMode.MERGE)),
     ({"changed": _LARGE, "only_inserts": True}, (Workload.LARGE, False, None, 8, _S, None, WriteMode.APPEND)),
