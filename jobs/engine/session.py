@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from relstate_dagster.jobs.engine.class_archive import archive_options
+from relstate_dagster.jobs.engine.defaults_file import beside, defaults_of_spark
 from relstate_dagster.jobs.engine.generated_code import keep_generated_code
 from relstate_dagster.jobs.engine.jars import delta_jars, jars_of
 from relstate_dagster.jobs.engine.java import Java, find_java, spark_java_home
@@ -48,7 +49,7 @@ class SparkSettings:
     app_name
         Name that Spark shows for the application.
     conf
-        Further Spark settings; they win over the ones made here.
+        Further Spark settings; they win over the ones made here. Jars, extensions and Java's options come beside these.
     logs
         How much of Spark's log reaches the terminal, and the file that it goes to.
     stores
@@ -167,7 +168,7 @@ def _start(settings: SparkSettings) -> SparkSession:
     if settings.is_local:
         # A laptop whose host name resolves to nothing, or to an address behind a VPN, must still start.
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    conf |= settings.conf
+    conf = beside(conf, defaults_of_spark(), settings.conf)
     builder = SparkSession.builder
     for name, setting in conf.items():
         builder = builder.config(name, setting)

@@ -8,12 +8,14 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from relstate_dagster.jobs.engine import SparkSettings
+from relstate_dagster.jobs.engine.defaults_file import defaults_of_spark
 from relstate_dagster.jobs.engine.logs import LogSettings
 from relstate_dagster.state_lib.lake.storage import STORES, Store, options_of
 
@@ -85,6 +87,7 @@ class ServerSettings:
             "Python": sys.executable,
             "Spark master": self.master,
             "Spark settings": json.dumps(self.conf, sort_keys=True),
+            "spark-defaults.conf": _of_options(defaults_of_spark()),
             "log level": self.log_level,
             "functions": _functions(self.functions),
             "RELSTATE_SIZING": os.environ.get("RELSTATE_SIZING", ""),
@@ -102,7 +105,11 @@ def difference(ours: dict[str, str], theirs: dict[str, str]) -> str | None:
 
 
 def _access(store: Store) -> str:
-    options = options_of(store)
+    return _of_options(options_of(store))
+
+
+def _of_options(options: Mapping[str, str]) -> str:
+    """Digest of options, which may be secret; empty without any."""
     return _digest(sorted(options.items())) if options else ""
 
 
