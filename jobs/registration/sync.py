@@ -180,16 +180,11 @@ def check_edits(warehouse: Warehouse, state: CatalogState, project: Project, ful
 def is_registered(warehouse: Warehouse, state: CatalogState, project: Project) -> bool:
     """Whether nothing of a project has to be registered or rebuilt, and its tables exist."""
     return (
-        all(_is_there(source_entry(warehouse, source, state.sources.get(source.name))) for source in project.sources)
+        all(warehouse.source(source_entry(warehouse, s, state.sources.get(s.name))).exists() for s in project.sources)
         and not any(True for _ in edits(warehouse, state, project))
         and not any(view.name in state.rebuilds for view in project.views)
         and all(with_options(state.views[view.name], view) == state.views[view.name] for view in project.views)
     )
-
-
-def _is_there(entry: SourceEntry) -> bool:
-    """Whether a source's table exists; an Iceberg table is looked up by the run."""
-    return entry.is_iceberg or is_table(entry.path)
 
 
 def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry, source: SourceDeclaration) -> CatalogState:

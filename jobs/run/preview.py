@@ -38,7 +38,6 @@ from relstate_dagster.jobs.view_epoch.reports import ViewReport, unchanged
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
 from relstate_dagster.jobs.view_epoch.view_epoch import state_chain
 from relstate_dagster.state_lib.errors import DeclarationError, RelstateError, SourceError, StateError
-from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.table import DeltaError
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.tuning import tuning
@@ -396,9 +395,10 @@ def _all_bytes(warehouse: Warehouse, source: SourceEntry | None) -> int | None:
     """
     if source is None or source.folder is not None:
         return None
+    opened = warehouse.source(source)
     try:
-        if source.is_iceberg or is_table(source.path):
-            return warehouse.source(source).totals()[0]
+        if opened.exists():
+            return opened.totals()[0]
         return 0 if source.table is None else None
     except (DeltaError, SourceError, OSError):
         return None  # the run reports the error

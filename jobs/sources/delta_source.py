@@ -28,7 +28,9 @@ from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path
+from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.log import TableFacts
+from relstate_dagster.state_lib.lake.readable import why_unreadable
 from relstate_dagster.state_lib.lake.statistics import byte_count, row_count
 from relstate_dagster.state_lib.serial import next_base_ms, row_id_of_ordinal
 from relstate_dagster.state_lib.sql_text import quoted
@@ -84,6 +86,14 @@ class DeltaSource(Source):
             self.versions.facts(version)
         except SourceError as error:
             raise SourceError(f"{where} cannot be read at version {version} any more: its log was cleaned up") from error
+
+    def exists(self) -> bool:
+        """Whether there is a Delta table at its path; a damaged one is."""
+        return is_table(self.path)
+
+    def why_unreadable(self, pin: Pin) -> str | None:
+        """As of :func:`.state_lib.lake.readable.why_unreadable`."""
+        return why_unreadable(self.path, pin.version)
 
     def pin(self, previous: Pin | None, until: int | None = None) -> Pin:
         """Pin the newest version, or one that is to be read at most.

@@ -128,6 +128,18 @@ class Source(ABC):
         if version > newest:
             raise SourceError(f"source {self.name} ({self.path}) has no version {version}: the newest is {newest}")
 
+    def exists(self) -> bool:
+        """Whether its table is there, as far as that is known without opening it."""
+        return True
+
+    def why_unreadable(self, pin: Pin) -> str | None:
+        """Reason why the rows as of a pin are unreadable; ``None`` if they are."""
+        try:
+            self.totals(pin)
+        except SourceError as error:
+            return str(error)
+        return None
+
     def newest_version(self, least: int | None = None) -> int:
         """The newest version; it is ``least`` or a later one, if that is given."""
         return self.facts().version

@@ -22,8 +22,6 @@ from relstate_dagster.jobs.view_epoch.shared_reads import SourceReads
 from relstate_dagster.jobs.view_epoch.source_input import pin_of
 from relstate_dagster.state_lib.constants import MADE_BY_SOURCES, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError, SourceError
-from relstate_dagster.state_lib.lake.readable import why_unreadable
-from relstate_dagster.state_lib.lake.table import OpenedTable
 
 
 @dataclass
@@ -145,13 +143,9 @@ class ViewAt:
                 continue
             if name not in self.past.state.sources:
                 raise SourceError(f"view {self.entry.name} reads {name}, which is neither a source nor a view any more")
-            entry, version = self.past.state.sources[name], pin_of(self.epoch, name).version
-            if entry.is_iceberg:
-                read_bytes += self.past.warehouse.source(entry).totals(pin_of(self.epoch, name))[0]
-                continue
-            path = entry.path
-            self._check(f"source {name}", why_unreadable(path, version))
-            read_bytes += OpenedTable(path).total_bytes(version)
+            source, pin = self.past.warehouse.source(self.past.state.sources[name]), pin_of(self.epoch, name)
+            self._check(f"source {name}", source.why_unreadable(pin))
+            read_bytes += source.totals(pin)[0]
         return read_bytes
 
     def _check(self, what: str, problem: str | None) -> None:
