@@ -23,7 +23,7 @@ from relstate_dagster.state_lib.lake.folders import StoredFiles, delete_folder, 
 from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.readable import why_unreadable
 from relstate_dagster.state_lib.lake.rows import rows_at
-from relstate_dagster.state_lib.lake.table import OpenedTable, TableNotFoundError
+from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable, TableNotFoundError
 from relstate_dagster.state_lib.sql_text import text_literal
 
 
@@ -84,6 +84,17 @@ class DeltaTarget(Target):
         ``None`` where only Spark can read them, or they are larger.
         """
         return rows_at(self.path, version, columns, most_bytes=most_bytes)
+
+    def totals(self, version: int) -> tuple[int, int] | None:
+        """Bytes and rows at a version, by its log.
+
+        ``None`` if it cannot be opened, or has no counts.
+        """
+        try:
+            size, rows = OpenedTable(self.path).totals(version)
+        except (DeltaError, OSError):
+            return None  # whoever reads its rows reports the error
+        return None if rows is None else (size, rows)
 
     def why_unreadable(self, version: int) -> str | None:
         """The reason why a version cannot be read; ``None`` if it can."""

@@ -169,6 +169,10 @@ class Target(ABC):
         """
         return
 
+    def totals(self, version: int) -> tuple[int, int] | None:
+        """Bytes and rows at a version; ``None`` if that takes reading them."""
+        return None
+
     def why_unreadable(self, version: int) -> str | None:
         """The reason why a version cannot be read; ``None`` if it can."""
         return None

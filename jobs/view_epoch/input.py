@@ -74,6 +74,10 @@ class Input(ABC):
     def read_of_all(self) -> Read:
         """The step that reads all rows."""
 
+    def read_of_bag(self) -> Read:
+        """The step that reads all rows without weights."""
+        return self.read_of_all()
+
     @abstractmethod
     def read_of_change(self, moved: tuple[int, int] | None) -> Read:
         """The step that reads the change.
@@ -173,6 +177,12 @@ class ViewInput(Input):
     def read_of_all(self) -> Read:
         """As of :class:`Input`."""
         return self._read("all rows of the view", *_totals(self._files()))
+
+    def read_of_bag(self) -> Read:
+        """As of :class:`Input`, by its published table: the log has rows more than once."""
+        version = self._versions.view_version
+        found = None if version is None else self.inputs.warehouse.target(self.name).totals(version)
+        return self.read_of_all() if found is None else self._read("all rows of the view", *found)
 
     def read_of_change(self, moved: tuple[int, int] | None) -> Read:
         """As of :class:`Input`: the change log since the view's last epoch."""

@@ -168,11 +168,11 @@ class EpochInputs:
 
     def total_bytes(self) -> int:
         """Bytes of all that the view reads as of this epoch, as files."""
-        return sum(read.bytes for read in self._all_rows())
+        return sum(read.bytes for read in self._bags())
 
     def total_values(self) -> int:
         """Values of all that the view reads as of this epoch: rows times columns."""
-        return sum(read.row_count * read.width.columns for read in self._all_rows())
+        return sum(read.row_count * read.width.columns for read in self._bags())
 
     def check(self) -> dict[str, ChangeRange]:
         """Changes of sources; raises before anything is written if one is unreadable.
@@ -248,7 +248,7 @@ class EpochInputs:
             return known
         state, in_place = files.at(state_version), self._in_place_files()
         found = state_found(view, state)
-        all_rows = self._all_rows_sizes(found, known) if self._may_recompute else None
+        all_rows = self._all_rows_sizes(found, known, shown) if self._may_recompute else None
         recomputed = [t.table_id for t in view.tables if t.schema.kind is StateKind.MATERIALIZED_INPUT]
         return replace(
             known,
@@ -298,15 +298,25 @@ class EpochInputs:
         new = [found.node for found in self.view.planned.stateful.nodes if found.id in self._filled_alone]
         return sorted({scan.relation for node in new for scan in walk(node) if isinstance(scan, Scan)})
 
-    def _all_rows_sizes(self, state: StateFound, known: ViewSizes) -> AllRows:
-        """Sizes of all that the view reads and has."""
+    def _all_rows_sizes(self, state: StateFound, known: ViewSizes, shown: int | None) -> AllRows:
+        """Sizes of all that the view reads and has.
+
+        Parameters
+        ----------
+        shown : the version of its published table.
+        """
         view, own = self.view, self.view.tables[-1].table_id
         flows = {} if view.rows is None else view.rows.by_node(view.plan)
         came_in = {node.relation: sum(flow) for node, flow in flows.items() if isinstance(node, Scan)}
-        read_all = cache(self._all_rows)
+        read_all = cache(self._bags)
+
+        def count() -> int:
+            found = None if shown is None else self.warehouse.target(view.name).totals(shown)
+            return state.rows[own] if found is None else found[1]
+
         return AllRows(
             read_all,
-            rows=state.merged_rows.get(own) or state.rows[own],
+            cache(count),
             width=RowWidth.of(parse_type(view.plan.field_named(o.column).data_type) for o in view.plan.output),
             last_in=sum(came_in.values()),
             last_out=sum(flows.get(view.plan, (0, 0))),
@@ -340,6 +350,9 @@ class EpochInputs:
 
     def _all_rows(self) -> tuple[Read, ...]:
         return tuple(self.of(name).read_of_all() for name in self.view.reads)
+
+    def _bags(self) -> tuple[Read, ...]:
+        return tuple(self.of(name).read_of_bag() for name in self.view.reads)
 
     def _in_place_files(self) -> tuple[DataFile, ...]:
         """The files of the sources that joins look rows up in."""

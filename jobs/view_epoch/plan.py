@@ -44,7 +44,7 @@ class AllRows:
     Parameters
     ----------
     read_all : reads all rows of each relation; asked for only where it matters, since it lists the files of sources.
-    rows : of the view; ``width`` is theirs.
+    count : counts the view's rows, where it matters, since that opens its published table; ``width`` is theirs.
     last_in, last_out : rows that came in, and changed rows of the view, in the last epoch that changed it.
     keeps_input : whether state has input rows, which some groups or partitions are computed from again.
     unfilled : nodes without state, all that could have some, where the last epoch kept none. They can follow no change.
@@ -53,7 +53,7 @@ class AllRows:
     """
 
     read_all: Callable[[], tuple[Read, ...]]
-    rows: int
+    count: Callable[[], int]
     width: RowWidth
     last_in: int = 0
     last_out: int = 0
@@ -66,6 +66,11 @@ class AllRows:
     def reads(self) -> tuple[Read, ...]:
         """Read steps of all rows of each relation."""
         return self.read_all()
+
+    @property
+    def rows(self) -> int:
+        """Rows of the view."""
+        return self.count()
 
     @property
     def values(self) -> int:
@@ -257,7 +262,7 @@ def _why_recompute(sizes: ViewSizes, all_rows: AllRows, limits: Sizing) -> str |
         return f"{sizes.changed_values:,} of {all_rows.values:,} values have changed"
     expected = all_rows.expected_out(sizes.changed_rows)
     # An updated row counts twice.
-    if expected * all_rows.width.columns >= max(least, 2 * share * all_rows.rows * all_rows.width.columns):
+    if expected * all_rows.width.columns >= least and expected >= 2 * share * all_rows.rows:
         return f"about {expected:,} rows come and go in the view, which has {all_rows.rows:,}"
     return all_rows.slower or _why_read_again(sizes, all_rows, least, share)
 
@@ -267,8 +272,7 @@ def _why_read_again(sizes: ViewSizes, all_rows: AllRows, least: float, share: fl
 
     Their input rows are about as many. Not where these are much fewer: they may be what a join has left.
     """
-    changed = all_rows.share_of_changed(sizes.changed_rows)
-    if not all_rows.keeps_input or changed < share:
+    if not all_rows.keeps_input or (changed := all_rows.share_of_changed(sizes.changed_rows)) < share:
         return None
     kept = sizes.recomputed_rows if not all_rows.unfilled else all_rows.row_count
     again = round(min(1.0, changed) * kept)

@@ -240,7 +240,8 @@ def test_all_rows_are_computed_where_most_change(changed: int, facts: dict[str, 
     facts, kept = dict(facts), facts.get("kept", 0)
     facts.pop("kept", None)
     read = Read("t", "all rows", 1, row_count=facts.pop("rows_read", _VIEW_ROWS), width=RowWidth(1, 1))
-    all_rows = AllRows(lambda: (read,), rows=facts.pop("rows", _VIEW_ROWS), width=RowWidth(1, 1), **facts)
+    rows = facts.pop("rows", _VIEW_ROWS)
+    all_rows = AllRows(lambda: (read,), lambda: rows, RowWidth(1, 1), **facts)
     plan = _plan(changed=changed, all_rows=all_rows, recomputed_rows=kept)
     assert plan.compute.recomputes is expected
     assert (plan.why_recomputed is None) == (expected is None)
