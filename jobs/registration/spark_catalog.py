@@ -43,6 +43,28 @@ def path_in_catalog(spark: SparkSession, table: str, shown: str) -> str | None:
     return str(Address.parse(str(detail["location"])).spark)
 
 
+def names_table(spark: SparkSession, name: str, path: str) -> bool:
+    """Whether a name in the session's database is that of the table at a path.
+
+    If not, the name is free. In a metastore, no table is dropped because a source has its name. A catalog in memory ends with
+    its process, and sessions replace the names of earlier ones.
+
+    Raises
+    ------
+    DeclarationError : another table has the name.
+    """
+    if spark.conf.get("spark.sql.catalogImplementation") == "in-memory" or not spark.catalog.tableExists(f"`{name}`"):
+        return False
+    found = spark.catalog.getTable(f"`{name}`")
+    in_full = ".".join([*(found.namespace or ()), name])
+    if found.tableType != "VIEW" and path_in_catalog(spark, f"`{name}`", in_full) == Address.parse(path).spark:
+        return True
+    raise DeclarationError(
+        f"source {name}: Spark's catalog has another table {in_full}, and statements are run with the names of sources; give "
+        "the source another name"
+    )
+
+
 def check_published_name(spark: SparkSession, warehouse: Warehouse, view: ViewEntry, others: Iterable[ViewEntry]) -> None:
     """Check that a view's table can have its name in Spark's catalog.
 

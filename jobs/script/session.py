@@ -44,6 +44,7 @@ from relstate_dagster.jobs.inspect.verify import published_rows
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.planner.query_frames import register_view
 from relstate_dagster.jobs.registration.registry import Registry
+from relstate_dagster.jobs.registration.spark_catalog import names_table
 from relstate_dagster.jobs.registration.sync import declare_source, located, source_entry
 from relstate_dagster.jobs.registration.view_planner import ViewPlanner
 from relstate_dagster.jobs.run.ingest import ingest
@@ -115,6 +116,8 @@ class ScriptSession:
         #: What the session knows: sources with their paths, and views with what they show.
         self._tables: dict[str, str] = {}
         self._views: dict[str, object] = {}
+        #: Sources whose names this session has put into the catalog; other names there are not dropped.
+        self._made: set[str] = set()
 
     def run(self, text: str, path: str | None = None, *, first: int = 1) -> Iterator[Result | tuple[int, Exception]]:
         """Run a script, from its first statement or a later one on.
@@ -348,8 +351,12 @@ class ScriptSession:
         elif not is_table(source.path):
             self._forget(source.name)  # Spark would make an empty table there
         elif self._tables.get(source.name) != source.path:
-            self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
-            self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION {text_literal(source.path)}")
+            self._forget(source.name)
+            if not names_table(self._spark, source.name, source.path):
+                # In a catalog in memory, an earlier session may have left the name.
+                self._spark.sql(f"DROP TABLE IF EXISTS `{source.name}`")
+                self._spark.sql(f"CREATE TABLE `{source.name}` USING delta LOCATION {text_literal(source.path)}")
+                self._made.add(source.name)
             self._tables[source.name] = source.path
 
     def _register_view(self, name: str, shown: object, register: Callable[[], None]) -> None:
@@ -370,7 +377,9 @@ class ScriptSession:
     def _forget(self, name: str) -> None:
         if self._views.pop(name, None) is not None:
             self._spark.catalog.dropTempView(name)
-        if self._tables.pop(name, None) is not None:
+        self._tables.pop(name, None)
+        if name in self._made:
+            self._made.remove(name)
             self._spark.sql(f"DROP TABLE IF EXISTS `{name}`")
 
     def _frame(self, state: CatalogState, name: str) -> DataFrame:
