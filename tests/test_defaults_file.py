@@ -60,6 +60,7 @@ def test_the_file_is_found_and_read_as_spark_does(tmp_path: Path, monkeypatch: p
             {"spark.sql.catalog.spark_catalog": "b.Catalog"},
             {"spark.sql.catalog.spark_catalog": "b.Catalog"},
         ),
+        ({"spark.sql.catalog.spark_catalog": "a.Catalog"}, {}, {}),
         ({"spark.jars": "a.jar"}, {}, {"spark.jars": "delta.jar,a.jar"}),
         ({"spark.jars": "a.jar"}, {"spark.jars": "b.jar"}, {"spark.jars": "delta.jar,b.jar"}),
         ({"spark.sql.extensions": "a.B"}, {}, {"spark.sql.extensions": "io.delta.Extension,a.B"}),

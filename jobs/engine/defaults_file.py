@@ -12,21 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: Lists of which both sides have elements, with what separates them. Of Java's options the last one counts.
+from relstate_dagster.jobs.engine.spark_release import spark_home
+
+#: Lists that are joined, with their separators. If both sides set an option of Java, the later one wins: theirs.
 _JOINED: Final = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJavaOptions": " "}
-#: Settings that are made here for those who have none. Which catalog there is decides which tables there are.
-_YIELDING: Final = frozenset({"spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog", "spark.sql.warehouse.dir"})
+#: Settings of the file that win over ours. The class of ``spark_catalog`` is not among them: tables are read through Delta's.
+_YIELDING: Final = frozenset({"spark.sql.catalogImplementation", "spark.sql.warehouse.dir"})
 
 
 def defaults_of_spark() -> dict[str, str]:
     """Settings of ``spark-defaults.conf``; none without the file.
 
-    In ``$SPARK_CONF_DIR``, else in ``$SPARK_HOME/conf``, where Spark looks for it.
+    In ``$SPARK_CONF_DIR``, else in the folder ``conf`` of Spark, where Spark looks for it.
     """
-    folder, home = os.environ.get("SPARK_CONF_DIR"), os.environ.get("SPARK_HOME")
-    place = folder or (home and str(Path(home) / "conf"))
-    path = Path(place) / "spark-defaults.conf" if place else None
-    if path is None or not path.is_file():
+    folder = os.environ.get("SPARK_CONF_DIR")
+    path = (Path(folder) if folder else spark_home() / "conf") / "spark-defaults.conf"
+    if not path.is_file():
         return {}
     joined = re.sub(r"\\\n\s*", "", path.read_text(encoding="utf-8"))
     lines = (line.strip() for line in joined.splitlines())
@@ -50,6 +51,5 @@ def beside(ours: Mapping[str, str], defaults: Mapping[str, str], asked: Mapping[
     for name, separator in _JOINED.items():
         theirs = asked.get(name) or defaults.get(name)
         if theirs and name in ours:
-            elements = [ours[name], theirs] if ours[name] else [theirs]
-            found[name] = separator.join(elements)
+            found[name] = separator.join(filter(None, (ours[name], theirs)))
     return found | {name: setting for name, setting in asked.items() if name not in _JOINED or name not in ours}

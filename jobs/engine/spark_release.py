@@ -44,8 +44,19 @@ def spark_jars() -> Path:
     EnvironmentProblem
         No Spark is installed.
     """
+    return spark_home() / "jars"
+
+
+def spark_home() -> Path:
+    """Folder of Spark: ``$SPARK_HOME``, else that of the package.
+
+    Raises
+    ------
+    EnvironmentProblem
+        No Spark is installed.
+    """
     home = os.environ.get("SPARK_HOME")
-    return (Path(home) if home else _package()) / "jars"
+    return Path(home) if home else _package()
 
 
 def _package() -> Path:
