@@ -22,7 +22,6 @@ from relstate_dagster.jobs.declare.project import Declared
 from relstate_dagster.jobs.registration.sync import located, source_entry, sync_project
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.state_lib.errors import DeclarationError
-from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.sql_text import quoted
 
 #: A name that Delta takes only where files call their columns otherwise.
@@ -101,17 +100,14 @@ class TestProject:
         if source.columns:
             return _made_here(source)
         entry = source_entry(self._home, located(self._spark, self._home, source))
-        path = entry.path
-        if entry.is_iceberg:
-            fields = struct_of(self._home.source(entry).facts().schema_json).fields
-            return _made_here(replace(source, columns=_columns([(f.name, f.dataType.simpleString()) for f in fields])))
-        if not is_table(path):
+        opened = self._home.source(entry)
+        if not opened.exists():
             raise DeclarationError(
                 f"the columns of {name} are not known: declare them, CREATE TABLE {name} (…), or name the warehouse that has "
                 "it (--warehouse)"
             )
-        schema = self._spark.read.format("delta").load(path).schema
-        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        fields = struct_of(opened.facts().schema_json).fields
+        columns = [(field.name, field.dataType.simpleString()) for field in fields]
         return _made_here(replace(source, columns=_columns(columns)))
 
     def _stand_in(self, name: str) -> tuple[SourceDeclaration, tuple[str, ...]]:

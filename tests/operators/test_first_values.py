@@ -1,4 +1,4 @@
-"""First values of groups, in the way of each release of Spark: an aggregate, or ranks."""
+"""First values of groups, by an aggregate and by ranks."""
 
 from __future__ import annotations
 

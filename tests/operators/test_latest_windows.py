@@ -264,7 +264,7 @@ def test_deletes_of_more_rows_than_are_kept(spark: SparkSession, partitions_in_f
 def test_rows_are_kept_once_the_input_has_grown(
     spark: SparkSession, resized: Resized, partitions_in_full: list[int], partition: str
 ) -> None:
-    """Of a small input none are kept; they are taken from all partitions, and stay when it shrinks."""
+    """A small input has no latest rows. They are taken once it has grown."""
     resized(whole_state_rows=30)
     text = f"sum(d) OVER ({partition}ORDER BY o, k)"
     with Lab(spark, f"SELECT *, {text} AS s FROM w", _RELATIONS, window_rows=2) as lab:
