@@ -16,13 +16,12 @@ from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.commit import is_plain
+from relstate_dagster.state_lib.lazy_frame import first_of_each_task, lazy
 from relstate_dagster.state_lib.row_width import value_bytes
 from relstate_dagster.state_lib.size_settings import Sizing
 from relstate_dagster.state_lib.sql_text import quoted
 
 _DEFAULTS: Final = Sizing()
-#: Number of a row within its task, from 0: Spark's number of a row has that of the task above 33 bits.
-_ROW_OF_ITS_TASK: Final = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def collected(df: DataFrame, most_bytes: int) -> pa.Table | None:
     """
     most_rows = rows_within(df, most_bytes)
     try:
-        rows = df.where(f"{_ROW_OF_ITS_TASK} <= {most_rows}").toArrow()
+        rows = first_of_each_task(df, most_rows).toArrow()
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
@@ -104,7 +103,7 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: T.StructType | None = 
     chunks. So it is given tables in one piece, and by nothing but this function.
     """
     whole = rows.combine_chunks()
-    return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema)
+    return lazy(spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema))
 
 
 def consolidated(rows: pa.Table, most_rows: int, *, must_sum: bool = False) -> pa.Table:

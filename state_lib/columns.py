@@ -5,40 +5,24 @@ PySpark makes two or three calls for each column of a select. An epoch of a view
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.group import GroupedData
+
+from relstate_dagster.state_lib.lazy_frame import grouped, lazy
 
 #: Between texts that are handed to the JVM as one.
 _BETWEEN: Final = "\x1f"
-_NAME: Final = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_][A-Za-z_0-9]*")
 
 
 def jvm_of_columns() -> int:
     """Name of the JVM of Spark's columns, for keys of cached expressions."""
     return id(getattr(SparkContext, "_gateway", None))
-
-
-def select(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Select columns by SQL text, as ``selectExpr`` does.
-
-    Parameters
-    ----------
-    columns : names, in backticks where they need them, or expressions with their names.
-    """
-    texts = tuple(columns)
-    if not _by_jvm(frame, texts):
-        return frame.selectExpr(*texts)
-    jdf: Any = frame._jdf
-    if all(_NAME.fullmatch(text) for text in texts):
-        # Names are not parsed as expressions are.
-        return DataFrame(jdf.select(texts[0], _texts(jvm_of_columns(), texts[1:])), frame.sparkSession)
-    return DataFrame(jdf.selectExpr(_texts(jvm_of_columns(), texts)), frame.sparkSession)
 
 
 def group_by(frame: DataFrame, names: Sequence[str]) -> GroupedData:
@@ -47,7 +31,7 @@ def group_by(frame: DataFrame, names: Sequence[str]) -> GroupedData:
     if not _by_jvm(frame, texts):
         return frame.groupBy(*texts)
     jdf: Any = frame._jdf
-    return GroupedData(jdf.groupBy(texts[0], _texts(jvm_of_columns(), texts[1:])), frame)
+    return grouped(GroupedData(jdf.groupBy(texts[0], _texts(jvm_of_columns(), texts[1:])), frame), frame)
 
 
 class Columns:
@@ -67,17 +51,17 @@ class Columns:
 
     def of(self, frame: DataFrame) -> DataFrame:
         """Select them."""
-        if not hasattr(frame, "_jdf"):
+        if not isinstance(frame, ClassicDataFrame):
             return frame.select(*self._columns)
         classic: Any = frame
         if self._seq is None:
             self._seq = classic._jcols(*self._columns)
-        return DataFrame(classic._jdf.select(self._seq), frame.sparkSession)
+        return lazy(DataFrame(classic._jdf.select(self._seq), frame.sparkSession))
 
 
 def _by_jvm(frame: DataFrame, texts: tuple[str, ...]) -> bool:
     """Whether they can be handed over as one text; Spark Connect has no JVM here."""
-    return hasattr(frame, "_jdf") and bool(texts) and not any(_BETWEEN in text for text in texts)
+    return isinstance(frame, ClassicDataFrame) and bool(texts) and not any(_BETWEEN in text for text in texts)
 
 
 @lru_cache(maxsize=4096)

@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.state_lib.columns import group_by, select
+from relstate_dagster.state_lib.columns import group_by
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.row_encoding import parse_type, parts_of, to_ddl
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.table_schema import StateColumn
@@ -73,7 +74,7 @@ def sum_rows(rows: DataFrame, columns: Sequence[Typed], totals: Mapping[str, Col
 
 def consolidate(df: DataFrame, columns: Sequence[Typed]) -> DataFrame:
     """Equal rows summed, zeros dropped: what makes a bag of weighted rows a Z-set."""
-    return sum_rows(df, columns, {WEIGHT: F.sum(WEIGHT)}).where(F.col(WEIGHT) != 0)
+    return sum_rows(df, columns, {WEIGHT: F.sum(WEIGHT)}).where(f"{WEIGHT} != 0")
 
 
 def zero_signs(columns: Sequence[Typed]) -> str | None:

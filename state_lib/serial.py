@@ -88,6 +88,11 @@ def vnode_in(row_id: int) -> int:
     return (row_id >> SEQUENCE_BITS) & _VNODE_MASK
 
 
+def vnode_of_row_id_sql(row_id: str) -> str:
+    """As :func:`vnode_of_row_id`, in SQL."""
+    return f"CAST(shiftright({row_id}, {SEQUENCE_BITS}) & {_VNODE_MASK} AS INT)"
+
+
 def vnode_of_row_id(row_id: Column) -> Column:
     """The 10 bits of vnode in a row id, as INT."""
     return F.shiftright(row_id, SEQUENCE_BITS).bitwiseAND(F.lit(_VNODE_MASK)).cast("int")

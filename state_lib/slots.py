@@ -91,7 +91,13 @@ class StoredColumn:
         if isinstance(data_type, _INTERVALS):
             value = interval_as_integer(F.col(column(self.name)), data_type)
             return value.cast(self.slot.data_type).alias(self.slot.name)
-        return F.expr(f"CAST({column(self.name)} AS {self.slot.data_type}) AS {self.slot.name}")
+        return F.expr(f"{self.write_sql(column)} AS {self.slot.name}")
+
+    def write_sql(self, column: Callable[[str], str]) -> str | None:
+        """As :meth:`write`, in SQL and without the slot's name; ``None`` for intervals as well."""
+        if self.slot is None or isinstance(parse_type(self.data_type), _INTERVALS):
+            return None
+        return f"CAST({column(self.name)} AS {self.slot.data_type})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,17 @@ from relstate_dagster.state_lib.lake.commit import Check, append_rows
 from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable
+from relstate_dagster.state_lib.lazy_frame import lazy, select, where
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
-from relstate_dagster.state_lib.row_encoding import encode_storage_key
+from relstate_dagster.state_lib.row_encoding import encode_storage_key, storage_key_sql
 from relstate_dagster.state_lib.slots import Slot, TableSlots, assign_slots
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.storage_table import StorageTable
 from relstate_dagster.state_lib.table_schema import StateTableDesc
-from relstate_dagster.state_lib.vnode import check_vnode_count, table_vnode
+from relstate_dagster.state_lib.vnode import check_vnode_count, table_vnode, table_vnode_sql
 
 #: An append finds its own commit among this many, unless others commit very fast; then it reads the whole history.
 _RECENT_COMMITS: Final = 10
@@ -98,7 +99,7 @@ class StateStore:
         paths = [f"{self.path}/{file.path}" for file in files]
         # One path is one call into the JVM, a list of them is one for each and some more.
         reader = self._spark.read.schema(self._stored_schema).option("basePath", self.path)
-        rows = reader.parquet(*paths)
+        rows = lazy(reader.parquet(*paths))
         if lookup_keys is None or slot is None:
             return rows
         return lookup_keys.restrict(rows, slot.name, slot.data_type, files)
@@ -269,17 +270,21 @@ class StateStore:
         return None
 
     def _stored_rows(self, mem_table: MemTable) -> Iterator[DataFrame]:
-        columns = self._stored_columns(mem_table.desc)
+        texts = self._stored_texts(mem_table.desc)
         for rows in mem_table.uncarried:
-            yield columns.of(rows)
+            yield self._stored_columns(mem_table.desc).of(rows) if texts is None else select(rows, texts)
         for carrier in mem_table.carriers:
-            fused_columns = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]
-            stored = carrier.frame.select(F.inline(F.array(F.struct(*columns), *fused_columns)))
-            yield stored.where(f"{WEIGHT_COLUMN} != 0")
+            fused = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]
+            own = F.struct(*self._stored_columns(mem_table.desc))
+            yield where(carrier.frame.select(F.inline(F.array(own, *fused))), f"{WEIGHT_COLUMN} != 0")
 
     def _stored_columns(self, desc: StateTableDesc, struct: str | None = None) -> Columns:
         _, slots = self._table(desc.table_id)
         return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, struct)
+
+    def _stored_texts(self, desc: StateTableDesc) -> tuple[str, ...] | None:
+        _, slots = self._table(desc.table_id)
+        return _stored_texts(jvm_of_columns(), desc, slots, self.layout.slots)
 
     def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
         """A table's columns and ``_weight`` in stored form.
@@ -294,7 +299,7 @@ class StateStore:
         fields = [f"CAST(NULL AS {slot.data_type}) AS {slot.name}" for slot in self.layout.slots]
         fixed = [f"CAST(NULL AS BINARY) AS {KEY}", *(f"CAST(NULL AS BIGINT) AS {c}" for c in (EPOCH_COLUMN, WEIGHT_COLUMN))]
         partition = [f"CAST(NULL AS INT) AS {c}" for c in (TABLE_ID, VNODE)]
-        return self._spark.sql(f"SELECT {', '.join([*fixed, *fields, *partition])} WHERE false")
+        return lazy(self._spark.sql(f"SELECT {', '.join([*fixed, *fields, *partition])} WHERE false"))
 
     def slots_of(self, table_id: int) -> TableSlots:
         """Storage of a table's columns."""
@@ -350,3 +355,26 @@ def _stored_columns(
             *[filled[s.name] for s in layout],
         ]
     )
+
+
+@lru_cache(maxsize=4096)
+def _stored_texts(_jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...]) -> tuple[str, ...] | None:
+    """As :func:`_stored_columns`, in SQL: no calls into the JVM.
+
+    ``None`` where keys are not encoded by a function, or a column is an interval.
+    """
+    schema = desc.schema
+    vnode = table_vnode_sql(schema, desc.vnode_count, quoted)
+    key = storage_key_sql(schema.columns, schema.storage_key, quoted)
+    filled = {column.slot.name: column.write_sql(quoted) for column in slots.columns if column.slot is not None}
+    if vnode is None or key is None or None in filled.values():
+        return None
+    values = {slot.name: filled.get(slot.name) or f"CAST(NULL AS {slot.data_type})" for slot in layout}
+    stored = {
+        TABLE_ID: str(desc.table_id),
+        VNODE: vnode,
+        KEY: key,
+        WEIGHT_COLUMN: f"CAST({quoted(WEIGHT)} AS BIGINT)",
+        **values,
+    }
+    return tuple(f"{value} AS {name}" for name, value in stored.items())

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, WEIGHT_COLUMN
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.key_rows import KeyRow
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.literals import literal
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.merge import key_order, merge_runs
@@ -83,7 +83,7 @@ class StorageTable:
         """
         slot = None if lookup_keys is None else self.slots.of(lookup_keys.column).slot
         rows = self._state(table_ids, self.version, lookup_keys, slot, key_row)
-        return rows if self.epoch is None else rows.where(F.col(EPOCH_COLUMN) <= F.lit(self.epoch))
+        return rows if self.epoch is None else rows.where(f"{EPOCH_COLUMN} <= {self.epoch}L")
 
     def runs(self, columns: Sequence[str] | None = None, lookup_keys: LookupKeys | None = None) -> DataFrame:
         """Unmerged rows of all epochs.

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from relstate_dagster.state_lib.constants import MAX_VNODE_COUNT, ROW_ID
 from relstate_dagster.state_lib.errors import PlanError
-from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type
-from relstate_dagster.state_lib.serial import vnode_in, vnode_of_row_id
+from relstate_dagster.state_lib.row_encoding import EncodedPart, encode_columns, encode_row, parse_type, storage_key_sql
+from relstate_dagster.state_lib.serial import vnode_in, vnode_of_row_id, vnode_of_row_id_sql
 from relstate_dagster.state_lib.sql_text import quoted
-from relstate_dagster.state_lib.table_schema import StateTableDesc, StateTableSchema
+from relstate_dagster.state_lib.table_schema import KeyPart, StateTableDesc, StateTableSchema
 from relstate_dagster.state_lib.tuning import tuning
 
 
@@ -76,6 +76,19 @@ def table_vnode(
     if schema.distribution_key == (ROW_ID,):
         return vnode_of_row_id(column(ROW_ID)).bitwiseAND(F.lit(vnode_count - 1))
     return vnode_of(encode_columns(schema.columns, schema.distribution_key, column), vnode_count)
+
+
+def table_vnode_sql(schema: StateTableSchema, vnode_count: int, column: Callable[[str], str]) -> str | None:
+    """As :func:`table_vnode`, in SQL; ``None`` where keys are not encoded by a function.
+
+    ``column`` writes a column name in SQL.
+    """
+    if vnode_count == 1 or not schema.distribution_key:
+        return "0"
+    if schema.distribution_key == (ROW_ID,):
+        return f"{vnode_of_row_id_sql(column(ROW_ID))} & {vnode_count - 1}"
+    key = storage_key_sql(schema.columns, [KeyPart(name) for name in schema.distribution_key], column)
+    return None if key is None else f"CAST(crc32({key}) & {vnode_count - 1} AS INT)"
 
 
 def row_vnode(schema: StateTableSchema, vnode_count: int, row: Mapping[str, Any]) -> int:

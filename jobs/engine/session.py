@@ -20,6 +20,7 @@ from relstate_dagster.jobs.engine.generated_code import keep_generated_code
 from relstate_dagster.jobs.engine.jars import delta_jars, jars_of
 from relstate_dagster.jobs.engine.java import Java, find_java, spark_java_home
 from relstate_dagster.jobs.engine.key_function import add_key_function
+from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.engine.logs import LogSettings
 from relstate_dagster.state_lib.errors import EnvironmentProblem
@@ -184,6 +185,7 @@ def _start(settings: SparkSettings) -> SparkSession:
             if "s3" in settings.stores:
                 add_log_store(session)
             add_key_function(session)
+            add_lazy_frames(session)
             keep_generated_code(session, java)
             return session
         except Exception as problem:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.key_function import add_key_function
+from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.names import keep_class_names
 from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
@@ -71,6 +72,7 @@ def session_for(
     is_local : whether the warehouse lies on a file system of this machine.
     """
     add_key_function(spark)
+    add_lazy_frames(spark)
     session = spark.newSession()
     keep_class_names(session)
     for key, value in settings.items():

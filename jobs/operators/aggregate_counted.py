@@ -51,7 +51,7 @@ def counted(node: Aggregate, call: AggCall, rows: DataFrame) -> DataFrame:
         rows = rows.where(F.col(quoted(argument)).isNotNull())
     renamed = [F.col(quoted(a)).alias(v) for a, v in zip(call.arguments, values, strict=True)]
     summed = rows.select(*group, *renamed, WEIGHT).groupBy(*group, *values).agg(F.sum(WEIGHT).alias(WEIGHT))
-    return summed.where(F.col(WEIGHT) != 0)
+    return summed.where(f"{WEIGHT} != 0")
 
 
 def reconciled_counts(ctx: EpochContext, node: Aggregate, call: AggCall, table: StateTable, changed: RowSet) -> RowSet:

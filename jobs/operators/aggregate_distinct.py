@@ -63,4 +63,4 @@ def _newly_occurring(ctx: EpochContext, node: Aggregate, call: AggCall, table: S
         counts = summed.agg(F.sum("_old").alias("_old"), F.sum("_delta").alias("_delta"))
     counts = counts.withColumn("_new", never_negative(F.col("_old") + F.col("_delta"), call, table))
     weight = f"CAST(CAST(_new > 0 AS int) - CAST(_old > 0 AS int) AS bigint) AS {WEIGHT}"
-    return counts.selectExpr(*columns, weight).where(F.col(WEIGHT) != 0)
+    return counts.selectExpr(*columns, weight).where(f"{WEIGHT} != 0")

@@ -284,7 +284,7 @@ def write_counts(
         kept = _as_counts(node, call, old, getting.frame)
         summed = kept.union(changes).groupBy(*columns_of(names)).agg(F.sum(WEIGHT).alias(WEIGHT))
         # Less than none has been found out before.
-        table.write(summed.where(F.col(WEIGHT) > 0))
+        table.write(summed.where(f"{WEIGHT} > 0"))
 
 
 def _write_first_counts(node: Aggregate, tables: Tables, groups: RowSet, counts: Mapping[int, RowSet]) -> None:
@@ -343,7 +343,7 @@ def _refilled(
         long = groups.where(f"{_RAN_OUT}_{position} AND {_GETS_COUNTS}_{position}")
         known = known.union(_as_counts(node, call, Version("old", position)[FIRST], long))
     counts = known.groupBy(*columns).agg(F.sum(WEIGHT).alias(WEIGHT))
-    occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(F.col(WEIGHT) > 0)
+    occurring = counts.withColumn(WEIGHT, never_negative(F.col(WEIGHT), call, table)).where(f"{WEIGHT} > 0")
     found = f"_found_{position}"
     firsts = _firsts(node, tables, position, _as_kept(node, call, occurring), {found: (f"{WEIGHT} > 0", most + 1)})
     renamed = firsts.select(*(F.col(quoted(n)).alias(f"{found}_{i}") for i, n in enumerate(node.group)), found)

@@ -30,7 +30,7 @@ def agreeing_counts(table: StateTable, change: RowSet, names: Sequence[str], on:
     """
     summed = _with_stored(table, change, names, on)
     left = summed.select(*columns_of(names), F.greatest(F.col(WEIGHT), -F.col(_STORED)).alias(WEIGHT))
-    return left.where(F.col(WEIGHT) != 0)
+    return left.where(f"{WEIGHT} != 0")
 
 
 def agreeing_rows(table: StateTable, change: RowSet, names: Sequence[str], key: Sequence[str]) -> DataFrame:
@@ -45,7 +45,7 @@ def agreeing_rows(table: StateTable, change: RowSet, names: Sequence[str], key: 
     summed = _with_stored(table, change, names, key).withColumn(_HAS_NEW, F.max(is_new).over(of_key))
     remaining = F.greatest(F.col(_STORED) + F.col(WEIGHT), zero)
     now = F.when(F.col(_HAS_NEW), is_new.cast("bigint")).otherwise(remaining)
-    return summed.select(*columns_of(names), (now - F.col(_STORED)).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+    return summed.select(*columns_of(names), (now - F.col(_STORED)).alias(WEIGHT)).where(f"{WEIGHT} != 0")
 
 
 def _with_stored(table: StateTable, change: RowSet, names: Sequence[str], on: Sequence[str]) -> DataFrame:

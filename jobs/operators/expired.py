@@ -103,9 +103,9 @@ def _of_aggregate(ctx: EpochContext, node: Aggregate, change: RowSet) -> RowSet 
         if change.is_empty:
             return None
         known = stored_groups(tables.groups, change, node.group).alias("known")
-        retracted = change.frame.where(F.col(WEIGHT) < 0).alias("retracted")
+        retracted = change.frame.where(f"{WEIGHT} < 0").alias("retracted")
         retracted = retracted.join(known, same_group(node.group, "retracted", "known"), "left_semi")
-        agreed = _left(ctx, change.frame.where(F.col(WEIGHT) > 0).union(retracted))
+        agreed = _left(ctx, change.frame.where(f"{WEIGHT} > 0").union(retracted))
         if agreed is None:
             return None
         change = agreed

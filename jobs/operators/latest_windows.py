@@ -28,8 +28,8 @@ from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.latest_rows import AT, IS_CARRIER, PLACE, TARGET, VERSION
 from relstate_dagster.jobs.plan.nodes import LatestRows, Reach, Window
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.state_table import StateTable

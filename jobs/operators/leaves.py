@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.operators.context import EpochContext, OperatorResult
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import FullQuery, Scan, Values
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.sql_text import quoted
 

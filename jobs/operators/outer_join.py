@@ -35,9 +35,10 @@ from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.consolidated import is_consolidated
 from relstate_dagster.jobs.plan.nodes import Join
-from relstate_dagster.state_lib.columns import group_by, select
+from relstate_dagster.state_lib.columns import group_by
 from relstate_dagster.state_lib.constants import STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.join_record_state import EMITTED_ALONE, NUM_ASSOCIATIONS, Counted, emission_change
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.merge import sum_equal
 from relstate_dagster.state_lib.row_sums import Typed, sum_rows
 from relstate_dagster.state_lib.sql_text import quoted, text_literal
@@ -270,7 +271,7 @@ def _emitted(node: Join, records: DataFrame, side: _Side) -> list[DataFrame]:
     for associated in EMITTED_ALONE[node.join_type]:
         flag = [F.lit(associated).alias(node.schema[-1].name)] if node.join_type == "existence" else []
         weight = emission_change(old, new, associated=associated, where=_where)
-        parts.append(records.select(*outputs, *flag, weight.alias(WEIGHT)).where(F.col(WEIGHT) != 0))
+        parts.append(records.select(*outputs, *flag, weight.alias(WEIGHT)).where(f"{WEIGHT} != 0"))
     return parts
 
 

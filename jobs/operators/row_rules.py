@@ -40,8 +40,8 @@ from relstate_dagster.jobs.plan.nodes import (
     UnionAll,
     Window,
 )
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.sql_text import quoted
 
 

@@ -29,8 +29,8 @@ from relstate_dagster.jobs.operators.row_rules import rows_by_rule
 from relstate_dagster.jobs.operators.row_set import RowSet
 from relstate_dagster.jobs.operators.z_sets import columns_of, repeat_by_weight
 from relstate_dagster.jobs.plan.nodes import LatestRows, Window
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import WEIGHT
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.row_sums import consolidate
 from relstate_dagster.state_lib.state_table import StateTable
 from relstate_dagster.state_lib.tuning import tuning

@@ -23,6 +23,7 @@ from pyspark.sql import types as T
 from relstate_dagster.state_lib.char_columns import char_length, char_metadata, char_type
 from relstate_dagster.state_lib.lake.address import full_path, is_absolute, no_pattern
 from relstate_dagster.state_lib.lake.log import TableFacts
+from relstate_dagster.state_lib.lazy_frame import lazy
 from relstate_dagster.state_lib.sql_text import quoted
 
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
@@ -127,7 +128,7 @@ class FileLayout:
         reader = spark.read.schema(T.StructType([*stored.fields, *more]))
         if self.partitioned_by:
             reader = reader.option("basePath", self.table)
-        rows = reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files))
+        rows = lazy(reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files)))
         if self.is_plain:
             return rows
         pads = _pads(spark) if self.padded & {*self.partitioned_by} else False

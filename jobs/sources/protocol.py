@@ -111,7 +111,7 @@ class Source(ABC):
     def snapshot(self, spark: SparkSession, pin: Pin) -> DataFrame:
         """The rows as of a pin, without weights and hidden columns."""
         rows = self.all_rows(spark, pin)
-        return rows.where(F.col(WEIGHT) > 0).drop(WEIGHT)
+        return rows.where(f"{WEIGHT} > 0").drop(WEIGHT)
 
     def read_strategy(self, found: ChangeRange, until: Pin, generated_columns: Collection[str] = ()) -> str:
         """Description of :meth:`changes`' way to read."""

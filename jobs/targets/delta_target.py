@@ -24,6 +24,7 @@ from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.readable import why_unreadable
 from relstate_dagster.state_lib.lake.rows import rows_at
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable, TableNotFoundError
+from relstate_dagster.state_lib.lazy_frame import lazy
 from relstate_dagster.state_lib.sql_text import text_literal
 
 
@@ -71,7 +72,7 @@ class DeltaTarget(Target):
 
     def rows(self, session: SparkSession, version: int) -> DataFrame:
         """All rows at a version, with the hidden key as the last column."""
-        return session.read.format("delta").option("versionAsOf", version).load(self.path)
+        return lazy(session.read.format("delta").option("versionAsOf", version).load(self.path))
 
     def register(self, session: SparkSession, name: str) -> None:
         """Give the table a name in Spark's catalog, unless it has that."""

@@ -15,10 +15,10 @@ from pyspark.sql import types as T
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.relations import state_column, view_columns, view_relation
 from relstate_dagster.jobs.view_epoch.steps import Read
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, STATE_WEIGHT, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type
 from relstate_dagster.state_lib.row_sums import consolidate
@@ -222,7 +222,7 @@ class ViewInput(Input):
         table = store.storage_table(own.table_id, version=self._versions.state_version, epoch=self.inputs.epoch.epoch)
         runs = table.runs([c.name for c in own.schema.columns], lookup_keys)
         if since is not None:
-            runs = runs.where(F.col(EPOCH) > since)
+            runs = runs.where(f"{EPOCH} > {since}L")
         return select(runs, [*view_columns(self._entry), f"{STATE_WEIGHT} AS {WEIGHT}"])
 
 

@@ -113,7 +113,7 @@ def _problem_in_changes(
     if changes is None:
         return None
     key = columns_of(source.key)
-    came_in = changes.where(F.col(WEIGHT) > 0).select(*key).distinct()
+    came_in = changes.where(f"{WEIGHT} > 0").select(*key).distinct()
     same = [F.col(f"now.{k}").eqNullSafe(F.col(f"new.{k}")) for k in key]
     rows = source.snapshot(session, until).select(*key).alias("now")
     return _first_problem(rows.join(F.broadcast(came_in.alias("new")), reduce(and_, same), "left_semi"), source.key)

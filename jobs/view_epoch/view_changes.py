@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.targets.protocol import IS_THERE, OP
-from relstate_dagster.state_lib.columns import select
 from relstate_dagster.state_lib.constants import EPOCH, EPOCH_COLUMN, KEY, STATE_WEIGHT, TABLE_ID, VIEW_KEY, WEIGHT_COLUMN
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.row_sums import zero_signs
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_store import StateStore
@@ -55,7 +55,7 @@ def stored_changes(store: StateStore, view: ViewEntry, epoch: int, state_version
         stored = stored.withColumn(VIEW_KEY, F.expr(f"concat({VIEW_KEY}, CAST({zeros} AS BINARY))"))
     # Of a view that is new everything is, be it of several slices.
     is_first = view.last_epoch is None
-    now = stored if is_first else stored.where(F.col(EPOCH) == epoch)
+    now = stored if is_first else stored.where(f"{EPOCH} = {epoch}L")
     row = F.struct(*columns_of(names))
     if is_first and plan.stream_key is not None and view.built_until is None:
         # A first change set has each key once.
@@ -69,13 +69,13 @@ def stored_changes(store: StateStore, view: ViewEntry, epoch: int, state_version
     if plan.stream_key is not None:
         newest_row = F.max_by(row, F.struct(EPOCH, STATE_WEIGHT)).alias("_row")
         summed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias(OP), newest_row)
-        return summed.where(F.col(OP) > 0).select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
+        return summed.where(f"{OP} > 0").select(*output, VIEW_KEY, OP, F.lit(False).alias(IS_THERE))
     changed = now.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_delta"), F.first(row).alias("_row"))
-    changed = changed.where(F.col("_delta") != 0)
+    changed = changed.where("_delta != 0")
     if is_first:
         counted = changed.withColumn("_held", F.lit(0).cast("bigint"))
     else:
-        before = stored.where(F.col(EPOCH) < epoch).join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
+        before = stored.where(f"{EPOCH} < {epoch}L").join(F.broadcast(changed.select(VIEW_KEY)), VIEW_KEY, "left_semi")
         held = before.groupBy(VIEW_KEY).agg(F.sum(STATE_WEIGHT).alias("_held"))
         counted = changed.join(held, VIEW_KEY, "left").fillna(0, ["_held"])
     zero = F.lit(0).cast("bigint")

@@ -7,7 +7,7 @@ a pure-Python twin for single rows and for decoding. Golden bytes and property t
 from relstate_dagster.state_lib.row_encoding.ddl import contains_map, parse_type, parts_of, to_ddl, with_unique_fields
 from relstate_dagster.state_lib.row_encoding.layout import EncodedPart, encoded_parts
 from relstate_dagster.state_lib.row_encoding.python_codec import decode_row, encode_row, normalise
-from relstate_dagster.state_lib.row_encoding.spark_codec import encode_columns, encode_key, encode_storage_key
+from relstate_dagster.state_lib.row_encoding.spark_codec import encode_columns, encode_key, encode_storage_key, storage_key_sql
 
 __all__ = [
     "EncodedPart",
@@ -21,6 +21,7 @@ __all__ = [
     "normalise",
     "parse_type",
     "parts_of",
+    "storage_key_sql",
     "to_ddl",
     "with_unique_fields",
 ]

@@ -32,7 +32,7 @@ from relstate_dagster.state_lib.row_encoding.layout import (
     bcd_digits,
     check_key_type,
 )
-from relstate_dagster.state_lib.sql_text import quoted
+from relstate_dagster.state_lib.sql_text import quoted, text_literal
 from relstate_dagster.state_lib.table_schema import KeyPart, StateColumn
 
 #: Takes a struct of the key's columns, its type as JSON, and for each column ``a`` or ``d`` and NULLs ``f`` or ``l``.
@@ -94,10 +94,33 @@ def encode_key(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column
 
 def _by_function(parts: Sequence[tuple[Column, T.DataType, bool, bool]]) -> Column:
     row = F.struct(*(column.alias(f"_{n}") for n, (column, *_) in enumerate(parts)))
+    return F.call_function(KEY_FUNCTION, row, *map(F.lit, _types_and_orders([part[1:] for part in parts])))
+
+
+def _types_and_orders(parts: Sequence[tuple[T.DataType, bool, bool]]) -> tuple[str, str]:
     # As values have them: without the length of a VARCHAR.
-    types = [T.StructField(f"_{n}", parse_type(to_ddl(data_type))) for n, (_, data_type, *_) in enumerate(parts)]
-    orders = "".join(("d" if descending else "a") + ("l" if last else "f") for *_, descending, last in parts)
-    return F.call_function(KEY_FUNCTION, row, F.lit(T.StructType(types).json()), F.lit(orders))
+    types = [T.StructField(f"_{n}", parse_type(to_ddl(data_type))) for n, (data_type, *_) in enumerate(parts)]
+    orders = "".join(("d" if descending else "a") + ("l" if last else "f") for _, descending, last in parts)
+    return T.StructType(types).json(), orders
+
+
+def storage_key_sql(columns: Sequence[StateColumn], key: Sequence[KeyPart], column: Callable[[str], str]) -> str | None:
+    """As :func:`encode_storage_key`, in SQL; ``None`` where sessions do not have the function.
+
+    Parameters
+    ----------
+    column : how a column name is written in SQL.
+    """
+    if not _Known.function or is_remote():
+        return None
+    if not key:
+        return "X''"
+    types = {c.name: parse_type(c.data_type) for c in columns}
+    for part in key:
+        check_key_type(types[part.column])
+    texts = _types_and_orders([(types[p.column], p.descending, p.nulls_last) for p in key])
+    row = ", ".join(f"{column(p.column)} AS _{n}" for n, p in enumerate(key))
+    return f"{KEY_FUNCTION}(struct({row}), {', '.join(map(text_literal, texts))})"
 
 
 def encode_storage_key(

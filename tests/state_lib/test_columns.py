@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from relstate_dagster.state_lib.columns import Columns, group_by, select
+from relstate_dagster.state_lib.columns import Columns, group_by
+from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.sql_text import quoted
 
 _PARTS = (

@@ -110,6 +110,6 @@ def netted(changes: DataFrame, columns: Sequence[str]) -> DataFrame:
     values = [F.first(F.col(quoted(name))).alias(f"__why_v{n}") for n, name in enumerate(columns)]
     names = [f"__why_g{n}" for n in range(len(columns))]
     grouped = changes.select("*", *groups).groupBy(*names, COMMIT_VERSION)
-    summed = grouped.agg(F.sum(WEIGHT).alias(WEIGHT), *values).where(F.col(WEIGHT) != 0)
+    summed = grouped.agg(F.sum(WEIGHT).alias(WEIGHT), *values).where(f"{WEIGHT} != 0")
     named = [F.col(f"__why_v{n}").alias(name) for n, name in enumerate(columns)]
     return summed.select(*named, WEIGHT, COMMIT_VERSION)
