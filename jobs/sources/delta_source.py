@@ -137,7 +137,7 @@ class DeltaSource(Source):
         self.versions.check_is_there(pin)
         if pin.first_files is not None:
             return self.versions.files(pin).read(spark, None)
-        return spark.read.format("delta").option("versionAsOf", pin.version).load(self.path)
+        return self.versions.rows(spark, pin.version)
 
     def all_rows(self, spark: SparkSession, pin: Pin, generated_columns: Collection[str] = ()) -> DataFrame:
         """Every row as of a pin, as an insertion.
@@ -233,7 +233,8 @@ class DeltaSource(Source):
 
     def _rows_of(self, spark: SparkSession, pin: Pin, names: Collection[str], weight: int) -> DataFrame:
         """The rows of a version that are in files of some names, read by Delta."""
-        rows = self.snapshot(spark, pin)
+        self.versions.check_is_there(pin)
+        rows = self.versions.rows_by_delta(spark, pin.version)
         if len(names) <= _MOST_NAMES:
             rows = rows.where(F.col("_metadata.file_name").isin(*sorted(names)))
         return rows.withColumn(WEIGHT, F.lit(weight).cast("bigint"))

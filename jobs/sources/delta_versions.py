@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pyspark.sql import DataFrame, SparkSession
+
 from relstate_dagster.jobs.sources.commit_order import AppendedFile
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, deleted_rows
 from relstate_dagster.jobs.sources.file_layout import FileLayout
@@ -16,7 +18,10 @@ from relstate_dagster.state_lib.lake.log import DeltaLog, TableFacts, table_fact
 from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
+from relstate_dagster.state_lib.lazy_frame import lazy
 
+#: Files whose paths are handed to Spark. It asks for each of them, and can skip none by the statistics of Delta's log.
+_MOST_FILES: Final = 100
 REBUILD: Final = "rebuild the views that read it with --full-refresh"
 
 
@@ -97,13 +102,31 @@ class DeltaVersions:
 
     def files(self, pin: Pin) -> SnapshotFiles:
         """The files of the table as of a pin, listed once."""
-        if pin.version not in self._files:
-            self._files[pin.version] = self.files_at(pin.version)
-        found = self._files[pin.version]
+        found = self.files_at(pin.version)
         return found if pin.first_files is None else found.some(0, pin.first_files)
 
     def files_at(self, version: int) -> SnapshotFiles:
         """The files of the table at a version, from its log."""
+        if version not in self._files:
+            self._files[version] = self._listed(version)
+        return self._files[version]
+
+    def rows(self, spark: SparkSession, version: int) -> DataFrame:
+        """All rows at a version.
+
+        By Spark's reader of Parquet, where some files hold them plainly. Delta's runs jobs over the log for each version of a
+        table: two seconds of the two and a half that it took to verify a view of ten rows.
+        """
+        files = self.files_at(version)
+        if files.are_rows and not files.deleted.places and len(files.files) <= _MOST_FILES:
+            return files.read(spark, None)
+        return self.rows_by_delta(spark, version)
+
+    def rows_by_delta(self, spark: SparkSession, version: int) -> DataFrame:
+        """As :meth:`rows`, by Delta's own reader."""
+        return lazy(spark.read.format("delta").option("versionAsOf", version).load(self.path))
+
+    def _listed(self, version: int) -> SnapshotFiles:
         layout = self.layout(version)
         if layout is None:
             return SnapshotFiles(None, self.data_files(version))

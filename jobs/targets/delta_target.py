@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs.engine.delta_vacuum import vacuum_table
 from relstate_dagster.jobs.engine.jvm import is_working
 from relstate_dagster.jobs.engine.workloads import forget_table
+from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.targets.chain import Chain, EpochCommit, Fence, Recorded
 from relstate_dagster.jobs.targets.declared_table import DeclaredTable
 from relstate_dagster.jobs.targets.delta_table import create_view_table, driver_writes, has_layout, written_by_driver
@@ -24,7 +25,6 @@ from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.readable import why_unreadable
 from relstate_dagster.state_lib.lake.rows import rows_at
 from relstate_dagster.state_lib.lake.table import DeltaError, OpenedTable, TableNotFoundError
-from relstate_dagster.state_lib.lazy_frame import lazy
 from relstate_dagster.state_lib.sql_text import text_literal
 
 
@@ -72,7 +72,7 @@ class DeltaTarget(Target):
 
     def rows(self, session: SparkSession, version: int) -> DataFrame:
         """All rows at a version, with the hidden key as the last column."""
-        return lazy(session.read.format("delta").option("versionAsOf", version).load(self.path))
+        return DeltaVersions(self.view, self.path).rows(session, version)
 
     def register(self, session: SparkSession, name: str) -> None:
         """Give the table a name in Spark's catalog, unless it has that."""
