@@ -59,6 +59,10 @@ class LazyFrame(ClassicDataFrame):
     pending : the frame that the last step is made on, and the step: its kind and its texts.
     """
 
+    def __new__(cls, *_args: Any) -> LazyFrame:
+        """Make one; that of Spark 4.0 and 4.1 takes two arguments."""
+        return object.__new__(cls)
+
     def __init__(self, session: Any, analyzed: Any, pending: tuple[ClassicDataFrame, str] | None = None) -> None:
         # Analyzed frames let go of the one before. Another thread reads either this or `_analyzed`, whichever it finds.
         self._pending = pending

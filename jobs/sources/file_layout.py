@@ -101,7 +101,8 @@ class FileLayout:
             return False
         *folders, _ = unquote(path).removeprefix(_CHANGES).split("/")
         expected = [f"{name}={_text(partition.get(self.physical[name]))}" for name in self.partitioned_by]
-        return [unquote(folder) for folder in folders] == expected
+        # Spark makes a character of each escape; delta-rs writes one for each byte of a character.
+        return [unquote(folder, encoding="latin-1") for folder in folders] == expected
 
     def value(self, column: str, partition: Mapping[str, Any]) -> pa.Scalar:
         """The value of a partition column in a file, in the driver's type."""

@@ -1,4 +1,4 @@
-"""The files of a source before some changes, without those of today."""
+"""The files of a version: those before some changes, and their rows as Delta reads them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.sources import delta_versions
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
+from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 
 _FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -52,3 +55,50 @@ def test_files_before(tmp_path: Path, change: Callable[[str], object], rows_befo
     found = source.check_range(since, until, append_only=False)
     before = source.versions.files_at(until.version).before(found)
     assert (None if before is None else sum(file.rows for file in before.files)) == rows_before
+
+
+_TEXTS = ("a b", "ü/%41", "größer", None, "%zz", "x=y", "日本", "e\u0301", "%C3%BC", "100%", "'", "a:b", "Ã¼")
+
+
+def _by_delta_rs(spark: SparkSession, path: str, partitioned_by: list[str]) -> None:
+    rows = pa.table({"k": pa.array(range(len(_TEXTS)), pa.int32()), "g": pa.array(_TEXTS, pa.string())})
+    write_deltalake(path, rows, partition_by=partitioned_by, configuration=_FEED)
+    DeltaTable(path).delete("k = 1")
+    write_deltalake(path, rows.slice(1, 3), mode="append")
+
+
+def _by_spark(spark: SparkSession, path: str, partitioned_by: list[str]) -> None:
+    rows = spark.createDataFrame([*enumerate(_TEXTS)], "k INT, g STRING")
+    rows.write.format("delta").partitionBy(*partitioned_by).save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 1")
+    rows.where("k < 3").write.format("delta").mode("append").save(path)
+
+
+def _marked(spark: SparkSession, path: str, partitioned_by: list[str]) -> None:
+    by = f"PARTITIONED BY ({', '.join(partitioned_by)})" if partitioned_by else ""
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (k INT NOT NULL, g STRING) USING delta {by} TBLPROPERTIES "
+        "('delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name')"
+    )
+    spark.createDataFrame([*enumerate(_TEXTS)], "k INT, g STRING").write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k IN (1, 4)")
+    spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN k TO `new k`")
+
+
+@pytest.mark.parametrize("partitioned_by", [[], ["g"]], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("write", [_by_delta_rs, _by_spark, _marked])
+def test_rows_of_versions_are_as_delta_reads_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., None], partitioned_by: list[str]
+) -> None:
+    path = str(tmp_path / "a tab%le")
+    write(spark, path, partitioned_by)
+    versions = DeltaVersions("t", path)
+    for version in range(DeltaTable(path).version() + 1):
+        theirs = versions.rows_by_delta(spark, version)
+        for most_files in (0, 100):
+            monkeypatch.setattr(delta_versions, "_MOST_FILES", most_files)
+            ours = versions.rows(spark, version)
+            assert [(f.name, f.dataType) for f in ours.schema.fields] == [(f.name, f.dataType) for f in theirs.schema.fields]
+            assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect())), version
+        if write is not _marked and not partitioned_by:
+            assert "InMemoryFileIndex" in ours._jdf.queryExecution().executedPlan().toString(), "without Delta's jobs"
