@@ -272,7 +272,7 @@ class CatalogStore:
     def _create(self, rows: _Rows) -> None:
         table = _table(rows, _level_of(len(rows)))
         write_deltalake(self.path, table, mode="error", partition_by=["level"], commit_properties=_ONCE)
-        self._files = {file.path: rows for file in data_files(self._table.latest())}
+        self._keep(self._table.latest(), 0, rows)
 
     def _append(self, table: DeltaTable, rows: _Rows) -> None:
         """Write rows to the lowest level with room for them and all rows below it."""
@@ -289,8 +289,13 @@ class CatalogStore:
         written.update(rows)
         if len(merged) == len(files):
             written = {key: payload for key, payload in written.items() if payload is not None}
+        version = table.version() + 1
         write_deltalake(table, _table(written, level), mode="overwrite", predicate=f"level <= {level}", commit_properties=_ONCE)
-        after = [file.path for file in data_files(table)]
+        self._keep(table, version, written)
+
+    def _keep(self, table: DeltaTable, version: int, written: _Rows) -> None:
+        """Take the rows that were written for read, unless the table is another writer's by now."""
+        after = [file.path for file in data_files(table)] if table.version() == version else []
         self._files = {path: self._files.get(path, written) for path in after}
 
 

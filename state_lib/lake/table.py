@@ -171,11 +171,12 @@ class OpenedTable:
             self._latest.update_incremental()
         if self._latest is not None and self._latest.version() == version:
             return self._latest
-        if version not in self._versions:
-            self._versions[version] = DeltaTable(self.path, version=version)
+        opened = self._versions.get(version)
+        if opened is None or opened.version() != version:  # a commit that was made on it has moved it
+            opened = self._versions[version] = DeltaTable(self.path, version=version)
             if self._opened_at is None:
-                self._remember(self._versions[version])
-        return self._versions[version]
+                self._remember(opened)
+        return opened
 
     def _remember(self, table: DeltaTable) -> None:
         version = table.version()

@@ -12,10 +12,11 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relstate_dagster.jobs.catalog import store as catalog_store
 from relstate_dagster.jobs.catalog.entries import EpochEntry, PlainViewEntry, SourceEntry, ViewEntry, ViewVersions
 from relstate_dagster.jobs.catalog.plans import Planned
 from relstate_dagster.jobs.catalog.state import CatalogState, ConcurrentCatalogChange
@@ -136,6 +137,30 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         list(pool.map(write, range(3)))
     state = CatalogStore(str(tmp_path)).read()
     assert (len(state.plain_views), state.next_epoch) == (45, 46)
+
+
+def test_a_writer_right_behind_another_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two more commits follow each, before its writer has looked at the table again."""
+    store, faster = CatalogStore(str(tmp_path)), CatalogStore(str(tmp_path))
+    names = iter(range(1000))
+
+    def add(by: CatalogStore) -> None:
+        name = f"p{next(names)}"
+        by.update(lambda state: state.with_plain_view(PlainViewEntry(name, "SELECT 1")))
+
+    def followed(*args: object, **options: object) -> None:
+        write_deltalake(*args, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog_store, "write_deltalake", write_deltalake)
+            add(faster)
+            add(faster)
+
+    monkeypatch.setattr(catalog_store, "write_deltalake", followed)
+    for number in range(1, 25):
+        add(store)
+        expected = {f"p{name}" for name in range(3 * number)}
+        assert {*store.read().plain_views} == {*faster.read().plain_views} == expected
+        assert {*CatalogStore(str(tmp_path)).read().plain_views} == expected
 
 
 def test_a_catalog_that_cannot_be_written_says_so_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,3 +46,11 @@ def test_a_table_put_back_from_a_copy_is_opened_again(tmp_path: Path) -> None:
     assert opened.latest().version() == 1
     _make(path, "k", 1)
     assert opened.latest().version() == 2
+
+
+def test_a_version_that_a_commit_was_made_on_is_given_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    _make(path, "k", 3)
+    opened = OpenedTable(str(path))
+    write_deltalake(opened.at(2), pa.table({"k": [3]}), mode="append")
+    assert [opened.at(version).version() for version in (2, 3, 0)] == [2, 3, 0]
