@@ -26,9 +26,7 @@ _PLAIN: Final = re.compile(_NAME)
 _COLUMN: Final = re.compile(rf"(?:{_NAME})(?: AS (?:{_NAME}))?")
 _CAST: Final = re.compile(rf"CAST\((?:{_NAME}) AS ([a-z]+(?:\(\d+,\d+\))?)\) AS (?:{_NAME})", re.IGNORECASE)
 #: Texts that look like names and are values.
-_VALUES: Final = frozenset({"true", "false", "null", "default", "user", "current_user", "session_user"}) | {
-    f"current_{what}" for what in ("date", "time", "timestamp", "catalog", "database", "schema", "timezone")
-}
+_VALUES: Final = frozenset({"true", "false", "null"})
 #: Number of a row within its task, from 0: Spark's number of a row has that of the task above 33 bits.
 _ROW_OF_ITS_TASK: Final = (1 << 33) - 1
 
@@ -42,9 +40,15 @@ class _Analyzer:
     analyze: Analyze | None = None
 
 
-def set_analyzer(analyze: Analyze | None) -> None:
-    """Set the JVM's function that analyzes steps; without one, no frame is lazy."""
-    _Analyzer.analyze = analyze
+def set_analyzer(analyze: Analyze | None) -> Analyze | None:
+    """Set the JVM's function that analyzes steps; without one, no frame is lazy.
+
+    Returns
+    -------
+    The one before.
+    """
+    before, _Analyzer.analyze = _Analyzer.analyze, analyze
+    return before
 
 
 class LazyFrame(ClassicDataFrame):
@@ -174,9 +178,9 @@ def first_of_each_task(frame: DataFrame, most_rows: int) -> DataFrame:
 @lru_cache(maxsize=4096)
 def _column(text: str) -> str:
     """A column as the JVM reads it."""
-    cast = _CAST.fullmatch(text)
-    if cast is not None and (cast[2] or "").lower() not in _VALUES:
-        return f"c{_unquoted(*cast.group(1, 2))}{_ALIAS}{_unquoted(*cast.group(4, 5))}{_ALIAS}{cast[3].lower()}"
+    typed = _CAST.fullmatch(text)
+    if typed is not None and (typed[2] or "").lower() not in _VALUES:
+        return f"c{_unquoted(*typed.group(1, 2))}{_ALIAS}{_unquoted(*typed.group(4, 5))}{_ALIAS}{typed[3].lower()}"
     found = _COLUMN.fullmatch(text)
     if found is None or (found[2] or "").lower() in _VALUES:
         return f"e{text}"

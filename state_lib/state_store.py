@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import chain
 from typing import Final
@@ -274,17 +274,21 @@ class StateStore:
         for rows in mem_table.uncarried:
             yield self._stored_columns(mem_table.desc).of(rows) if texts is None else select(rows, texts)
         for carrier in mem_table.carriers:
-            fused = [F.struct(*self._stored_columns(desc, struct)) for struct, desc in carrier.fused_columns.items()]
-            own = F.struct(*self._stored_columns(mem_table.desc))
-            yield where(carrier.frame.select(F.inline(F.array(own, *fused))), f"{WEIGHT_COLUMN} != 0")
+            structs = [self._stored_struct(mem_table.desc)]
+            structs += [self._stored_struct(desc, struct) for struct, desc in carrier.fused_columns.items()]
+            yield where(carrier.frame.select(F.inline(F.array(*structs))), f"{WEIGHT_COLUMN} != 0")
+
+    def _stored_struct(self, desc: StateTableDesc, struct: str | None = None) -> Column:
+        texts = self._stored_texts(desc, struct)
+        return F.struct(*self._stored_columns(desc, struct)) if texts is None else F.expr(f"struct({', '.join(texts)})")
 
     def _stored_columns(self, desc: StateTableDesc, struct: str | None = None) -> Columns:
         _, slots = self._table(desc.table_id)
         return _stored_columns(jvm_of_columns(), desc, slots, self.layout.slots, struct)
 
-    def _stored_texts(self, desc: StateTableDesc) -> tuple[str, ...] | None:
+    def _stored_texts(self, desc: StateTableDesc, struct: str | None = None) -> tuple[str, ...] | None:
         _, slots = self._table(desc.table_id)
-        return _stored_texts(jvm_of_columns(), desc, slots, self.layout.slots)
+        return _stored_texts(jvm_of_columns(), desc, slots, self.layout.slots, struct)
 
     def stored_form(self, table_id: int, rows: DataFrame, epoch: Column) -> DataFrame:
         """A table's columns and ``_weight`` in stored form.
@@ -323,18 +327,36 @@ def _in_file_order(epoch: int, rows: pa.Table) -> pa.Table:
 
 
 @lru_cache(maxsize=4096)
-def _stored_columns(
+def _stored_texts(
     _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], struct: str | None
-) -> Columns:
-    """Stored columns of a table, without the epoch.
+) -> tuple[str, ...] | None:
+    """Stored columns of a table in SQL, without the epoch.
 
-    Kept: to build them takes some hundred calls into the JVM.
+    ``None`` where keys are not encoded by a function, or a column is an interval.
 
     ``struct`` is the struct column that holds the table's own columns, if one does.
     """
+    own = _own_columns(struct)
+    vnode = table_vnode_sql(desc.schema, desc.vnode_count, own)
+    key = storage_key_sql(desc.schema.columns, desc.schema.storage_key, own)
+    filled = {column.slot.name: column.write_sql(own) for column in slots.columns if column.slot is not None}
+    if vnode is None or key is None or None in filled.values():
+        return None
+    values = {slot.name: filled.get(slot.name) or f"CAST(NULL AS {slot.data_type})" for slot in layout}
+    weight = f"CAST({own(WEIGHT)} AS BIGINT)"
+    stored = {TABLE_ID: str(desc.table_id), VNODE: vnode, KEY: key, WEIGHT_COLUMN: weight, **values}
+    return tuple(f"{value} AS {name}" for name, value in stored.items())
 
-    def text(name: str) -> str:
-        return quoted(name) if struct is None else f"{struct}.{quoted(name)}"
+
+@lru_cache(maxsize=4096)
+def _stored_columns(
+    _jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...], struct: str | None
+) -> Columns:
+    """As :func:`_stored_texts`, of any table and in any session.
+
+    Kept: to build them takes some hundred calls into the JVM.
+    """
+    text = _own_columns(struct)
 
     def own(name: str) -> Column:
         return F.col(text(name))
@@ -357,24 +379,6 @@ def _stored_columns(
     )
 
 
-@lru_cache(maxsize=4096)
-def _stored_texts(_jvm: int, desc: StateTableDesc, slots: TableSlots, layout: tuple[Slot, ...]) -> tuple[str, ...] | None:
-    """As :func:`_stored_columns`, in SQL: no calls into the JVM.
-
-    ``None`` where keys are not encoded by a function, or a column is an interval.
-    """
-    schema = desc.schema
-    vnode = table_vnode_sql(schema, desc.vnode_count, quoted)
-    key = storage_key_sql(schema.columns, schema.storage_key, quoted)
-    filled = {column.slot.name: column.write_sql(quoted) for column in slots.columns if column.slot is not None}
-    if vnode is None or key is None or None in filled.values():
-        return None
-    values = {slot.name: filled.get(slot.name) or f"CAST(NULL AS {slot.data_type})" for slot in layout}
-    stored = {
-        TABLE_ID: str(desc.table_id),
-        VNODE: vnode,
-        KEY: key,
-        WEIGHT_COLUMN: f"CAST({quoted(WEIGHT)} AS BIGINT)",
-        **values,
-    }
-    return tuple(f"{value} AS {name}" for name, value in stored.items())
+def _own_columns(struct: str | None) -> Callable[[str], str]:
+    """SQL of a table's own columns, as they are or in a struct column."""
+    return quoted if struct is None else lambda name: f"{struct}.{quoted(name)}"

@@ -294,7 +294,7 @@ class CatalogStore:
         self._keep(table, version, written)
 
     def _keep(self, table: DeltaTable, version: int, written: _Rows) -> None:
-        """Take the rows that were written for read, unless the table is another writer's by now."""
+        """Take rows that were written for read, unless another commit has followed."""
         after = [file.path for file in data_files(table)] if table.version() == version else []
         self._files = {path: self._files.get(path, written) for path in after}
 

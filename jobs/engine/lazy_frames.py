@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from py4j.protocol import Py4JError
 
@@ -12,12 +13,12 @@ from relstate_dagster.jobs.engine.java_classes import add_classes
 from relstate_dagster.state_lib.errors import first_line
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _SOURCE: Final = Path(__file__).with_name("LazyFrames.java")
 _LOG: Final = logging.getLogger(__name__)
-#: Of the JVM that has the class.
-_READY: Final[set[int]] = set()
+_ASKED: Final[WeakSet[SparkContext]] = WeakSet()
 
 
 def add_lazy_frames(session: SparkSession) -> None:
@@ -26,11 +27,10 @@ def add_lazy_frames(session: SparkSession) -> None:
     from relstate_dagster.state_lib.lazy_frame import set_analyzer  # noqa: PLC0415
 
     jvm: Any = getattr(session, "_jvm", None)
-    if jvm is None or id(jvm) in _READY:  # Spark Connect has no JVM here
+    if jvm is None or session.sparkContext in _ASKED:  # Spark Connect has no JVM here
         return
-    _READY.clear()
-    _READY.add(id(jvm))
-    set_analyzer(None)
+    _ASKED.add(session.sparkContext)
+    set_analyzer(None)  # that of a JVM before
     try:
         add_classes(session, _SOURCE)
         set_analyzer(jvm.relstate.LazyFrames.after)

@@ -20,8 +20,10 @@ from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.lazy_frame import lazy
 
-#: Files whose paths are handed to Spark. It asks for each of them, and can skip none by the statistics of Delta's log.
+#: Files whose paths are handed to Spark, here and in an object store. It asks for each, there by a request, and can skip none
+#: by the statistics of Delta's log.
 _MOST_FILES: Final = 100
+_MOST_REMOTE_FILES: Final = 16
 REBUILD: Final = "rebuild the views that read it with --full-refresh"
 
 
@@ -117,8 +119,8 @@ class DeltaVersions:
         By Spark's reader of Parquet, where some files hold them plainly. Delta's runs jobs over the log for each version of a
         table: two seconds of the two and a half that it took to verify a view of ten rows.
         """
-        files = self.files_at(version)
-        if files.are_rows and not files.deleted.places and len(files.files) <= _MOST_FILES:
+        files, most = self.files_at(version), _MOST_FILES if Address.parse(self.path).is_local else _MOST_REMOTE_FILES
+        if files.layout is not None and not files.deleted.places and len(files.files) <= most and files.layout.keeps_types:
             return files.read(spark, None)
         return self.rows_by_delta(spark, version)
 

@@ -67,6 +67,14 @@ class FileLayout:
             return None
         return cls(table, schema, facts.partition_columns, facts.column_mapping == "name")
 
+    @property
+    def keeps_types(self) -> bool:
+        """Whether queries find the columns as they are declared.
+
+        A partition column that is padded here is not CHAR to them.
+        """
+        return not self.padded & {*self.partitioned_by}
+
     @cached_property
     def physical(self) -> dict[str, str]:
         """Names of columns in the files; of partition columns, in the log."""
@@ -125,14 +133,13 @@ class FileLayout:
         """
         if not files:
             return spark.createDataFrame([], T.StructType([*self.schema.fields, *more]))
-        stored = _physical_type(self.schema) if self.is_mapped else self.schema
-        reader = spark.read.schema(T.StructType([*stored.fields, *more]))
+        reader = spark.read.schema(T.StructType([*_physical_type(self.schema).fields, *more]))
         if self.partitioned_by:
             reader = reader.option("basePath", self.table)
         rows = lazy(reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files)))
         if self.is_plain:
             return rows
-        pads = _pads(spark) if self.padded & {*self.partitioned_by} else False
+        pads = not self.keeps_types and _pads(spark)
         columns = [self._column(field, pads=pads) for field in self.schema.fields]
         return rows.select(*columns, *(quoted(field.name) for field in more))
 
@@ -187,7 +194,10 @@ def _physical_type(data_type: T.DataType) -> T.DataType: ...
 
 
 def _physical_type(data_type: T.DataType) -> T.DataType:
-    """A type with the names that the fields of its structs have in files."""
+    """A type with the names that the fields of its structs have in files.
+
+    Without what Delta's log notes of them.
+    """
     if isinstance(data_type, T.StructType):
         return T.StructType([_physical(field) for field in data_type.fields])
     if isinstance(data_type, T.ArrayType):

@@ -12,7 +12,7 @@ from relstate_dagster.state_lib.columns import Columns, group_by
 from relstate_dagster.state_lib.lazy_frame import select
 from relstate_dagster.state_lib.sql_text import quoted
 
-_PARTS = (
+PARTS_OF_NAMES = (
     "a",
     "B",
     "_x1",
@@ -42,7 +42,7 @@ def frame(request: pytest.FixtureRequest, spark: SparkSession) -> DataFrame:
     drawn = random.Random(request.param)
     names: dict[str, None] = {}
     while len(names) < 8:
-        name = "".join(drawn.choices(_PARTS, k=drawn.randint(1, 4)))
+        name = "".join(drawn.choices(PARTS_OF_NAMES, k=drawn.randint(1, 4)))
         if name.lower() not in {known.lower() for known in names}:
             names[name] = None
     columns = (f"{n} AS {quoted(name)}" for n, name in enumerate(names))

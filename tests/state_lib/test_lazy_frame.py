@@ -1,4 +1,4 @@
-"""LazyFrame that are analyzed together give what PySpark gives step by step."""
+"""Steps that are analyzed together give what PySpark gives one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.lazy_frame import LazyFrame, first_of_each_task, lazy, select, set_analyzer, where
 from relstate_dagster.state_lib.sql_text import quoted
-from tests.state_lib.test_columns import _PARTS as PARTS_OF_NAMES
+from tests.state_lib.test_columns import PARTS_OF_NAMES
 
 _COMPARED = (
     *(
@@ -153,10 +153,7 @@ def test_characters_that_separate_steps(spark: SparkSession) -> None:
 
 
 def test_without_a_jvm_for_it_each_step_is_pysparks(spark: SparkSession) -> None:
-    from relstate_dagster.state_lib.lazy_frame import _Analyzer
-
-    analyze = _Analyzer.analyze
-    set_analyzer(None)
+    analyze = set_analyzer(None)
     try:
         frame = lazy(spark.range(3))
         assert not isinstance(frame, LazyFrame)
@@ -167,12 +164,33 @@ def test_without_a_jvm_for_it_each_step_is_pysparks(spark: SparkSession) -> None
 
 
 def test_char_columns_and_comments_are_kept(spark: SparkSession, tmp_path) -> None:
-    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (c CHAR(3), v VARCHAR(4) COMMENT 'said') USING delta")
-    spark.sql(f"INSERT INTO delta.`{tmp_path}/t` VALUES ('a', 'b')")
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (c CHAR(3), v VARCHAR(4) COMMENT 'said', e CHAR(5)) USING delta")
+    spark.sql(f"INSERT INTO delta.`{tmp_path}/t` VALUES ('a', 'b', 'a')")
     theirs = spark.read.format("delta").load(f"{tmp_path}/t")
     for steps in (["c", "V"], ["v AS v", "c AS d"], ["*"], ["CAST(c AS string) AS c"]):
         ours = lazy(theirs).selectExpr(*steps)
         assert ours.schema == theirs.selectExpr(*steps).schema
         assert [f.metadata for f in ours.schema.fields] == [f.metadata for f in theirs.selectExpr(*steps).schema.fields]
         assert ours.collect() == theirs.selectExpr(*steps).collect()
-    assert lazy(theirs).where("c = 'a'").count() == theirs.where("c = 'a'").count() == 1
+    for condition in ("c = 'a'", "c = e", "NOT c <=> e"):
+        assert lazy(theirs).where(condition).count() == theirs.where(condition).count(), condition
+
+
+@pytest.mark.parametrize("step", ["{}", "{} AS m", "CAST({} AS bigint) AS m"])
+@pytest.mark.parametrize("name", ["missing", "x"])
+@pytest.mark.parametrize("before", ["*", "length(z) AS x, z AS x"])
+def test_names_that_mean_no_column_or_two(spark: SparkSession, before: str, name: str, step: str) -> None:
+    theirs = spark.range(2).select(F.col("id").alias("x"), F.col("id").alias("x"), F.col("id").alias("z"))
+    problems = [
+        _problem(frame.selectExpr(*before.split(", ")), "selectExpr", [step.format(name)]) for frame in (theirs, lazy(theirs))
+    ]
+    assert problems[0] == problems[1] is not None
+
+
+@pytest.mark.parametrize("meant", ["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
+def test_a_cast_to_the_type_that_the_session_means(spark: SparkSession, meant: str) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.timestampType", meant)
+    theirs = session.range(1).selectExpr("timestamp_micros(id) AS t", "CAST(timestamp_micros(id) AS timestamp_ntz) AS n")
+    steps = ["CAST(t AS timestamp) AS t", "CAST(n AS timestamp) AS n", "CAST(n AS timestamp_ntz) AS m"]
+    assert lazy(theirs).selectExpr(*steps).schema == theirs.selectExpr(*steps).schema

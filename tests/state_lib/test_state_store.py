@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from stores import created, table
 
 from relstate_dagster.state_lib.compaction import empty_tables
-from relstate_dagster.state_lib.constants import TABLE_ID
+from relstate_dagster.state_lib.constants import ROW_ID, TABLE_ID
 from relstate_dagster.state_lib.delta_layout import TABLES_PROPERTY
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.log import latest_commits
+from relstate_dagster.state_lib.lazy_frame import lazy, select
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.merge import merge_runs
 from relstate_dagster.state_lib.row_encoding import decode_row, encoded_parts
@@ -44,8 +45,13 @@ def write(store: StateStore, epoch: int, **changes: DataFrame) -> int:
 
 @pytest.fixture(scope="module")
 def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StateStore:
+    """As :func:`two_epochs`, for tests that only read it."""
+    return two_epochs(spark, tmp_path_factory.mktemp("store"))
+
+
+def two_epochs(spark: SparkSession, path: Path) -> StateStore:
     """Two epochs of two tables."""
-    store = created(spark, tmp_path_factory.mktemp("store"), LEFT, TOTALS)
+    store = created(spark, path, LEFT, TOTALS)
     rows = spark.range(100).selectExpr("id", "concat('n', id % 5) AS name", "cast(id AS int) AS weight", "1L AS _weight")
     totals = rows.groupBy("name").agg(F.sum("weight").alias("total"), F.lit(1).cast("bigint").alias("_weight"))
     write(store, 1, t3=rows, t9=totals)
@@ -128,7 +134,8 @@ def test_reads_prune_partitions_and_columns(spark: SparkSession, store: StateSto
     assert "key:binary" not in plan
 
 
-def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSession, store: StateStore) -> None:
+def test_a_small_append_is_written_by_the_driver_like_a_large_one(spark: SparkSession, tmp_path: Path) -> None:
+    store = two_epochs(spark, tmp_path)
     written = [(f.partition[TABLE_ID], f.rows) for f in store.files.at(2) if f.lower["epoch"] == 2]
     assert written == [(3, 1), (9, 3)]
     table = store.state_table(3, epoch=3)
@@ -232,3 +239,43 @@ def test_tables_are_emptied_unless_another_commit_came_first(spark: SparkSession
     assert store.stored([5], second).count() == 80, "as of before"
     write(store, 3, t5=rows)
     assert counts() == [40, 1]
+
+
+_TYPES = {
+    "bigint": "id",
+    "string": "concat('ü`', id)",
+    "double": "id / 3D - 1",
+    "decimal(12,3)": "id",
+    "timestamp": "timestamp_seconds(id)",
+    "date": "date_from_unix_date(id)",
+    "boolean": "id % 2 = 0",
+    "binary": "encode(id, 'utf-8')",
+    "smallint": "id",
+    "array<int>": "array(id, NULL)",
+    "struct<x:int,y:string>": "named_struct('x', id, 'y', concat('s', id))",
+}
+
+
+@pytest.mark.parametrize("vnode_count", [1, 8])
+@pytest.mark.parametrize("key", [[], [ROW_ID], ["c3", KeyPart("c1", True, True)], [KeyPart(f"c{n}") for n in range(10)]])
+def test_rows_are_stored_alike_by_sql_and_by_columns(
+    spark: SparkSession, tmp_path: Path, key: list[KeyPart | str], vnode_count: int
+) -> None:
+    """Forty columns of all types with NULLs, as they are and in a struct; intervals have no form in SQL."""
+    values = {f"c{n}": list(_TYPES.items())[n % len(_TYPES)] for n in range(40)}
+    columns = "; ".join([*(f"{name} {data_type}" for name, (data_type, _) in values.items()), f"{ROW_ID} bigint"])
+    desc = table(5, columns, key, vnode_count=vnode_count)
+    months = table(6, "id bigint; m interval year to month", ["id"])
+    store = created(spark, tmp_path, desc, months)
+    assert store._stored_texts(months) is None
+    picked = [f"IF(id = {n % 7}, NULL, CAST({v} AS {t})) AS {name}" for n, (name, (t, v)) in enumerate(values.items())]
+    rows = lazy(spark.range(7)).selectExpr(*picked, f"id << 20 AS {ROW_ID}", "IF(id = 3, -1L, 1L) AS _weight")
+    texts = store._stored_texts(desc)
+    assert texts is not None
+    by_columns = store._stored_columns(desc).of(rows)
+    by_sql = select(rows, texts)
+    assert [(f.name, f.dataType) for f in by_sql.schema.fields] == [(f.name, f.dataType) for f in by_columns.schema.fields]
+    assert repr(by_sql.collect()) == repr(by_columns.collect())
+    wrapped = rows.selectExpr(f"struct({', '.join(rows.columns)}) AS whole")
+    by_struct = wrapped.select(store._stored_struct(desc, "whole").alias("s")).select("s.*")
+    assert repr(by_struct.collect()) == repr(by_columns.collect())
