@@ -59,8 +59,8 @@ def slower_views(record: Record) -> Iterator[tuple[str, int, float, float, int]]
 def _cells(number: int, batch: Record) -> list[str]:
     ours, plain = batch["ours"], batch["plain"]
 
-    def both(key: str, digits: int = 0) -> str:
-        return f"{ours[key]:.{digits}f} / {plain[key]:.{digits}f}" if key in ours and key in plain else ""
+    def both(key: str) -> str:
+        return f"{round(ours[key])} / {round(plain[key])}" if key in ours and key in plain else ""
 
     heap, read = (f"{bytes_text(ours[key])} / {bytes_text(plain[key])}" for key in ("peak_heap", "read_bytes"))
     times = [f"{ours['wall']:.1f}", f"{plain['wall']:.1f}", f"**{batch['ratio']:.2f}**"]
