@@ -380,5 +380,5 @@ def _stored_columns(
 
 
 def _own_columns(struct: str | None) -> Callable[[str], str]:
-    """SQL of a table's own columns, as they are or in a struct column."""
+    """SQL names of a table's columns, or of fields of a struct."""
     return quoted if struct is None else lambda name: f"{struct}.{quoted(name)}"

@@ -20,8 +20,8 @@ from relstate_dagster.state_lib.lake.statistics import DataFile, data_files
 from relstate_dagster.state_lib.lake.table import OpenedTable
 from relstate_dagster.state_lib.lazy_frame import lazy
 
-#: Files whose paths are handed to Spark, here and in an object store. It asks for each, there by a request, and can skip none
-#: by the statistics of Delta's log.
+#: Most files whose paths are handed to Spark, on this machine and in an object store. Spark asks for the size of each, which
+#: is a request there, and cannot skip files by the statistics of Delta's log.
 _MOST_FILES: Final = 100
 _MOST_REMOTE_FILES: Final = 16
 REBUILD: Final = "rebuild the views that read it with --full-refresh"
@@ -120,7 +120,7 @@ class DeltaVersions:
         table: two seconds of the two and a half that it took to verify a view of ten rows.
         """
         files, most = self.files_at(version), _MOST_FILES if Address.parse(self.path).is_local else _MOST_REMOTE_FILES
-        if files.layout is not None and not files.deleted.places and len(files.files) <= most and files.layout.keeps_types:
+        if files.are_rows and not files.deleted.places and len(files.files) <= most:
             return files.read(spark, None)
         return self.rows_by_delta(spark, version)
 

@@ -67,14 +67,6 @@ class FileLayout:
             return None
         return cls(table, schema, facts.partition_columns, facts.column_mapping == "name")
 
-    @property
-    def keeps_types(self) -> bool:
-        """Whether queries find the columns as they are declared.
-
-        A partition column that is padded here is not CHAR to them.
-        """
-        return not self.padded & {*self.partitioned_by}
-
     @cached_property
     def physical(self) -> dict[str, str]:
         """Names of columns in the files; of partition columns, in the log."""
@@ -139,17 +131,18 @@ class FileLayout:
         rows = lazy(reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files)))
         if self.is_plain:
             return rows
-        pads = not self.keeps_types and _pads(spark)
+        pads = _pads(spark) if self.padded & {*self.partitioned_by} else False
         columns = [self._column(field, pads=pads) for field in self.schema.fields]
         return rows.select(*columns, *(quoted(field.name) for field in more))
 
     def _column(self, field: T.StructField, *, pads: bool) -> Column:
         column = _as_declared(field) if self.is_mapped else F.col(quoted(field.name))
-        if pads and field.name in self.padded and field.name in self.partitioned_by:
-            # The one thing of a relation of files that Spark itself does not pad.
-            length = char_length(field)
-            return F.when(F.length(column) < length, F.rpad(column, length, " ")).otherwise(column).alias(field.name)
-        return column
+        if field.name not in self.padded or field.name not in self.partitioned_by:
+            return column
+        # The one thing of a relation of files that Spark itself does not pad, and that is no CHAR to queries.
+        length = char_length(field)
+        text = F.when(F.length(column) < length, F.rpad(column, length, " ")).otherwise(column) if pads else column
+        return text.alias(field.name, metadata=char_metadata(char_type(field)))
 
 
 def _pads(spark: SparkSession) -> bool:

@@ -126,3 +126,22 @@ def test_rows_of_versions_are_as_delta_reads_them(
             assert ours.where("g = 'a b'").count() == theirs.where("g = 'a b'").count(), version
         if write in (_by_delta_rs, _by_spark) and not partitioned_by:
             assert "InMemoryFileIndex" in ours._jdf.queryExecution().executedPlan().toString(), "without Delta's jobs"
+
+
+@pytest.mark.parametrize("partitioned_by", [[], ["g"]], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("padding", ["true", "false"])
+@pytest.mark.parametrize("as_string", ["true", "false"])
+def test_char_columns_are_read_as_each_session_says(
+    spark: SparkSession, tmp_path: Path, partitioned_by: list[str], padding: str, as_string: str
+) -> None:
+    path = str(tmp_path / "table")
+    _padded(spark, path, partitioned_by)
+    session = spark.newSession()
+    session.conf.set("spark.sql.readSideCharPadding", padding)
+    session.conf.set("spark.sql.legacy.charVarcharAsString", as_string)
+    versions = DeltaVersions("t", path)
+    ours, theirs = versions.rows(session, 1), versions.rows_by_delta(session, 1)
+    assert "InMemoryFileIndex" in ours._jdf.queryExecution().executedPlan().toString(), "without Delta's jobs"
+    for condition in ("true", "g = 'a b'", "g = 'a b  '", "g = v", "g IN ('a', 'x')", "length(g) = 5"):
+        found = [sorted(map(repr, rows.where(condition).collect())) for rows in (ours, theirs)]
+        assert found[0] == found[1], condition

@@ -261,7 +261,10 @@ _TYPES = {
 def test_rows_are_stored_alike_by_sql_and_by_columns(
     spark: SparkSession, tmp_path: Path, key: list[KeyPart | str], vnode_count: int
 ) -> None:
-    """Forty columns of all types with NULLs, as they are and in a struct; intervals have no form in SQL."""
+    """Forty columns of all types, with NULLs.
+
+    Rows with columns of their own, and with one struct of them. Intervals cannot be written in SQL.
+    """
     values = {f"c{n}": list(_TYPES.items())[n % len(_TYPES)] for n in range(40)}
     columns = "; ".join([*(f"{name} {data_type}" for name, (data_type, _) in values.items()), f"{ROW_ID} bigint"])
     desc = table(5, columns, key, vnode_count=vnode_count)
