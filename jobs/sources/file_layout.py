@@ -9,7 +9,7 @@ a folder than Delta from its log: timestamps, decimals and floating-point number
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, overload
@@ -125,7 +125,8 @@ class FileLayout:
         """
         if not files:
             return spark.createDataFrame([], T.StructType([*self.schema.fields, *more]))
-        reader = spark.read.schema(T.StructType([*_physical_type(self.schema).fields, *more]))
+        stored = _stored_type(self.schema, physical_name if self.is_mapped else _declared_name)
+        reader = spark.read.schema(T.StructType([*stored.fields, *more]))
         if self.partitioned_by:
             reader = reader.option("basePath", self.table)
         rows = lazy(reader.parquet(*(no_pattern(full_path(self.table, file)) for file in files)))
@@ -173,31 +174,39 @@ def physical_name(field: T.StructField) -> str:
     return str(field.metadata.get(_PHYSICAL_NAME, field.name))
 
 
-def _physical(field: T.StructField) -> T.StructField:
-    metadata = char_metadata(char_type(field))
-    return T.StructField(physical_name(field), _physical_type(field.dataType), field.nullable, metadata)
+def _declared_name(field: T.StructField) -> str:
+    return str(field.name)
 
 
 @overload
-def _physical_type(data_type: T.StructType) -> T.StructType: ...
+def _stored_type(data_type: T.StructType, name: Callable[[T.StructField], str]) -> T.StructType: ...
 
 
 @overload
-def _physical_type(data_type: T.DataType) -> T.DataType: ...
+def _stored_type(data_type: T.DataType, name: Callable[[T.StructField], str]) -> T.DataType: ...
 
 
-def _physical_type(data_type: T.DataType) -> T.DataType:
-    """A type with the names that the fields of its structs have in files.
+def _stored_type(data_type: T.DataType, name: Callable[[T.StructField], str]) -> T.DataType:
+    """A type as files have it.
 
-    Without what Delta's log notes of them.
+    Without what Delta's log notes of its columns, and their fields.
+
+    Parameters
+    ----------
+    name : gives a column's name in the files.
     """
     if isinstance(data_type, T.StructType):
-        return T.StructType([_physical(field) for field in data_type.fields])
+        return T.StructType([_stored_field(field, name) for field in data_type.fields])
     if isinstance(data_type, T.ArrayType):
-        return T.ArrayType(_physical_type(data_type.elementType), data_type.containsNull)
+        return T.ArrayType(_stored_type(data_type.elementType, name), data_type.containsNull)
     if isinstance(data_type, T.MapType):
-        return T.MapType(_physical_type(data_type.keyType), _physical_type(data_type.valueType), data_type.valueContainsNull)
+        key, value = _stored_type(data_type.keyType, name), _stored_type(data_type.valueType, name)
+        return T.MapType(key, value, data_type.valueContainsNull)
     return data_type
+
+
+def _stored_field(field: T.StructField, name: Callable[[T.StructField], str]) -> T.StructField:
+    return T.StructField(name(field), _stored_type(field.dataType, name), field.nullable, char_metadata(char_type(field)))
 
 
 def _as_declared(field: T.StructField) -> Column:
@@ -206,5 +215,5 @@ def _as_declared(field: T.StructField) -> Column:
     Spark casts fields by their order.
     """
     stored = F.col(quoted(physical_name(field)))
-    named = stored if _physical_type(field.dataType) == field.dataType else stored.cast(field.dataType)
+    named = stored if _stored_type(field.dataType, physical_name) == field.dataType else stored.cast(field.dataType)
     return named.alias(field.name)
