@@ -18,6 +18,7 @@ from relstate_dagster.jobs.operators.materialized_input import NEW_COPIES, OLD_C
 from relstate_dagster.jobs.operators.ordering import by_order, by_order_then_all
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.nodes import Reach, Window
+from relstate_dagster.state_lib.sql_text import quoted
 
 #: Whether the results of a row may have changed.
 AFFECTED: Final = "_is_affected"
@@ -26,6 +27,8 @@ _VERSIONS: Final = (OLD_COPIES, NEW_COPIES)
 
 def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
     """Rows that the results of affected rows depend on, with a flag for these.
+
+    A version without affected rows in a partition has no copies there: rows that are appended at its end change no old result.
 
     Parameters
     ----------
@@ -52,7 +55,13 @@ def near_changes(rows: DataFrame, node: Window, reach: Reach) -> DataFrame:
         is_affected = is_affected | F.max(_is_changed()).over(peers)
     found = found.withColumn(AFFECTED, is_affected)
     kept = found if frames is None else found.where(_is_within(frames, frames))
-    return kept.select(*columns_of(names))
+    return kept.select(*(_where_affected(node, name) if name in _VERSIONS else F.col(quoted(name)) for name in names))
+
+
+def _where_affected(node: Window, copies: str) -> Column:
+    """Copies in a version, in partitions where some of its results may have changed."""
+    is_wanted = F.max(F.col(AFFECTED) & (F.col(copies) > 0)).over(Over.partitionBy(*columns_of(node.partition)))
+    return F.when(is_wanted, F.col(copies)).otherwise(F.lit(0).cast("bigint")).alias(copies)
 
 
 def _up_to_here(node: Window, order: list[Column], *, with_peers: bool = False) -> WindowSpec:

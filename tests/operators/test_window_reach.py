@@ -150,20 +150,32 @@ def test_a_plan_says_how_far_a_change_reaches(spark: SparkSession, text: str, re
         assert node.reach == reach
 
 
-def test_a_row_amid_a_long_partition_computes_few_rows(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 400 rows, the new one, the three before it and the three after it."""
-    computed: list[int] = []
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        pytest.param(((400, 0, 200, 7, None), 1), {"old": 6, "new": 7}, id="amid"),
+        pytest.param(((400, 0, 400, 7, None), 1), {"new": 4}, id="appended"),
+        pytest.param(((399, 0, 399, 399, None), -1), {"old": 4}, id="last one deleted"),
+    ],
+)
+@pytest.mark.parametrize("partition", ["PARTITION BY g ", ""])
+def test_a_change_in_a_long_partition_computes_few_rows(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, partition: str, change: tuple[Row, int], rows: dict[str, int]
+) -> None:
+    """Of 400 rows, those whose frames have the changed one, and their frames, in versions where some result may change."""
+    computed: list[dict[str, int]] = []
     versions = window.both_versions
 
     def counted(rows: DataFrame, version: str) -> DataFrame:
+        found = versions(rows, version)
         if changed_windows.AFFECTED in rows.columns:
-            computed.append(rows.count())
-        return versions(rows, version)
+            computed.append({row[version]: row["count"] for row in found.groupBy(version).count().collect()})
+        return found
 
     monkeypatch.setattr(window, "both_versions", counted)
-    query = "SELECT *, avg(x) OVER (PARTITION BY g ORDER BY o, k ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS smooth FROM w"
+    query = f"SELECT *, avg(x) OVER ({partition}ORDER BY o, k ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS smooth FROM w"
     with Lab(spark, query, _RELATIONS) as lab:
         lab.step({"w": [((n, 0, n, n, None), 1) for n in range(400)]})
-        lab.step({"w": [((400, 0, 200, 7, None), 1)]})
+        lab.step({"w": [change]})
         lab.check()
-    assert computed == [7]
+    assert computed == [rows]
