@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows, rows_at
 from relstate_dagster.jobs.sources.file_layout import FileLayout
+from relstate_dagster.jobs.sources.row_tracking import RowTracking
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.log import Action, files_of
 from relstate_dagster.state_lib.sql_text import quoted
@@ -102,22 +103,33 @@ def _of_marked(
             yield replace(file, weight=-file.weight, positions=deleted, bytes=math.ceil(file.bytes * share))
 
 
-def read_changes(spark: SparkSession, layout: FileLayout, files: Sequence[ChangeFile]) -> DataFrame:
+def read_changes(
+    spark: SparkSession, layout: FileLayout, files: Sequence[ChangeFile], tracking: RowTracking | None = None
+) -> DataFrame:
     """The change set in some files: the table's columns and the weight; no Spark job.
 
     Spark is never given a file twice: one that was added, removed and restored counts as often as all of that says.
+
+    Parameters
+    ----------
+    tracking : has rows come with their ids and versions; no file has recorded changes.
     """
     columns = [quoted(name) for name in layout.schema.names]
     frames = []
+
+    def rows_of(paths: Sequence[str]) -> DataFrame:
+        if tracking is None:
+            return layout.read(spark, paths)
+        return tracking.tracked(layout.table, layout.read(spark, paths, *tracking.fields), layout.schema.names, paths)
+
     recorded = [file.path for file in files if not file.weight]
     if recorded:
         rows = layout.read(spark, recorded, T.StructField(CHANGE_TYPE, T.StringType()))
         frames.append(rows.selectExpr(*columns, f"IF({CHANGE_TYPE} IN {INSERTIONS}, 1L, -1L) AS {WEIGHT}"))
     for weight, paths in _by_weight(files).items():
-        frames.append(layout.read(spark, paths).selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
+        frames.append(rows_of(paths).selectExpr("*", f"{weight}L AS {WEIGHT}"))
     for weight, places in places_by_weight(files).items():
-        rows = rows_at(spark, layout.read(spark, list(places)), places)
-        frames.append(rows.selectExpr(*columns, f"{weight}L AS {WEIGHT}"))
+        frames.append(rows_at(spark, rows_of(list(places)), places).selectExpr("*", f"{weight}L AS {WEIGHT}"))
     return reduce(DataFrame.union, frames) if frames else layout.read(spark, []).selectExpr(*columns, f"1L AS {WEIGHT}")
 
 

@@ -5,11 +5,12 @@ Changes are read as commits recorded them. Where they did not, or where that is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from relstate_dagster.jobs.sources.change_files import change_files
+from relstate_dagster.jobs.sources.change_files import ChangeFile, change_files
 from relstate_dagster.jobs.sources.commit_order import AppendedFile
 from relstate_dagster.jobs.sources.commit_range import CommitRange
 from relstate_dagster.jobs.sources.deleted_rows import DeletedRows
@@ -18,6 +19,7 @@ from relstate_dagster.jobs.sources.file_layout import FileLayout, struct_of
 from relstate_dagster.jobs.sources.net_files import FileDifference, FilesAt, reads_older_files, without_cancelled
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin, Rest
 from relstate_dagster.jobs.sources.row_counts import RowCounts
+from relstate_dagster.jobs.sources.row_tracking import RowTracking
 from relstate_dagster.state_lib.char_columns import char_type
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import is_absolute
@@ -29,6 +31,8 @@ _REBUILD_LONGER: Final = (
     "Rebuild the views that read it with --full-refresh, and keep files longer than the time between two runs "
     "(delta.deletedFileRetentionDuration)"
 )
+#: Files whose first ids are listed in an expression.
+_MOST_TRACKED_FILES: Final = 500
 NO_FEED: Final = "it has no change data feed"
 
 
@@ -194,8 +198,22 @@ class DeltaChanges:
                 frozenset() if difference is None else difference.names,
                 len(self._versions.data_files(until.version) if difference is None else difference.after.files),
                 self._advice(commits, facts),
+                None if files is None or sum(rows) < tuning().tracked_rows else self._tracking(commits, since, facts, files),
             ),
         )
+
+    def _tracking(self, commits: CommitRange, since: Pin, facts: TableFacts, files: Sequence[ChangeFile]) -> RowTracking | None:
+        """Ids of the rows in files; ``None`` where they are not known.
+
+        They are not if rows were not tracked all the time. Of very many files they are not listed.
+        """
+        if commits.switches_tracking_off or commits.missing is not None or len(files) > _MOST_TRACKED_FILES:
+            return None
+        try:
+            before = self._versions.facts(since.version)
+        except SourceError:
+            return None
+        return RowTracking.between(before, facts, commits.first_rows, {file.path for file in files})
 
     def _layout_of_both(self, commits: CommitRange, since: Pin, until: Pin) -> FileLayout | None:
         """Layout of the files of both versions; ``None`` where only Delta can read them."""

@@ -20,14 +20,16 @@ from relstate_dagster.jobs.sources.change_files import CHANGE_TYPE, INSERTIONS, 
 from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.delta_changes import NO_FEED, DeltaChanges
 from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
-from relstate_dagster.jobs.sources.file_layout import FileLayout, file_name, physical_name, struct_of
+from relstate_dagster.jobs.sources.file_layout import FileLayout, physical_name, struct_of
+from relstate_dagster.jobs.sources.file_values import value_of_file
 from relstate_dagster.jobs.sources.net_files import must_be_netted, summed, union_of_common
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin
 from relstate_dagster.jobs.sources.protocol import Source, insertions
+from relstate_dagster.jobs.sources.row_tracking import changed_rows, saves_comparing
 from relstate_dagster.jobs.sources.snapshot_files import SnapshotFiles
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, ROW_ID, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.lake.address import Address, full_path
+from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.lake.log import TableFacts
 from relstate_dagster.state_lib.lake.readable import why_unreadable
@@ -224,8 +226,12 @@ class DeltaSource(Source):
         if found.files is not None and layout is not None:
             if not found.files:
                 return None
-            rows = read_changes(spark, layout, found.files)
-            return summed(rows, columns) if must_be_netted(found.files) else rows
+            if not must_be_netted(found.files):
+                return read_changes(spark, layout, found.files)
+            if net.tracking is None or not saves_comparing(layout.schema, columns):
+                return summed(read_changes(spark, layout, found.files), columns)
+            # What is left is summed as well: a row that was written again without a change has another version.
+            return summed(changed_rows(spark, read_changes(spark, layout, found.files, net.tracking)), columns)
         if not net.names:
             return None
         before, after = (self._rows_of(spark, pin, net.names, weight) for pin, weight in ((since, -1), (until, 1)))
@@ -291,7 +297,11 @@ class DeltaSource(Source):
             if field.name in facts.partition_columns:
                 logged = physical_name(field) if is_mapped else field.name
                 texts = [partitions[file.path].get(logged) or None for file in found.appended]
-                column = _of_file(self.path, found.appended, texts, "string").cast(field.dataType).alias(field.name)
+                column = (
+                    value_of_file(self.path, [file.path for file in found.appended], texts, "string")
+                    .cast(field.dataType)
+                    .alias(field.name)
+                )
             columns.append(column)
         return rows.select(*columns, F.lit(1).cast("bigint").alias(WEIGHT))
 
@@ -330,7 +340,9 @@ class DeltaSource(Source):
         if ROW_ID in generated_columns:
             columns.append(_row_id(self.path, numbered or files, pin.serial_base_ms).alias(ROW_ID))
         if COMMIT_VERSION in generated_columns:
-            columns.append(_of_file(self.path, files, [file.commit for file in files]).alias(COMMIT_VERSION))
+            columns.append(
+                value_of_file(self.path, [file.path for file in files], [file.commit for file in files]).alias(COMMIT_VERSION)
+            )
         return rows.select(*columns, weight)
 
 
@@ -359,28 +371,5 @@ def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
     if not files:
         return F.lit(None).cast("bigint")
     before = accumulate((file.rows for file in files[:-1]), initial=0)
-    return row_id_of_ordinal(base_ms, _of_file(table, files, list(before)) + F.col("_metadata.row_index"))
-
-
-def _of_file(
-    table: str, files: Sequence[AppendedFile], values: Sequence[int | str | None], data_type: str = "bigint"
-) -> Column:
-    """The value that belongs to the file of a row."""
-    if not files:
-        return F.lit(None).cast(data_type)
-    names = [file_name(file.path) for file in files]
-    where = F.col("_metadata.file_name")
-    if len(set(names)) < len(names):  # a converted table may have a file of the same name in each folder
-        names, where = [full_path(table, file.path) for file in files], _path_of_file()
-    pairs = [F.lit(part) for name, value in zip(names, values, strict=True) for part in (name, value)]
-    of_file = F.create_map(*(part.cast(data_type) if n % 2 else part for n, part in enumerate(pairs)))
-    return F.element_at(of_file, where)
-
-
-def _path_of_file() -> Column:
-    """Path of a row's file.
-
-    Spark has it as an address, escaped but for plus signs.
-    """
-    plain = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    return F.regexp_replace(plain, "^file:/+", "/")
+    ordinal = value_of_file(table, [file.path for file in files], list(before)) + F.col("_metadata.row_index")
+    return row_id_of_ordinal(base_ms, ordinal)

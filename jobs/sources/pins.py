@@ -8,6 +8,7 @@ from typing import Any
 
 from relstate_dagster.jobs.sources.change_files import ChangeFile
 from relstate_dagster.jobs.sources.commit_order import AppendedFile
+from relstate_dagster.jobs.sources.row_tracking import RowTracking
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,14 @@ class NetChange:
     names : names of the files that differ, as Spark has them.
     total_files : of the later version.
     advice : how later changes would be cheaper to read; empty if they would not.
+    tracking : ids of the rows in the files, where these tell apart what is unchanged.
     """
 
     reason: str
     names: frozenset[str]
     total_files: int
     advice: str = ""
+    tracking: RowTracking | None = None
 
 
 @dataclass(frozen=True, slots=True)

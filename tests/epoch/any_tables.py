@@ -33,6 +33,7 @@ LAYOUTS = {
     "times, marked": ("p TIMESTAMP", "PARTITIONED BY (p)", _DELETING),
     "doubles": ("p DOUBLE", "PARTITIONED BY (p)", ""),
     "tracked": ("p STRING", "", f"{_TRACKED}, {_DELETING}"),
+    "tracked texts": ("p STRING", "PARTITIONED BY (p)", f"{_TRACKED}, {_MAPPED}"),
 }
 _PARTITIONS = {
     "STRING": ("'a b/c%=}[*'", "''", "'007'", "NULL", "' x'", "'+%2F'"),

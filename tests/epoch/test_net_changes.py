@@ -14,15 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.registration.registry import Registry
 from relstate_dagster.jobs.run.runner import EpochRunner
+from relstate_dagster.jobs.sources import delta_source
 from relstate_dagster.jobs.sources.commit_range import CommitRange
 from relstate_dagster.jobs.sources.delta_changes import DeltaChanges
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
-from relstate_dagster.jobs.sources.net_files import FileDifference
+from relstate_dagster.jobs.sources.net_files import FileDifference, summed
 from relstate_dagster.jobs.sources.pins import ChangeRange, Pin
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.log import TableFacts
 from tests.epoch.any_tables import LAYOUTS, AnyTable, bag, net, weighted
 from tests.epoch.scripts import Script
+from tests.sizes import Resized
 
 
 class _Net(DeltaChanges):
@@ -45,6 +47,12 @@ class _Net(DeltaChanges):
 
 
 _WAYS = ("as it chooses", "by versions", "by commits", "by Delta")
+
+
+@pytest.fixture(autouse=True)
+def _tracked_rows(resized: Resized) -> None:
+    """Ids of rows are used, however few there are."""
+    resized(tracked_rows=0, tracked_row_bytes=0)
 
 
 #: Layouts that are tried by default; the others are, like more seeds, for the night.
@@ -157,6 +165,39 @@ def test_files_that_optimize_has_rewritten_are_not_read(spark: SparkSession, tmp
     source, until, found = _range(path, since)
     assert source.changes(spark, since, until, found) is None
     assert source.read_strategy(found, until) == "nothing changed"
+
+
+@pytest.mark.parametrize(
+    "properties", ["", ", 'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"], ids=["plain", "mapped"]
+)
+def test_rows_of_rewritten_files_are_told_apart_by_their_ids(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: str
+) -> None:
+    compared: list[int] = []
+    monkeypatch.setattr(delta_source, "summed", lambda rows, columns: compared.append(rows.count()) or summed(rows, columns))
+    path = _create(spark, tmp_path / "t", "k INT, v STRING, `x-y` DOUBLE", f"'delta.enableRowTracking' = 'true'{properties}")
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT id, id % 3, 0.5 FROM range(0, 9000, 1, 3)")
+    since = DeltaSource("t", path).pin(None)
+    spark.sql(f"UPDATE delta.`{path}` SET v = 'new' WHERE k % 4000 = 1")
+    spark.sql(f"UPDATE delta.`{path}` SET v = v WHERE k = 2")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE k = 7")
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    source, until, found = _range(path, since)
+    assert found.net is not None
+    assert found.net.tracking is not None
+    changes = weighted(source.changes(spark, since, until, found), ["k", "v"])
+    updated = {f"({k}, '{old}')": -1 for k, old in ((1, 1), (4001, 2), (8001, 0), (7, 1))}
+    assert changes == updated | {f"({k}, 'new')": 1 for k in (1, 4001, 8001)}
+    assert compared == [9], "the row that was written again as it was, too"
+    # Files are the table's without their rows being tracked all the time.
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')")
+    spark.sql(f"UPDATE delta.`{path}` SET v = 'newer' WHERE k = 3")
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
+    source, until, found = _range(path, until)
+    assert found.net is not None
+    assert found.net.tracking is None
+    expected = {"(3, '0')": -1, "(3, 'newer')": 1}
+    assert weighted(source.changes(spark, until, source.pin(None), found), ["k", "v"]) == expected
 
 
 def test_commits_and_files_in_between_may_be_gone(spark: SparkSession, tmp_path: Path) -> None:
