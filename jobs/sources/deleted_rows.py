@@ -11,17 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.sources.file_layout import file_name
+from relstate_dagster.jobs.sources.file_values import file_metadata, free_name
 from relstate_dagster.state_lib.collected import frame_of
 from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
-
-_FILE: Final = "_file_name"
-_POSITION: Final = "_file_position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +72,13 @@ def rows_at(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.Int
 
 
 def _at_places(spark: SparkSession, rows: DataFrame, positions: Mapping[str, pa.Int64Array], how: str) -> DataFrame:
+    file, place = free_name("_file_name", rows.columns), free_name("_file_position", rows.columns)
     names = [pa.repeat(file_name(path), len(at)) for path, at in positions.items()]
-    places = pa.table({_FILE: pa.chunked_array(names), _POSITION: pa.chunked_array(list(positions.values()))})
+    places = pa.table({file: pa.chunked_array(names), place: pa.chunked_array(list(positions.values()))})
     known = frame_of(spark, places)
     sent = known.hint("broadcast") if places.num_rows <= tuning().marked_rows else known
-    placed = rows.select("*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_POSITION))
-    return placed.join(sent, [_FILE, _POSITION], how).select(*map(quoted, rows.columns))
+    placed = rows.select("*", file_metadata(rows, "file_name").alias(file), file_metadata(rows, "row_index").alias(place))
+    return placed.join(sent, [file, place], how).select(*map(quoted, rows.columns))
 
 
 #: What delta-rs says of tables with type widening, a check of VACUUM's protocol, shredded variants, and what is yet to come.

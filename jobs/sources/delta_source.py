@@ -21,7 +21,7 @@ from relstate_dagster.jobs.sources.commit_order import AppendedFile, CommitOrder
 from relstate_dagster.jobs.sources.delta_changes import NO_FEED, DeltaChanges
 from relstate_dagster.jobs.sources.delta_versions import DeltaVersions
 from relstate_dagster.jobs.sources.file_layout import FileLayout, physical_name, struct_of
-from relstate_dagster.jobs.sources.file_values import value_of_file
+from relstate_dagster.jobs.sources.file_values import file_metadata, value_of_file
 from relstate_dagster.jobs.sources.net_files import must_be_netted, summed, union_of_common
 from relstate_dagster.jobs.sources.pins import ChangeRange, NetChange, Pin
 from relstate_dagster.jobs.sources.protocol import Source, insertions
@@ -231,7 +231,8 @@ class DeltaSource(Source):
             if net.tracking is None or not saves_comparing(layout.schema, columns):
                 return summed(read_changes(spark, layout, found.files), columns)
             # What is left is summed as well: a row that was written again without a change has another version.
-            return summed(changed_rows(spark, read_changes(spark, layout, found.files, net.tracking)), columns)
+            rows = read_changes(spark, layout, found.files, net.tracking)
+            return summed(changed_rows(spark, rows, net.tracking.names(layout.schema.names)), columns)
         if not net.names:
             return None
         before, after = (self._rows_of(spark, pin, net.names, weight) for pin, weight in ((since, -1), (until, 1)))
@@ -242,7 +243,7 @@ class DeltaSource(Source):
         self.versions.check_is_there(pin)
         rows = self.versions.rows_by_delta(spark, pin.version)
         if len(names) <= _MOST_NAMES:
-            rows = rows.where(F.col("_metadata.file_name").isin(*sorted(names)))
+            rows = rows.where(file_metadata(rows, "file_name").isin(*sorted(names)))
         return rows.withColumn(WEIGHT, F.lit(weight).cast("bigint"))
 
     def changes_by_commit(self, spark: SparkSession, since: Pin, until: Pin, found: ChangeRange) -> DataFrame | None:
@@ -298,7 +299,7 @@ class DeltaSource(Source):
                 logged = physical_name(field) if is_mapped else field.name
                 texts = [partitions[file.path].get(logged) or None for file in found.appended]
                 column = (
-                    value_of_file(self.path, [file.path for file in found.appended], texts, "string")
+                    value_of_file(self.path, rows, [file.path for file in found.appended], texts, "string")
                     .cast(field.dataType)
                     .alias(field.name)
                 )
@@ -338,10 +339,12 @@ class DeltaSource(Source):
         weight = F.lit(1).cast("bigint").alias(WEIGHT)
         columns: list[Column] = [F.col(quoted(name)) for name in schema.names]
         if ROW_ID in generated_columns:
-            columns.append(_row_id(self.path, numbered or files, pin.serial_base_ms).alias(ROW_ID))
+            columns.append(_row_id(self.path, rows, numbered or files, pin.serial_base_ms).alias(ROW_ID))
         if COMMIT_VERSION in generated_columns:
             columns.append(
-                value_of_file(self.path, [file.path for file in files], [file.commit for file in files]).alias(COMMIT_VERSION)
+                value_of_file(self.path, rows, [file.path for file in files], [file.commit for file in files]).alias(
+                    COMMIT_VERSION
+                )
             )
         return rows.select(*columns, weight)
 
@@ -366,10 +369,10 @@ def _reads_appended(found: ChangeRange, generated_columns: Collection[str]) -> b
     return found.only_appends and (bool(generated_columns) or not found.has_change_feed)
 
 
-def _row_id(table: str, files: Sequence[AppendedFile], base_ms: int) -> Column:
+def _row_id(table: str, rows: DataFrame, files: Sequence[AppendedFile], base_ms: int) -> Column:
     """Serial id of a row: rows of earlier files, plus its position in its file."""
     if not files:
         return F.lit(None).cast("bigint")
     before = accumulate((file.rows for file in files[:-1]), initial=0)
-    ordinal = value_of_file(table, [file.path for file in files], list(before)) + F.col("_metadata.row_index")
+    ordinal = value_of_file(table, rows, [file.path for file in files], list(before)) + file_metadata(rows, "row_index")
     return row_id_of_ordinal(base_ms, ordinal)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.jobs.declare.model import FileFolder
+from relstate_dagster.jobs.sources.file_values import file_metadata
 from relstate_dagster.state_lib.lake.address import no_pattern
 from relstate_dagster.state_lib.sql_text import quoted
 
@@ -52,9 +53,8 @@ class FileRecords:
 
     def records(self, files: Sequence[str]) -> DataFrame:
         """Records of files: the table's columns, the file, and the text of malformed ones."""
-        return self._read(files, _TEXT).select(
-            *self._columns, self._text.alias(_TEXT), F.col("_metadata.file_path").alias(_FILE)
-        )
+        rows = self._read(files, _TEXT)
+        return rows.select(*self._columns, self._text.alias(_TEXT), file_metadata(rows, "file_path").alias(_FILE))
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Those of :meth:`records` that are rows, with the table's columns."""
@@ -73,10 +73,9 @@ class FileRecords:
         A record's number counts from 1 in its file, empty lines and the header left out. Each file is read as a whole by one
         task, which alone can count.
         """
-        path = F.col("_metadata.file_path")
-        numbered = self._read(files, _TEXT).select(
-            *self._columns, self._text.alias(_TEXT), path.alias(_FILE), F.monotonically_increasing_id().alias(_NUMBER)
-        )
+        rows = self._read(files, _TEXT)
+        path, number = file_metadata(rows, "file_path").alias(_FILE), F.monotonically_increasing_id().alias(_NUMBER)
+        numbered = rows.select(*self._columns, self._text.alias(_TEXT), path, number)
         first = numbered.groupBy(_FILE).agg(F.min(_NUMBER).alias("_relstate_first"))
         found = numbered.filter(F.col(_TEXT).isNotNull()).join(first, _FILE)
         return found.select(

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.sources.file_values import value_of_file
+from relstate_dagster.jobs.sources.file_values import file_metadata, free_name, value_of_file
 from relstate_dagster.state_lib.collected import held_rows
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.lake.log import Action, TableFacts
@@ -26,9 +26,6 @@ from relstate_dagster.state_lib.tuning import tuning
 ENABLED: Final = "delta.enableRowTracking"
 _ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 _VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
-_TRACKED_ID: Final = "_tracked_id"
-_TRACKED_VERSION: Final = "_tracked_version"
-_TRACKED: Final = (_TRACKED_ID, _TRACKED_VERSION)
 #: Bytes of a pair in memory.
 _PAIR_BYTES: Final = 16
 
@@ -83,6 +80,10 @@ class RowTracking:
         found = {path: first for path, first in known.items() if first is not None}
         return cls(str(names[0]), str(names[1]), found) if len(found) == len(known) else None
 
+    def names(self, columns: Collection[str]) -> tuple[str, str]:
+        """Names of ids and versions beside some columns."""
+        return free_name("_tracked_id", columns), free_name("_tracked_version", columns)
+
     @property
     def fields(self) -> tuple[T.StructField, ...]:
         """The columns that files may have."""
@@ -99,12 +100,13 @@ class RowTracking:
         paths : of the files.
         """
         first = [self.first_rows[path] for path in paths]
-        of_place = value_of_file(table, paths, [one.row_id for one in first]) + F.col("_metadata.row_index")
-        of_file = value_of_file(table, paths, [one.version for one in first])
+        of_place = value_of_file(table, rows, paths, [one.row_id for one in first]) + file_metadata(rows, "row_index")
+        of_file = value_of_file(table, rows, paths, [one.version for one in first])
+        id_name, version_name = self.names(columns)
         return rows.select(
             *map(quoted, columns),
-            F.coalesce(F.col(quoted(self.id_column)), of_place).alias(_TRACKED_ID),
-            F.coalesce(F.col(quoted(self.version_column)), of_file).alias(_TRACKED_VERSION),
+            F.coalesce(F.col(quoted(self.id_column)), of_place).alias(id_name),
+            F.coalesce(F.col(quoted(self.version_column)), of_file).alias(version_name),
         )
 
 
@@ -121,7 +123,7 @@ def saves_comparing(schema: T.StructType, columns: Collection[str] | None) -> bo
     return value_bytes(T.StructType(compared)) >= tuning().tracked_row_bytes
 
 
-def changed_rows(spark: SparkSession, rows: DataFrame) -> DataFrame:
+def changed_rows(spark: SparkSession, rows: DataFrame, tracked: Sequence[str]) -> DataFrame:
     """Rows of removed and added files without unchanged ones.
 
     A job reads their ids and versions alone. Where very many have changed, it is all rows.
@@ -129,10 +131,11 @@ def changed_rows(spark: SparkSession, rows: DataFrame) -> DataFrame:
     Parameters
     ----------
     rows : of :meth:`RowTracking.tracked`, with their weights.
+    tracked : names of ids and versions.
     """
-    columns = [quoted(name) for name in rows.columns if name not in _TRACKED]
-    ids = rows.groupBy(*_TRACKED).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} != 0").select(*_TRACKED)
+    columns, both = [quoted(name) for name in rows.columns if name not in tracked], [quoted(name) for name in tracked]
+    ids = rows.groupBy(*both).agg(F.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} != 0").select(*both)
     changed = held_rows(ids, tuning().marked_rows * _PAIR_BYTES)
     if changed is None:
         return rows.select(*columns)
-    return rows.join(changed.frame(spark).hint("broadcast"), list(_TRACKED), "left_semi").select(*columns)
+    return rows.join(changed.frame(spark).hint("broadcast"), list(tracked), "left_semi").select(*columns)
