@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.sources import delta_versions
 from relstate_dagster.jobs.sources.delta_source import DeltaSource
@@ -116,16 +116,19 @@ def test_rows_of_versions_are_as_delta_reads_them(
     write(spark, path, partitioned_by)
     versions = DeltaVersions("t", path)
     for version in range(DeltaTable(path).version() + 1):
-        theirs = versions.rows_by_delta(spark, version)
-        for most_files in (0, 100):
-            monkeypatch.setattr(delta_versions, "_MOST_FILES", most_files)
-            ours = versions.rows(spark, version)
-            assert [(f.name, f.dataType) for f in ours.schema.fields] == [(f.name, f.dataType) for f in theirs.schema.fields]
-            assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect())), version
-            # Texts are compared as the declared types say.
-            assert ours.where("g = 'a b'").count() == theirs.where("g = 'a b'").count(), version
+        theirs, ours = versions.rows_by_delta(spark, version), versions.rows(spark, version)
+        assert [(f.name, f.dataType) for f in ours.schema.fields] == [(f.name, f.dataType) for f in theirs.schema.fields]
+        assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect())), version
+        # Texts are compared as the declared types say.
+        assert ours.where("g = 'a b'").count() == theirs.where("g = 'a b'").count(), version
         if write in (_by_delta_rs, _by_spark) and not partitioned_by:
-            assert "InMemoryFileIndex" in ours._jdf.queryExecution().executedPlan().toString(), "without Delta's jobs"
+            assert _is_of_files(ours), "without Delta's jobs"
+    monkeypatch.setattr(delta_versions, "_MOST_FILES", 0)
+    assert not _is_of_files(versions.rows(spark, versions.table.at(None).version())), "more files are left to Delta"
+
+
+def _is_of_files(rows: DataFrame) -> bool:
+    return "InMemoryFileIndex" in rows._jdf.queryExecution().executedPlan().toString()
 
 
 @pytest.mark.parametrize("partitioned_by", [[], ["g"]], ids=["plain", "partitioned"])
