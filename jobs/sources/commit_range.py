@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from relstate_dagster.jobs.sources.change_files import ChangeFile
 from relstate_dagster.jobs.sources.commit_order import AppendedFile
 from relstate_dagster.jobs.sources.file_layout import file_name
-from relstate_dagster.jobs.sources.row_tracking import ENABLED, FirstRow
+from relstate_dagster.jobs.sources.row_tracking import FirstRow
 from relstate_dagster.state_lib.errors import SourceError
-from relstate_dagster.state_lib.lake.log import Action, rows_copied
-
-_FEED = "delta.enableChangeDataFeed"
+from relstate_dagster.state_lib.lake.log import CHANGE_FEED, ROW_TRACKING, Action, is_on, rows_copied
 
 
 @dataclass(slots=True)
@@ -30,7 +27,7 @@ class CommitRange:
     gone : files of the range that are not there any more.
     touched : names of all files that a commit added or removed, also without a change of rows.
     rows_copied : unchanged rows that were written to other files, as far as writers tell.
-    first_rows : of files that a commit added or removed, by path, where row tracking tells them; ``None`` where it does not.
+    first_rows : ids and versions that row tracking has of each file, by path: more than one if commits disagree.
     alters : whether a commit changed columns or properties.
     switches_feed_off : whether the change data feed is off after one of them.
     switches_tracking_off : whether row tracking is off after one of them.
@@ -47,7 +44,7 @@ class CommitRange:
     gone: list[str] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
     rows_copied: int = 0
-    first_rows: dict[str, FirstRow | None] = field(default_factory=dict)
+    first_rows: dict[str, set[FirstRow]] = field(default_factory=dict)
     alters: bool = False
     switches_feed_off: bool = False
     switches_tracking_off: bool = False
@@ -60,17 +57,13 @@ class CommitRange:
             if file is not None:
                 self.touched.add(file_name(file["path"]))
                 first = FirstRow.of(file)
-                is_known = self.first_rows.setdefault(file["path"], first) == first
-                self.first_rows[file["path"]] = first if is_known else None
+                if first is not None:
+                    self.first_rows.setdefault(file["path"], set()).add(first)
             metadata = action.get("metaData")
             if metadata is not None:
                 self.alters = True
                 properties = metadata.get("configuration") or {}
-                self.switches_feed_off = self.switches_feed_off or not _is_on(properties, _FEED)
-                self.switches_tracking_off = self.switches_tracking_off or not _is_on(properties, ENABLED)
+                self.switches_feed_off = self.switches_feed_off or not is_on(properties, CHANGE_FEED)
+                self.switches_tracking_off = self.switches_tracking_off or not is_on(properties, ROW_TRACKING)
         if any("remove" in action for action in actions):
             self.rows_copied += rows_copied(actions)
-
-
-def _is_on(properties: Mapping[str, str], name: str) -> bool:
-    return str(properties.get(name, "false")).lower() == "true"

@@ -23,7 +23,6 @@ from relstate_dagster.state_lib.row_width import value_bytes
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
 
-ENABLED: Final = "delta.enableRowTracking"
 _ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 _VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
 #: Bytes of a pair in memory.
@@ -60,7 +59,7 @@ class RowTracking:
 
     @classmethod
     def between(
-        cls, since: TableFacts, until: TableFacts, first_rows: Mapping[str, FirstRow | None], paths: Collection[str]
+        cls, since: TableFacts, until: TableFacts, first_rows: Mapping[str, Collection[FirstRow]], paths: Collection[str]
     ) -> RowTracking | None:
         """That of the files in which two versions of a table differ.
 
@@ -68,17 +67,18 @@ class RowTracking:
 
         Parameters
         ----------
-        first_rows : of files that commits in between added or removed.
+        first_rows : of files that commits in between added or removed; more than one of a file if they disagree.
         paths : of the files that are read.
         """
         names = [since.properties.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN)]
-        if not all(facts.properties.get(ENABLED, "false").lower() == "true" for facts in (since, until)) or None in names:
+        if not (since.tracks_rows and until.tracks_rows) or None in names:
             return None
         if names != [until.properties.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN)]:
             return None
-        known = {path: first_rows.get(path) for path in paths}
-        found = {path: first for path, first in known.items() if first is not None}
-        return cls(str(names[0]), str(names[1]), found) if len(found) == len(known) else None
+        known = {path: tuple(first_rows.get(path, ())) for path in paths}
+        if any(len(of_path) != 1 for of_path in known.values()):
+            return None
+        return cls(str(names[0]), str(names[1]), {path: first for path, (first,) in known.items()})
 
     def names(self, columns: Collection[str]) -> tuple[str, str]:
         """Names of ids and versions beside some columns."""

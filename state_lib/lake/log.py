@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from pyarrow import fs
@@ -22,6 +22,9 @@ from relstate_dagster.state_lib.lake.parquet import footer_rows
 from relstate_dagster.state_lib.lake.table import DeltaError, DeltaTable, OpenedTable, TableNotFoundError
 
 Action = dict[str, Any]
+
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+ROW_TRACKING: Final = "delta.enableRowTracking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,12 @@ class TableFacts:
     @property
     def has_change_feed(self) -> bool:
         """Whether the change data feed is on."""
-        return self.properties.get("delta.enableChangeDataFeed", "false").lower() == "true"
+        return is_on(self.properties, CHANGE_FEED)
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether rows have ids."""
+        return is_on(self.properties, ROW_TRACKING)
 
     @property
     def column_mapping(self) -> str:
@@ -47,7 +55,12 @@ class TableFacts:
     @property
     def is_append_only(self) -> bool:
         """Whether Delta itself refuses updates and deletes on the table."""
-        return self.properties.get("delta.appendOnly", "false").lower() == "true"
+        return is_on(self.properties, "delta.appendOnly")
+
+
+def is_on(properties: Mapping[str, str], name: str) -> bool:
+    """Whether a property of a table is true; it is not by default."""
+    return str(properties.get(name, "false")).lower() == "true"
 
 
 def table_facts(table: OpenedTable, version: int | None = None) -> TableFacts:

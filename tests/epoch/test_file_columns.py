@@ -1,4 +1,4 @@
-"""Tables with columns named as Spark, and lookups here, name the places of rows in files."""
+"""Tables with columns whose names are also used for the places of rows in files."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_rows_of_rewritten_files_are_told_apart_by_their_ids(
     updated = {f"({k}, '{old}')": -1 for k, old in ((1, 1), (4001, 2), (8001, 0), (7, 1))}
     assert changes == updated | {f"({k}, 'new')": 1 for k in (1, 4001, 8001)}
     assert compared == [9], "the row that was written again as it was, too"
-    # Files are the table's without their rows being tracked all the time.
+    # Ids are not used where rows were not tracked all the time.
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')")
     spark.sql(f"UPDATE delta.`{path}` SET v = 'newer' WHERE k = 3")
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')")

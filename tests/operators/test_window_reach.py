@@ -162,7 +162,7 @@ def test_a_plan_says_how_far_a_change_reaches(spark: SparkSession, text: str, re
 def test_a_change_in_a_long_partition_computes_few_rows(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, partition: str, change: tuple[Row, int], rows: dict[str, int]
 ) -> None:
-    """Of 400 rows, those whose frames have the changed one, and their frames, in versions where some result may change."""
+    """Of 400 rows, only those near the change, in versions where a result may change."""
     computed: list[dict[str, int]] = []
     versions = window.both_versions
 
