@@ -23,6 +23,7 @@ from relstate_dagster.state_lib.lake.log import latest_commits
 from relstate_dagster.state_lib.lake.statistics import DataFile, row_count
 from relstate_dagster.state_lib.lake.table import DeltaTable
 from relstate_dagster.state_lib.lazy_frame import lazy, select, where
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.mem_table import MemTable
 from relstate_dagster.state_lib.row_encoding import encode_storage_key, storage_key_sql
@@ -216,7 +217,7 @@ class StateStore:
         compute them twice, and brings only a few to the driver.
         """
         # As bytes, not as objects: rows that turn out to be many are read once more, and would fill the heap.
-        held = self._union(mem_tables).localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
+        held = local_checkpoint(self._union(mem_tables), level=StorageLevel.MEMORY_AND_DISK)
         most_rows = rows_within(held, most_bytes)
         # Counted before they are brought: of many rows, the few that a limit lets through took seven times as long.
         if held.select(F.lit(1)).limit(most_rows + 1).count() > most_rows:

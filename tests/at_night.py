@@ -24,6 +24,7 @@ ONE_IN: Final = {
     "epoch/test_char_columns.py::test_texts_shorter_than_their_column_are_read_as_spark_reads_them": 3,
     "epoch/test_cluster_settings.py::test_views_are_right_whatever_the_cluster_sets": 2,
     "epoch/test_compaction.py::test_rows_retracted_that_are_not_there_end_a_rewrite": 2,
+    "epoch/test_connect.py::test_views_are_built_and_kept_through_a_server": 5,
     "epoch/test_damage.py::test_a_file_of_state_that_is_damaged_is_one_line_and_says_what_to_do": 2,
     "epoch/test_damage.py::test_a_folder_that_is_gone": 2,
     "epoch/test_damage.py::test_a_table_without_its_last_epoch_is_not_built_upon": 3,

@@ -13,6 +13,7 @@ from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.names import keep_class_names
+from relstate_dagster.jobs.engine.new_session import new_session, set_all
 from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
 from relstate_dagster.state_lib.tuning import tuning
@@ -73,76 +74,88 @@ def session_for(
     """
     add_key_function(spark)
     add_lazy_frames(spark)
-    session = spark.newSession()
+    session = new_session(spark)
     keep_class_names(session)
-    for key, value in settings.items():
-        session.conf.set(key, value)
-    # What it infers (IS NOT NULL, for the most part) joins find out themselves. Over wide projections of projections it makes
-    # millions of expressions: a view of 18 columns filled a heap of 2 GB.
-    session.conf.set("spark.sql.constraintPropagation.enabled", "false")
-    # Rows that are part of a plan are computed by the optimizer, in one thread and row by row, and kept as Java objects.
-    session.conf.set("spark.sql.execution.arrow.localRelationThreshold", f"{tuning().local_relation_bytes}b")
-    session.conf.set("spark.sql.adaptive.enabled", "true" if workload is Workload.FULL else "false")
-    # A union that keeps its inputs' partitioning asks each of them again where its data lie, and they ask theirs: with
-    # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).
-    session.conf.set("spark.sql.unionOutputPartitioning", "false")
-    if workload is not Workload.FULL:
-        # What the driver holds is one task and not one for each core.
-        session.conf.set("spark.sql.leafNodeDefaultParallelism", "1")
-        session.conf.set(SHUFFLE_PARTITIONS, "1")
-        # The keys of a lookup would be looked for in the dictionaries of row groups first, each made a set of objects as
-        # a whole: three keys among 60 M lines took up to 33 s of the processor so, and 15 without. More bytes are read then,
-        # since dictionaries also spare row groups.
-        session.conf.set("parquet.filter.dictionary.enabled", "false")
-        # Statistics and page indexes are asked for each of them instead. By default Spark asks up to ten values so; of more
-        # Parquet's reader only asks whether a page can lie between the least and the greatest.
-        session.conf.set(PUSHED_ONE_BY_ONE, str(MOST_ONE_BY_ONE))
-        if is_local:
-            # Pages that do not lie side by side are read at once, which suits object stores. Hadoop's local file system
-            # starts a thread for each.
-            session.conf.set("parquet.hadoop.vectored.io.enabled", "false")
-        skipped = session.conf.get(_EXCLUDED_RULES, None)
-        session.conf.set(_EXCLUDED_RULES, ",".join([*([skipped] if skipped else []), *_USELESS_RULES]))
-    if workload is Workload.SMALL:
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    # The keys of a lookup are data to generated code and no part of it, or it would be compiled again for them.
-    session.conf.set("spark.sql.optimizer.inSetSwitchThreshold", "0")
-    # Files are listed by the driver, which knows their paths from the log: no job to list them.
-    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
-    if workload in _OF_LARGE_TABLES:
-        _divide_files(session)
-    # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own. It is also the
-    # least that a file is divided into: less is not worth another core.
-    session.conf.set("spark.sql.files.openCostInBytes", "524288" if workload in _OF_LARGE_TABLES else "65536")
-    # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
-    session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
-    # A rebuilt view replaces all rows of its table, where clusters may be set up to replace partitions that are written.
-    session.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
-    # The feed of a table whose columns were renamed in the range is read by what files call them, which stays.
-    session.conf.set("spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable", "endVersion")
-    # Silently skipped files would be silently wrong views.
-    session.conf.set("spark.sql.files.ignoreMissingFiles", "false")
-    session.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
-    if workload is Workload.MERGE:
-        # The table need not be sorted for a join with few rows.
-        session.conf.set("spark.sql.join.preferSortMergeJoin", "false")
-        session.conf.set("spark.databricks.delta.replaceWhere.dataColumns.enabled", "true")
-        # One write both replaces rows and appends rows with new keys.
-        session.conf.set("spark.databricks.delta.replaceWhere.constraintCheck.enabled", "false")
+    excluded_rules = settings.get(_EXCLUDED_RULES) or session.conf.get(_EXCLUDED_RULES, None) or ""
+    own = _settings(workload, excluded_rules, is_local=is_local, tasks=cores(session))
+    set_all(session, {**settings, **own})
     if functions is not None:
         functions.register(session)
     return session
 
 
-def _divide_files(session: SparkSession) -> None:
-    """Let all cores share reading.
+def cores(session: SparkSession) -> int | None:
+    """Number of tasks that run at the same time.
 
-    Spark Connect does not say how many there are.
+    ``None`` over Spark Connect, which does not tell.
     """
     context = getattr(session, "sparkContext", None)
-    if context is not None:
-        session.conf.set("spark.sql.files.minPartitionNum", str(context.defaultParallelism))
+    return None if context is None else int(context.defaultParallelism)
+
+
+def _settings(workload: Workload, excluded_rules: str, *, is_local: bool, tasks: int | None) -> dict[str, str]:
+    """Settings of a kind of work.
+
+    Parameters
+    ----------
+    excluded_rules : of the optimizer, by other settings.
+    tasks : that run at the same time, where that is known.
+    """
+    found: dict[str, str] = {}
+    # What it infers (IS NOT NULL, for the most part) joins find out themselves. Over wide projections of projections it makes
+    # millions of expressions: a view of 18 columns filled a heap of 2 GB.
+    found["spark.sql.constraintPropagation.enabled"] = "false"
+    # Rows that are part of a plan are computed by the optimizer, in one thread and row by row, and kept as Java objects.
+    found["spark.sql.execution.arrow.localRelationThreshold"] = f"{tuning().local_relation_bytes}b"
+    found["spark.sql.adaptive.enabled"] = "true" if workload is Workload.FULL else "false"
+    # A union that keeps its inputs' partitioning asks each of them again where its data lie, and they ask theirs: with
+    # unions above unions the scheduler was busy for minutes with an epoch of some rows (DAGScheduler.getPreferredLocs).
+    found["spark.sql.unionOutputPartitioning"] = "false"
+    if workload is not Workload.FULL:
+        # What the driver holds is one task and not one for each core.
+        found["spark.sql.leafNodeDefaultParallelism"] = "1"
+        found[SHUFFLE_PARTITIONS] = "1"
+        # The keys of a lookup would be looked for in the dictionaries of row groups first, each made a set of objects as
+        # a whole: three keys among 60 M lines took up to 33 s of the processor so, and 15 without. More bytes are read then,
+        # since dictionaries also spare row groups.
+        found["parquet.filter.dictionary.enabled"] = "false"
+        # Statistics and page indexes are asked for each of them instead. By default Spark asks up to ten values so; of more
+        # Parquet's reader only asks whether a page can lie between the least and the greatest.
+        found[PUSHED_ONE_BY_ONE] = str(MOST_ONE_BY_ONE)
+        if is_local:
+            # Pages that do not lie side by side are read at once, which suits object stores. Hadoop's local file system
+            # starts a thread for each.
+            found["parquet.hadoop.vectored.io.enabled"] = "false"
+        found[_EXCLUDED_RULES] = ",".join([*([excluded_rules] if excluded_rules else []), *_USELESS_RULES])
+    if workload is Workload.SMALL:
+        found["spark.sql.codegen.wholeStage"] = "false"
+        found["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    # The keys of a lookup are data to generated code and no part of it, or it would be compiled again for them.
+    found["spark.sql.optimizer.inSetSwitchThreshold"] = "0"
+    # Files are listed by the driver, which knows their paths from the log: no job to list them.
+    found["spark.sql.sources.parallelPartitionDiscovery.threshold"] = "1000000"
+    if workload in _OF_LARGE_TABLES and tasks is not None:
+        # All cores share reading.
+        found["spark.sql.files.minPartitionNum"] = str(tasks)
+    # Many small runs make up a state table: by default each would count as 4 MB, and get a task of its own. It is also the
+    # least that a file is divided into: less is not worth another core.
+    found["spark.sql.files.openCostInBytes"] = "524288" if workload in _OF_LARGE_TABLES else "65536"
+    # What is merged is read from a fixed version of the state: it cannot change between the two times MERGE reads it.
+    found["spark.databricks.delta.merge.materializeSource"] = "none"
+    # A rebuilt view replaces all rows of its table, where clusters may be set up to replace partitions that are written.
+    found["spark.sql.sources.partitionOverwriteMode"] = "static"
+    # The feed of a table whose columns were renamed in the range is read by what files call them, which stays.
+    found["spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable"] = "endVersion"
+    # Silently skipped files would be silently wrong views.
+    found["spark.sql.files.ignoreMissingFiles"] = "false"
+    found["spark.sql.files.ignoreCorruptFiles"] = "false"
+    if workload is Workload.MERGE:
+        # The table need not be sorted for a join with few rows.
+        found["spark.sql.join.preferSortMergeJoin"] = "false"
+        found["spark.databricks.delta.replaceWhere.dataColumns.enabled"] = "true"
+        # One write both replaces rows and appends rows with new keys.
+        found["spark.databricks.delta.replaceWhere.constraintCheck.enabled"] = "false"
+    return found
 
 
 @contextmanager

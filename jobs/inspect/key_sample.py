@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.jobs.planner.limits import before_limit
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 
 #: Types whose values Python has as Spark has them: a filter with the values themselves reaches files.
 _LITERAL: Final = (T.IntegralType, T.StringType, T.DecimalType, T.DateType, T.BooleanType)
@@ -52,7 +53,7 @@ def sample_of(expected: DataFrame, actual: DataFrame, plan: Materialize, count: 
     keys = [names[n] for n in _key_columns(picked.schema, plan)]
     if not keys or before_limit(expected) is not None:
         return None
-    held = picked.select(*keys).orderBy(F.rand()).limit(count).distinct().localCheckpoint()
+    held = local_checkpoint(picked.select(*keys).orderBy(F.rand()).limit(count).distinct())
     values = held.select(*(key for key in keys if _is(picked.schema[key], _LITERAL))).collect()
     if not (len(values) or held.count()):
         return None

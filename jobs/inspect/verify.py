@@ -31,6 +31,7 @@ from relstate_dagster.jobs.view_epoch.shown_rows import SHOWN_ROWS, ShownRows, a
 from relstate_dagster.jobs.view_epoch.view_epoch import full_query
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.row_encoding import parts_of
 
 
@@ -200,7 +201,7 @@ def compared_bags(expected: DataFrame, actual: DataFrame, shown: int = 0) -> Dif
     )  # fmt: skip
     differing = stacked.groupBy(*names).agg(F.sum("_n").alias("_n")).where(F.col("_n") != 0)
     if has_float:
-        held = differing.localCheckpoint()  # the queries are run once, however often their difference is looked at
+        held = local_checkpoint(differing)  # the queries are run once, however often their difference is looked at
         return Difference() if held.isEmpty() else unmatched(held, names, "_n", as_texts(held, names), shown)
     sums = differing.agg(
         F.coalesce(F.sum(F.greatest("_n", F.lit(0))), F.lit(0)).alias("missing"),

@@ -23,6 +23,7 @@ from relstate_dagster.jobs.inspect.readable_epochs import ReadableEpoch, readabl
 from relstate_dagster.jobs.view_epoch.shown_values import shown_row
 from relstate_dagster.state_lib.constants import VIEW_KEY
 from relstate_dagster.state_lib.errors import EpochError
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.sql_text import quoted
 
 ADDED: Final = "added"
@@ -160,7 +161,7 @@ class _Comparison:
         return cls(entry, (first, last), (frames[0], frames[1]), tuple(columns), key, key_columns, tuple(notes))
 
     def result(self, limit: int) -> ViewDiff:
-        differing = (self._as_bags() if self.key is None else self._by_key()).localCheckpoint()
+        differing = local_checkpoint(self._as_bags() if self.key is None else self._by_key())
         found = differing.groupBy("change").agg(F.sum("copies").alias("n")).collect()
         counts = {row["change"]: int(row["n"]) for row in found}
         first, last = self.ends

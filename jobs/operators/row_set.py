@@ -39,6 +39,7 @@ from relstate_dagster.state_lib.collected import (
 from relstate_dagster.state_lib.constants import WEIGHT
 from relstate_dagster.state_lib.key_rows import KeyRows
 from relstate_dagster.state_lib.lake.commit import is_plain
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_sums import Typed
 from relstate_dagster.state_lib.sql_text import quoted
@@ -110,7 +111,7 @@ class RowSets:
         """A frame whose rows Spark computes once, at the latest when they are first read."""
         # Of these names, which are PySpark's, only the second means objects.
         level = StorageLevel.MEMORY_AND_DISK if self.keeps_bytes else StorageLevel.MEMORY_AND_DISK_DESER
-        return frame.localCheckpoint(eager, level)
+        return local_checkpoint(frame, eager=eager, level=level)
 
     def hinted(self, frame: DataFrame) -> DataFrame:
         """A small frame, as the build side of a lookup."""

@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.names import JavaNames
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
@@ -120,10 +121,10 @@ class Catalyst:
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise PlanError(
-                "planning needs a classic Spark session; with Spark Connect, plan in a local session first "
-                "(plans are stored, so epochs need no planner)"
+                "Spark Connect does not show how Spark reads a query, so views are planned with a Spark of this machine: set "
+                "RELSTATE_MASTER=local[*] for this"
             )
-        self.session = spark.newSession()
+        self.session = new_session(spark)
         for key, value in meaning_of(spark).items():
             self.session.conf.set(key, value)
         self.jvm: Any = JavaNames(self.session._jvm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 from relstate_dagster.jobs.plan.nodes import Field, Filter, NamedExpr, PlanNode, Project
 from relstate_dagster.jobs.planner.expression_facts import references
 from relstate_dagster.jobs.planner.expressions import ExpressionWriter
+from relstate_dagster.jobs.planner.trees import class_name
 from relstate_dagster.state_lib.sql_text import quoted
+
+_EXPRESSION_ID = re.compile(r"#\d+L?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class NameSpace:
 
         Names of operators' columns begin with ``_``.
         """
-        name = str(expression.name())
+        name = _stable_name(expression)
         return self.unique(f"c{name}" if name.startswith("_") else name)
 
     def unique(self, wanted: str) -> str:
@@ -42,6 +46,15 @@ class NameSpace:
             name = f"{wanted}_{number}"
         self._taken.add(name.lower())
         return name
+
+
+def _stable_name(expression: Any) -> str:
+    """Name of an expression, the same at each planning.
+
+    Spark 4.0 names an aggregate of HAVING or ORDER BY after its text with expression ids, such as ``max(v#36111)``.
+    """
+    name = str(expression.name())
+    return _EXPRESSION_ID.sub("", name) if "#" in name and class_name(expression) == "Alias" else name
 
 
 def reads_only(expression: Any, side: Lowered) -> bool:

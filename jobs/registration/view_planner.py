@@ -66,6 +66,11 @@ class ViewPlanner:
         DeclarationError : a clause or a check names what the view does not have.
         """
         check_name(definition.name, "view")
+        if not hasattr(self._spark, "_jsparkSession"):
+            raise PlanError(
+                f"view {definition.name} is to be planned, which Spark Connect cannot do: run this once with a Spark of this "
+                "machine (RELSTATE_MASTER=local[*]). Later epochs need no planner"
+            )
         others = state.without(definition.name)
         definition = replace(definition, query=self.with_reads(others, definition.query))
         if inlined(others, definition.named_query, definition.name):

@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.engine import failpoints
-from relstate_dagster.jobs.engine.workloads import Workload, session_for
+from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.workloads import Workload, cores, session_for
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.file_records import MALFORMED_COLUMNS, FileRecords, partition_names
 from relstate_dagster.jobs.sources.folder_files import FILE_COLUMNS, LEDGER_COLUMNS, FolderFiles, full_paths
@@ -185,8 +186,7 @@ class _Ingestion:
             # Files are looked up by their paths, each by a request: by tasks, of which Spark would make one for each file (on a
             # local disk the driver alone takes 2 s for 5,000 files, such tasks 30).
             session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "32")
-            tasks = 8 * self._spark.sparkContext.defaultParallelism
-            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(tasks))
+            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(8 * (cores(self._spark) or 4)))
         # Whether a record is malformed must not depend on the columns that are asked for.
         session.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
         return session
@@ -241,7 +241,7 @@ class _Ingestion:
 
     def _add_malformed(self, number: int, batch: str) -> None:
         create_plain_table(self._files.malformed_path, MALFORMED_COLUMNS, {"delta.appendOnly": "true"})
-        found = self._spark.newSession().read.parquet(f"{self._files.batch_path(batch)}/malformed")
+        found = new_session(self._spark).read.parquet(f"{self._files.batch_path(batch)}/malformed")
         self._append(found, self._files.malformed_path, number, batch)
 
     def _named(self, number: int) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from relstate_dagster.jobs.catalog.strict import check_full_refresh
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.engine.instants import Clock, utc_now
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.jobs.engine.workloads import Workload
 from relstate_dagster.jobs.inspect.checks import check_view
 from relstate_dagster.jobs.inspect.published_keys import KeyReport, check_keys
@@ -216,7 +217,7 @@ class EpochRunner:
             names = self._selected(state, views)
             # Nobody reads what is deleted: views over these go on from older epochs of them.
             state = claims.take(with_dependents(state, names))
-            yield from vacuum(self._spark.newSession(), self._warehouse, state, names, epochs=epochs, hours=hours)
+            yield from vacuum(new_session(self._spark), self._warehouse, state, names, epochs=epochs, hours=hours)
 
     @ended_spark_is_said()
     def verify(self, views: Sequence[str] | None = None, *, sample: int | None = None) -> list[VerifyReport]:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.declare.file_folders import with_required_key
 from relstate_dagster.jobs.declare.model import FileFolder, SourceDeclaration, source_column
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.jobs.sources.file_records import FileRecords, partition_names
 from relstate_dagster.jobs.sources.folder_files import OLDEST_FIRST, full_paths, listing
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS
@@ -34,7 +35,7 @@ def with_columns(spark: SparkSession, source: SourceDeclaration, folder: FileFol
         raise DeclarationError(f"source {source.name}: {folder.location} is a Delta table; declare it USING delta")
     paths = listing(source.name, folder).sort_by(OLDEST_FIRST)["path"].to_pylist()
     schema = _struct(source.columns_ddl)
-    reader = FileRecords(spark.newSession(), folder, schema, partition_names(paths))
+    reader = FileRecords(new_session(spark), folder, schema, partition_names(paths))
     try:
         if source.columns:
             if paths:

@@ -34,6 +34,7 @@ from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.commit import CommitFailedError, CommitProperties, write_deltalake
 from relstate_dagster.state_lib.lake.log import DeltaLog, commit_info
 from relstate_dagster.state_lib.lake.table import DeltaTable, TableNotFoundError
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.lookup_keys import LookupKeys, rows_on_pages
 from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.tuning import tuning
@@ -181,7 +182,7 @@ class SourceIndex:
         if found is not None:
             self._commit(table, found.rows, replace(after, appended=before.appended + found.rows.num_rows))
             return
-        held = narrow.localCheckpoint()
+        held = local_checkpoint(narrow)
         self._write(held, replace(after, appended=before.appended + held.count()), mode="append")
 
     def _commit(self, table: DeltaTable, rows: pa.Table, contents: IndexContents) -> None:

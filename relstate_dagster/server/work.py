@@ -25,6 +25,7 @@ from relstate_dagster.jobs.api import (
 )
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.declare import Project
+from relstate_dagster.jobs.engine.new_session import new_session
 from relstate_dagster.jobs.script import ScriptSession
 from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
 from relstate_dagster.jobs.view_epoch.view_run import ViewRuns
@@ -150,7 +151,7 @@ class Works:
         wait_seconds: float | None = None,
     ) -> Iterator[dict[str, Any]]:
         # A session of its own: neither settings nor temporary views of one script are there for the next.
-        session = self._spark.newSession()
+        session = new_session(self._spark)
         reports: list[ViewReport] = []
         runner = self._runner(job, wait_seconds)
         script = ScriptSession(session, self._warehouse, on_report=reports.append, runner=runner)

@@ -21,6 +21,7 @@ from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.jobs.view_epoch.shown_values import shown_row
 from relstate_dagster.state_lib.constants import COMMIT_VERSION, WEIGHT
 from relstate_dagster.state_lib.errors import SourceError
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.sql_text import quoted
 
 
@@ -157,7 +158,7 @@ class Inputs:
                 table = columns_of(reader.table_columns(path[-1]))
                 rows = reduce(DataFrame.union, (_rows_of_source(reader, c, path).select(*table) for c in having))
             parts.append(of_rows(changes, rows, there, inserted=inserted))
-        return (reduce(DataFrame.union, parts).localCheckpoint() if parts else None), None
+        return (local_checkpoint(reduce(DataFrame.union, parts)) if parts else None), None
 
 
 def _rows_of_source(reader: ViewAt, contributions: Contributions, path: Path) -> DataFrame:

@@ -29,6 +29,7 @@ from relstate_dagster.state_lib.constants import ROW_ID, VIEW_KEY
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError, SourceError
 from relstate_dagster.state_lib.key_text import check_value, parse_pairs
 from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.row_encoding import encode_storage_key, parts_of
 from relstate_dagster.state_lib.row_width import memory_bytes
 from relstate_dagster.state_lib.sql_text import quoted
@@ -210,9 +211,9 @@ class _Explained:
             conditions.append(F.col(quoted(name)).eqNullSafe(found))
         for view in (self.now, self.before):
             if view is not None:
-                rows = view.rows().where(reduce(Column.__and__, conditions)).localCheckpoint()
+                rows = local_checkpoint(view.rows().where(reduce(Column.__and__, conditions)))
                 if not rows.isEmpty():
-                    return rows.count(), rows.orderBy(quoted(VIEW_KEY)).limit(1).localCheckpoint()
+                    return rows.count(), local_checkpoint(rows.orderBy(quoted(VIEW_KEY)).limit(1))
         shown = ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items())
         earlier = "" if self.before is None else f", nor at epoch {self.before.epoch.epoch}, the one before"
         raise DeclarationError(f"view {self.entry.name} has no row with {shown} at epoch {self.now.epoch.epoch}{earlier}")
@@ -227,7 +228,7 @@ class _Explained:
         else:
             names = [VIEW_KEY] if key == () else list(key or self.columns)
             rows = _with_values_of(view.rows(), names, picked)
-        rows = rows.select(*columns_of([*self.columns, VIEW_KEY])).localCheckpoint()
+        rows = local_checkpoint(rows.select(*columns_of([*self.columns, VIEW_KEY])))
         found = rows.limit(1).collect()
         if not found:
             return _Version(None, 0, None)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from relstate_dagster.state_lib.literals import literal
+from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 
 #: So many rows are asked for by literals: Spark plans a condition of many more for long, and files skip little by it.
 MOST_LITERALS: Final = 16
@@ -50,7 +51,7 @@ class Wanted:
     @classmethod
     def of(cls, frame: DataFrame) -> Wanted:
         """The different rows of a frame."""
-        held = frame.distinct().localCheckpoint()
+        held = local_checkpoint(frame.distinct())
         rows = held.limit(MOST_LITERALS + 1).collect()
         return cls(held, tuple(row.asDict() for row in rows) if len(rows) <= MOST_LITERALS else None)
 

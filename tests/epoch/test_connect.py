@@ -1,0 +1,147 @@
+"""Epochs through a Spark Connect server, from plans that a classic session has stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.connect_server import ConnectServer, connect_server
+from tests.epoch.scripts import Script
+from tests.operators.test_differential import QUERIES
+
+_PARTS = 5
+_OTHERS = {
+    "temporal": "SELECT k, at FROM d WHERE at > now() - INTERVAL 1 DAY",
+    "doubles": "SELECT g, sum(x) AS s, avg(x) AS a, max(at) AS last FROM d GROUP BY g",
+    "running": "SELECT k, sum(v) OVER (PARTITION BY g ORDER BY k ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS s FROM t",
+}
+_SOURCES = """
+CREATE TABLE t (k INT NOT NULL, g INT, s STRING, v DECIMAL(10, 2), PRIMARY KEY (k));
+CREATE TABLE r (k INT NOT NULL, g INT, w BIGINT, PRIMARY KEY (k));
+CREATE TABLE m (g INT, s STRING);
+CREATE TABLE e (g INT, s STRING) TBLPROPERTIES ('append.only' = 'true');
+CREATE TABLE d (k INT NOT NULL, g INT, x DOUBLE, at TIMESTAMP, PRIMARY KEY (k));
+INSERT INTO t SELECT id, id % 7, if(id % 5 = 0, NULL, char(97 + id % 4)), id % 9 - 3.5 FROM range(60);
+INSERT INTO r SELECT id, id % 8, id % 6 FROM range(40);
+INSERT INTO m SELECT id % 6, char(97 + id % 5) FROM range(30);
+INSERT INTO e SELECT id % 6, char(97 + id % 5) FROM range(30);
+INSERT INTO d SELECT id, id % 4, id / 7, now() - make_interval(0, 0, 0, 0, id) FROM range(50);
+"""
+_CHANGES = (
+    """
+    UPDATE t SET v = v + 1, g = g + 1 WHERE k % 6 = 1; DELETE FROM t WHERE k % 11 = 2; DELETE FROM r WHERE k % 9 = 4;
+    INSERT INTO m VALUES (NULL, NULL), (2, 'a'); DELETE FROM m WHERE s = 'c'; INSERT INTO e VALUES (1, 'z');
+    UPDATE d SET x = x / 3 WHERE k % 5 = 0; DELETE FROM d WHERE k = 49
+    """,
+    """
+    DELETE FROM t; INSERT INTO t VALUES (1, 1, 'a', 2), (2, NULL, NULL, NULL); INSERT INTO r VALUES (100, 1, 9);
+    DELETE FROM d
+    """,
+)
+
+
+class _Client:
+    """A process that runs epochs through a server."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def does(self, what: str) -> dict[str, str | None]:
+        """Views, each with its problem if it has one."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(what, file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, "the client has ended"
+        found: dict[str, str | None] = json.loads(line)
+        return found
+
+
+@contextmanager
+def _client(server: ConnectServer, folder: Path) -> Iterator[_Client]:
+    command = [sys.executable, str(Path(__file__).with_name("connect_process.py")), server.address, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield _Client(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as started:
+        yield started
+
+
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_views_are_built_and_kept_through_a_server(
+    spark: SparkSession, server: ConnectServer, tmp_path: Path, part: int
+) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(_SOURCES)
+    queries = list({**_OTHERS, **QUERIES}.values())[part::_PARTS]
+    for number, query in enumerate(queries):
+        script.run(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    with _client(server, tmp_path / "warehouse") as client:
+        for changes in ("", *_CHANGES):
+            if changes:
+                script.run(changes)
+            assert {view: problem for view, problem in client.does("run").items() if problem} == {}
+            script.verify()
+        # State is the same, whichever kind of session has written it.
+        script.run("UPDATE t SET v = 7, g = 2; INSERT INTO r SELECT id, 2, id FROM range(50, 60); REFRESH; VERIFY")
+        script.run("DELETE FROM t WHERE k = 1; DELETE FROM r WHERE k > 55")
+        assert {view: problem for view, problem in client.does("run").items() if problem} == {}
+        script.verify()
+        # A query as of an instant is read from its plan, which no server shows.
+        wrong = {queries[int(view[1:])]: problem for view, problem in client.does("verify").items() if problem}
+    assert all("depends on the time" in problem for problem in wrong.values()), wrong
+    assert wrong.keys() <= {_OTHERS["temporal"]}
+
+
+def test_what_a_server_cannot_do_is_refused_by_name(spark: SparkSession, server: ConnectServer, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run("""
+        CREATE TABLE t (k INT, at TIMESTAMP, PRIMARY KEY (k)); INSERT INTO t VALUES (1, now());
+        CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM t;
+        CREATE MATERIALIZED VIEW past TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT k FROM t WHERE at < now()""")
+    with _client(server, tmp_path / "warehouse") as client:
+        problems = client.does("run")
+        assert problems["counted"] is None
+        assert "depends on the time" in str(problems["past"])
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "views.sql").write_text("CREATE MATERIALIZED VIEW another AS SELECT k FROM t;")
+    command = [sys.executable, "-c", "from relstate_dagster.cli import console_script; console_script()", "run"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "RELSTATE_MASTER": server.address,
+        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
+        "RELSTATE_PROJECT": str(project),
+    }
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    said = " ".join(run.stderr.split())
+    assert "view another is to be planned, which Spark Connect cannot do" in said
+    assert "RELSTATE_MASTER=local[*]" in said
+    script.run("REFRESH; VERIFY")
+
+
+def test_a_server_that_has_gone_is_said(server: ConnectServer, tmp_path: Path) -> None:
+    del server
+    command = [sys.executable, str(Path(__file__).with_name("connect_process.py")), "sc://127.0.0.1:1", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert "no Spark Connect server answers at sc://127.0.0.1:1" in run.stderr
