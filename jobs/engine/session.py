@@ -248,8 +248,8 @@ def _connect(settings: SparkSettings) -> SparkSession:
     if not session.version.startswith(f"{spark_release()}."):
         theirs = ".".join(session.version.split(".")[:2])
         raise EnvironmentProblem(
-            f"the server at {settings.master} runs Spark {session.version}, and Spark {spark_release()} is installed here: views "
-            f"are planned for one of them. Install the server's: `pip install 'pyspark~={theirs}.0'`"
+            f"the server at {settings.master} runs Spark {session.version}, and Spark {spark_release()} is installed here: "
+            f"views are planned for one of them. Install the server's: `pip install 'pyspark~={theirs}.0'`"
         )
     configure(session, {**session_conf(settings), **settings.conf})
     return session

@@ -180,7 +180,7 @@ def test_a_manifest_is_needed_in_sparks_dialect(project):
         load_project(project.folder)
 
 
-@pytest.mark.parametrize("settings", ["yes", {"path": "x"}, {"properties": ["x"]}])
+@pytest.mark.parametrize("settings", ["yes", {"path": "x"}, {"properties": ["x"]}, {"publish": "yes"}])
 def test_settings_are_checked(project, settings):
     project.node("m", "", "select 1", config={"meta": {"relstate": settings}})
     with pytest.raises(DeclarationError, match=r"models/m.sql: model m: meta.relstate is a mapping"):
@@ -233,6 +233,17 @@ def test_one_alias_in_two_schemas(project):
     found = load_project(project.write())
     assert {view.name for view in found.views} == {"dev__sales", "mart__sales", "m"}
     assert found.reads["m"] == ("mart__sales",)
+
+
+def test_a_model_is_published_by_the_name_that_dbt_gives_it(project):
+    published = {"meta": {"relstate": {"publish": True}}}
+    project.node("a", "", "select 1 as x", alias="sales", relation_name="`dev`.`Sales`", config=published)
+    project.node("b", "", "select 1 as x", relation_name="lake.mart.b", config=published)
+    named = {"meta": {"relstate": {"publish": True, "properties": {"publish.table": "dev.other"}}}}
+    project.node("c", "", "select 1 as x", config=named)
+    project.node("d", "", "select 1 as x", config={"meta": {"relstate": {"publish": False}}})
+    found = {view.name: view.properties.get("publish.table") for view in load_project(project.write()).views}
+    assert found == {"sales": "`dev`.`sales`", "b": "`lake`.`mart`.`b`", "c": "dev.other", "d": None}
 
 
 # ----------------------------------------------------------------------------------------------------- Dagster and tests

@@ -165,6 +165,23 @@ def test_a_dbt_source_is_found_in_the_warehouse_or_else_in_the_catalog(shop: Sho
     assert shop.is_idle()
 
 
+def test_models_of_dbt_are_published_under_their_schema(shop: Shop) -> None:
+    project = DbtProject(shop.project)
+    project.source("shop", "orders")
+    compiled = "select person, sum(amount) as amount from shop.orders group by person"
+    config = {"meta": {"relstate": {"publish": True}}}
+    project.node("spent", compiled, compiled, schema="shop", relation_name="`shop`.`spent`", config=config)
+    read = "select max(amount) as amount from shop.spent"
+    project.node("most", read, read, schema="shop", relation_name="`shop`.`most`", config=config)
+    project.write()
+    most = "SELECT max(amount) FROM (SELECT sum(amount) AS amount FROM shop.orders GROUP BY person)"
+    for change in ("INSERT INTO shop.orders SELECT * FROM shop.orders", "DELETE FROM shop.orders WHERE id = 1"):
+        shop.sql(change)
+        shop.run()
+        assert shop.spark.table("shop.most").select("amount").collect() == shop.spark.sql(most).collect()
+    assert shop.spark.table("shop.spent").count() == len(shop.rows("spent"))
+
+
 @pytest.mark.parametrize("declared", ["", "CREATE TABLE orders TBLPROPERTIES ('source.table' = 'shop.orders');"])
 @pytest.mark.parametrize("lists_columns", [False, True])
 def test_tests_of_views_read_given_rows_alone(shop: Shop, declared: str, lists_columns: bool) -> None:

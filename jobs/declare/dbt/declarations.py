@@ -8,10 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from relstate_dagster.jobs.declare.catalog_tables import table_text
-from relstate_dagster.jobs.declare.dbt.manifest import Manifest, Node, asset_key, listed, meta_of, settings_of, title
+from relstate_dagster.jobs.declare.dbt.manifest import (
+    Manifest,
+    Node,
+    asset_key,
+    listed,
+    meta_of,
+    relation_parts,
+    settings_of,
+    title,
+)
 from relstate_dagster.jobs.declare.dbt.model_tests import checks_by_model
 from relstate_dagster.jobs.declare.dbt.queries import has_incremental_text, query_of
-from relstate_dagster.jobs.declare.model import PlainView, SourceDeclaration, ViewDeclaration
+from relstate_dagster.jobs.declare.model import PUBLISH_TABLE, PlainView, SourceDeclaration, ViewDeclaration
 from relstate_dagster.jobs.declare.parser import check_view_properties
 from relstate_dagster.state_lib.errors import DeclarationError
 
@@ -82,7 +91,9 @@ def _plain_view(manifest: Manifest, node: Node) -> PlainView:
 def _view(manifest: Manifest, node: Node, checks: dict[str, str]) -> ViewDeclaration:
     config = node["config"]
     columns = node.get("columns", {}).values()
-    own = {str(key): str(value) for key, value in (settings_of(node).get("properties") or {}).items()}
+    settings = settings_of(node)
+    named = {PUBLISH_TABLE: table_text(relation_parts(node["relation_name"]))} if settings.get("publish") else {}
+    own = {str(key): str(value) for key, value in (settings.get("properties") or {}).items()}
     return check_view_properties(
         ViewDeclaration(
             name=str(manifest.name(node)),
@@ -90,7 +101,7 @@ def _view(manifest: Manifest, node: Node, checks: dict[str, str]) -> ViewDeclara
             comment=node.get("description") or None,
             cluster_by=listed(config.get("liquid_clustered_by")),
             partitioned_by=listed(config.get("partition_by")),
-            properties={**_dagster_properties(manifest, node), **checks, **own},
+            properties={**_dagster_properties(manifest, node), **checks, **named, **own},
             described_columns={column["name"]: column["description"] for column in columns if column.get("description")},
             path=manifest.path(node),
         )

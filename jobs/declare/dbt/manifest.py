@@ -25,7 +25,7 @@ _ADAPTERS: Final = ("spark", "databricks")
 #: Materializations of models that become materialized views.
 _VIEWS: Final = ("view", "table", "materialized_view", "incremental")
 #: Keys of ``meta.relstate``.
-OURS: Final = ("location", "location_root", "primary_key", "properties", "skip")
+OURS: Final = ("location", "location_root", "primary_key", "properties", "publish", "skip")
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -33,8 +33,10 @@ def settings_of(node: Node) -> Mapping[str, Any]:
     """``meta.relstate`` of a node, checked."""
     found = meta_of(node).get("relstate") or {}
     known = isinstance(found, Mapping) and set(found) <= set(OURS)
-    if not known or not isinstance(found.get("properties") or {}, Mapping):
-        raise DeclarationError(f"{title(node)}: meta.relstate is a mapping of {', '.join(OURS)}; properties is a mapping.")
+    if not known or not isinstance(found.get("properties") or {}, Mapping) or not isinstance(found.get("publish", False), bool):
+        raise DeclarationError(
+            f"{title(node)}: meta.relstate is a mapping of {', '.join(OURS)}; properties is a mapping, publish true or false."
+        )
     return found
 
 
