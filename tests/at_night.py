@@ -39,6 +39,7 @@ ONE_IN: Final = {
     "epoch/test_flows.py::test_flows_are_what_spark_counts": 3,
     "epoch/test_histories.py::test_random_histories": 3,
     "epoch/test_histories.py::test_rows_that_differ_little_are_not_taken_for_one": 5,
+    "epoch/test_iceberg_stores.py::test_views_follow_a_table_in_a_store": 2,
     "epoch/test_large_backfill.py::test_few_rows_are_committed_by_the_driver_and_others_by_spark": 2,
     "epoch/test_late_run.py::test_of_two_runs_without_a_lock_one_completes_and_the_other_says_so": 4,
     "epoch/test_map_columns.py::test_views_with_maps_equal_their_queries": 2,

@@ -22,6 +22,7 @@ from relstate_dagster.state_lib.errors import SourceError
 from relstate_dagster.state_lib.lake.address import Address, full_path
 from relstate_dagster.state_lib.lake.parquet import opened_parquet
 from relstate_dagster.state_lib.lake.statistics import DataFile
+from relstate_dagster.state_lib.lake.storage import pyiceberg_options
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as IcebergFile
@@ -149,7 +150,7 @@ class IcebergTable:
             if self._path.startswith(IN_CATALOG):
                 catalog, _, name = self._path.removeprefix(IN_CATALOG).partition(".")
                 return load_catalog(catalog).load_table(name)
-            return StaticTable.from_metadata(self._path)
+            return StaticTable.from_metadata(self._path, pyiceberg_options(self._path.partition("://")[0]))
         # PyIceberg raises errors of its own, of its catalogs and of their clients.
         except Exception as error:
             hint = "catalogs are configured for PyIceberg, in .pyiceberg.yaml or PYICEBERG_CATALOG__…"

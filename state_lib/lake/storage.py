@@ -97,6 +97,20 @@ def _s3(given: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     return fs.S3FileSystem(region=_region(options), **keys, **where)
 
 
+def pyiceberg_options(scheme: str) -> dict[str, str]:
+    """Options of PyIceberg for a store.
+
+    None for Azure and Google, where it looks for access itself.
+    """
+    if STORE_OF.get(scheme) != "s3":
+        return {}
+    options = options_of("s3")
+    keys = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+    found = {name: options.get(variable) for name, variable in zip(keys, _KEYS, strict=True)}
+    found |= {"s3.endpoint": _endpoint(options), "s3.region": _region(options)}
+    return {name: setting for name, setting in found.items() if setting is not None}
+
+
 def spark_settings(store: Store) -> dict[str, str]:
     """Settings by which Spark reaches a store as the others do."""
     options = options_of(store)
