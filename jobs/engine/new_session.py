@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 #: Settings of sessions of Spark Connect servers, which new sessions beside them begin with.
 _SETTINGS: Final[weakref.WeakKeyDictionary[SparkSession, Mapping[str, str]]] = weakref.WeakKeyDictionary()
+#: Sessions of Spark Connect servers that this process has opened. One that Python collects closes its connection then, in
+#: whatever thread that is: before Spark 4.2 the client waits for itself forever.
+_OPEN: Final[list[SparkSession]] = []
 
 
 def new_session(spark: SparkSession) -> SparkSession:
@@ -22,7 +26,7 @@ def new_session(spark: SparkSession) -> SparkSession:
     # Spark Connect has no call for it. Its client holds the server's address and the user.
     session: SparkSession = remote.builder.channelBuilder(remote.client._builder).create()
     configure(session, _SETTINGS.get(spark, {}))
-    release_at_end(session)
+    release_at_exit(session)
     return session
 
 
@@ -42,18 +46,20 @@ def set_all(session: SparkSession, settings: Mapping[str, str]) -> None:
         conf.set(name, setting)
 
 
-def release_at_end(session: SparkSession) -> None:
-    """Have a Spark Connect server drop a session once nothing here refers to it.
+def release_at_exit(session: SparkSession) -> None:
+    """Have a Spark Connect server drop a session when this process ends.
 
     By default it does so after an hour.
     """
-    remote: Any = session
-    weakref.finalize(session, _release, remote.client)
+    if not _OPEN:
+        atexit.register(_release_all)
+    _OPEN.append(session)
 
 
-def _release(client: Any) -> None:
-    with suppress(Exception):
-        # A server that has ended would be called again for minutes.
-        client.set_retry_policies([])
-        client.release_session()
-        client.close()
+def _release_all() -> None:
+    for session in _OPEN:
+        client: Any = session.client
+        with suppress(Exception):
+            # A server that has ended would be called again for minutes.
+            client.set_retry_policies([])
+            client.release_session()

@@ -26,7 +26,7 @@ from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.engine.logs import LogSettings
-from relstate_dagster.jobs.engine.new_session import configure, release_at_end
+from relstate_dagster.jobs.engine.new_session import configure, release_at_exit
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import Store, spark_settings
@@ -244,7 +244,7 @@ def _connect(settings: SparkSettings) -> SparkSession:
     except Exception as problem:
         raise EnvironmentProblem(f"no Spark Connect server answers at {settings.master}: {problem}") from problem
     if session is not running:
-        release_at_end(session)
+        release_at_exit(session)
     if not session.version.startswith(f"{spark_release()}."):
         theirs = ".".join(session.version.split(".")[:2])
         raise EnvironmentProblem(

@@ -315,6 +315,23 @@ class Registry:
         if name not in self._full_refresh and is_protected(state, state.working.views[name]):
             raise refusal(name, why)
 
+    def plan_unbuilt(self) -> CatalogState:
+        """Plan the views that the next run builds, where that run would plan them.
+
+        Raises
+        ------
+        PlanError : one cannot be planned.
+        """
+        return self._patiently(self._plan_unbuilt)
+
+    def _plan_unbuilt(self) -> CatalogState:
+        before = state = self.swept()
+        for name in topological(state.working):
+            view = state.working.views[name]
+            if view.last_epoch is None:
+                state = self._planner.planned_again(state, view)
+        return state if state == before else self._commit(before, state)
+
     def add_view(self, definition: ViewDeclaration) -> CatalogState:
         """Plan a view and register it.
 

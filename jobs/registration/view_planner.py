@@ -68,8 +68,8 @@ class ViewPlanner:
         check_name(definition.name, "view")
         if not hasattr(self._spark, "_jsparkSession"):
             raise PlanError(
-                f"view {definition.name} is to be planned, which Spark Connect cannot do: run this once with a Spark of this "
-                "machine (RELSTATE_MASTER=local[*]). Later epochs need no planner"
+                f"view {definition.name} is to be planned, which Spark Connect cannot do: run `relstate plan --store` with a "
+                "Spark of this machine (RELSTATE_MASTER=local[*]), and then this again"
             )
         others = state.without(definition.name)
         definition = replace(definition, query=self.with_reads(others, definition.query))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relstate_dagster.cli.app import ProjectOption, WarehouseOption, app, console, location, output
-from relstate_dagster.cli.start import loaded
+from relstate_dagster.cli.start import loaded, store_plans
 from relstate_dagster.cli.tables import Shown, fitted
 from relstate_dagster.demo_project import check_is_home_of
 from relstate_dagster.jobs.declare import Project
@@ -26,10 +26,14 @@ def plan(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a view that is built would be computed in full, or cannot run.")
     ] = False,
+    store: Annotated[
+        bool,
+        typer.Option("--store", help="First plan new and edited views and store their plans, as Spark Connect needs."),
+    ] = False,
 ) -> None:
     """Show which views the next run builds, rebuilds or updates, and why.
 
-    Needs no Spark, and writes nothing.
+    Needs no Spark, and writes nothing, but for --store.
     """
     from relstate_dagster.jobs.api import Action, Warehouse  # noqa: PLC0415 - imports PySpark
 
@@ -37,6 +41,8 @@ def plan(
     home, declared = Warehouse(where.warehouse, where.functions), loaded(where)
     if not where.is_named:
         check_is_home_of(declared, home)
+    if store:
+        store_plans(where, declared, home)
     found = planned(home, declared)
     output.print(_table(found, output.width))
     for line in _reasons(found):

@@ -152,3 +152,13 @@ def _declare_project(project: Project, warehouse: Warehouse, spark: SparkSession
 
     with console.status("planning views"):
         sync_project(spark, warehouse, project, full_refresh=full_refresh)
+
+
+def store_plans(where: Location, project: Project, warehouse: Warehouse) -> None:
+    """Plan the views of a project that are new, edited or to be rebuilt; the next run builds them."""
+    from relstate_dagster.jobs.api import Registry  # noqa: PLC0415 - imports PySpark
+
+    spark = start_spark(where, is_brief=True)
+    _declare_project(project, warehouse, spark)
+    with console.status("planning views"):
+        Registry(spark, warehouse).plan_unbuilt()

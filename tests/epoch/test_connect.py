@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from relstate_dagster.jobs.api import Registry
+from relstate_dagster.jobs.declare.model import ViewDeclaration
 from tests.connect_server import ConnectServer, connect_server
 from tests.epoch.scripts import Script
 from tests.operators.test_differential import QUERIES
+from tests.prose import ROOT, modules
 
 _PARTS = 5
 _OTHERS = {
@@ -91,8 +94,8 @@ def test_views_are_built_and_kept_through_a_server(
     script = Script(spark, tmp_path / "warehouse")
     script.run(_SOURCES)
     queries = list({**_OTHERS, **QUERIES}.values())[part::_PARTS]
-    for number, query in enumerate(queries):
-        script.run(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    registry = Registry(spark, script.warehouse)
+    registry.declare([ViewDeclaration(f"v{number}", query) for number, query in enumerate(queries)])
     with _client(server, tmp_path / "warehouse") as client:
         for changes in ("", *_CHANGES):
             if changes:
@@ -110,33 +113,57 @@ def test_views_are_built_and_kept_through_a_server(
     assert wrong.keys() <= {_OTHERS["temporal"]}
 
 
-def test_what_a_server_cannot_do_is_refused_by_name(spark: SparkSession, server: ConnectServer, tmp_path: Path) -> None:
+def test_a_query_of_the_time_is_not_run_in_full(spark: SparkSession, server: ConnectServer, tmp_path: Path) -> None:
     script = Script(spark, tmp_path / "warehouse")
     script.run("""
         CREATE TABLE t (k INT, at TIMESTAMP, PRIMARY KEY (k)); INSERT INTO t VALUES (1, now());
         CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM t;
-        CREATE MATERIALIZED VIEW past TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT k FROM t WHERE at < now()""")
+        CREATE MATERIALIZED VIEW past TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT k FROM t WHERE at < now();
+        INSERT INTO t VALUES (2, now())""")
     with _client(server, tmp_path / "warehouse") as client:
         problems = client.does("run")
         assert problems["counted"] is None
         assert "depends on the time" in str(problems["past"])
+    script.run("REFRESH; VERIFY")
+
+
+def test_plans_are_stored_first(spark: SparkSession, server: ConnectServer, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k)); INSERT INTO t SELECT id, id % 3 FROM range(9)")
     project = tmp_path / "project"
     project.mkdir()
-    (project / "views.sql").write_text("CREATE MATERIALIZED VIEW another AS SELECT k FROM t;")
-    command = [sys.executable, "-c", "from relstate_dagster.cli import console_script; console_script()", "run"]
+    views = project / "views.sql"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "RELSTATE_MASTER": server.address,
         "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
         "RELSTATE_PROJECT": str(project),
+        "RELSTATE_SERVER": "never",
     }
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode != 0
-    said = " ".join(run.stderr.split())
-    assert "view another is to be planned, which Spark Connect cannot do" in said
-    assert "RELSTATE_MASTER=local[*]" in said
-    script.run("REFRESH; VERIFY")
+
+    def relstate(*arguments: str, master: str = server.address) -> tuple[int, str]:
+        command = [sys.executable, "-c", "from relstate_dagster.cli import console_script; console_script()", *arguments]
+        done = subprocess.run(
+            command, env={**environment, "RELSTATE_MASTER": master}, capture_output=True, text=True, check=False
+        )
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    def is_planned_here_and_built_there(*arguments: str) -> None:
+        code, said = relstate("run", *arguments)
+        assert code != 0
+        assert (
+            "is to be planned, which Spark Connect cannot do: run `relstate plan --store` with a Spark of this machine" in said
+        )
+        code, said = relstate("plan", "--store", master="local[1]")
+        assert (code, "build" in said) == (0, True), said
+        code, said = relstate("run")
+        assert (code, "backfill" in said) == (0, True), said
+        script.run("VERIFY")
+
+    views.write_text("CREATE MATERIALIZED VIEW n AS SELECT g, count(*) AS n FROM t GROUP BY g")
+    is_planned_here_and_built_there()
+    views.write_text("CREATE MATERIALIZED VIEW n AS SELECT g, sum(k) AS n FROM t GROUP BY g")
+    is_planned_here_and_built_there("--full-refresh", "n")
 
 
 def test_a_server_that_has_gone_is_said(server: ConnectServer, tmp_path: Path) -> None:
@@ -145,3 +172,11 @@ def test_a_server_that_has_gone_is_said(server: ConnectServer, tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert "no Spark Connect server answers at sc://127.0.0.1:1" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [(".localCheckpoint(", "state_lib/local_checkpoint.py"), (".newSession(", "jobs/engine/new_session.py")],
+)
+def test_what_a_server_does_otherwise_is_called_in_one_place(call: str, place: str) -> None:
+    assert [str(path.relative_to(ROOT)) for path, _ in modules() if call in path.read_text()] == [place]
