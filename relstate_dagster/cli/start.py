@@ -155,7 +155,7 @@ def _declare_project(project: Project, warehouse: Warehouse, spark: SparkSession
 
 
 def store_plans(where: Location, project: Project, warehouse: Warehouse) -> None:
-    """Plan the views of a project that are new, edited or to be rebuilt; the next run builds them."""
+    """Plan the new, edited and unbuilt views of a project; the next run builds them."""
     from relstate_dagster.jobs.api import Registry  # noqa: PLC0415 - imports PySpark
 
     spark = start_spark(where, is_brief=True)
