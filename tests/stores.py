@@ -12,14 +12,13 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.storage import spark_settings
 
-#: Of its own: Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
-BUCKET = f"relstate-tests-{uuid.uuid4().hex[:8]}"
 _STARTS_WITHIN_SECONDS = 180
 #: Moto looks whether there is an object and puts it then, in threads. A store does both at once.
 _SERVER = """
@@ -35,9 +34,20 @@ main(sys.argv[1:])
 """
 
 
+@dataclass(frozen=True)
+class Served:
+    """A server's address, and its one bucket, whose name no other server has.
+
+    Hadoop keeps the file system of a bucket, with the endpoint that it had at first.
+    """
+
+    endpoint: str
+    bucket: str
+
+
 @contextmanager
-def served(log: Path) -> Iterator[str]:
-    """The endpoint of a server with one bucket, and the environment by which everything finds it; requests go to a file."""
+def served(log: Path) -> Iterator[Served]:
+    """A server with one bucket, and the environment by which everything finds it; requests go to a file."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -55,9 +65,10 @@ def served(log: Path) -> Iterator[str]:
     }
     before = {name: os.environ.get(name) for name in given}
     try:
-        _make_bucket(endpoint)
+        store = Served(endpoint, f"relstate-tests-{uuid.uuid4().hex[:8]}")
+        _make_bucket(store)
         os.environ.update(given)
-        yield endpoint
+        yield store
     finally:
         for name, value in before.items():
             if value is None:
@@ -75,11 +86,11 @@ def reach(spark: SparkSession) -> None:
         configuration.set(name.removeprefix("spark.hadoop."), value)
 
 
-def _make_bucket(endpoint: str) -> None:
+def _make_bucket(store: Served) -> None:
     deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
     while True:
         try:
-            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+            urllib.request.urlopen(urllib.request.Request(f"{store.endpoint}/{store.bucket}", method="PUT")).close()
         except urllib.error.URLError:
             if time.monotonic() > deadline:
                 raise

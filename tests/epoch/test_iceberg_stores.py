@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.state_lib.lake.files import write_once
 from tests.capabilities import commits_to_s3
 from tests.epoch.scripts import Script
-from tests.stores import BUCKET, reach, served
+from tests.stores import Served, reach, served
 
 pytestmark = [
     pytest.mark.skipif(not commits_to_s3(), reason="Spark's Hadoop cannot commit to S3 safely, and is refused"),
@@ -26,20 +26,20 @@ _COLUMNS = pa.schema([pa.field("id", pa.int64()), pa.field("g", pa.string()), pa
 
 
 @pytest.fixture(scope="module")
-def endpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("store") / "requests.log") as found:
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("store") / "requests.log") as started:
         reach(spark)
-        yield found
+        yield started
 
 
 @pytest.fixture
-def catalog(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def catalog(store: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """A catalog ``lake`` whose tables are in the store, as a user configures one for PyIceberg."""
     settings = {
         "TYPE": "sql",
         "URI": f"sqlite:///{tmp_path}/lake.db",
-        "WAREHOUSE": f"s3://{BUCKET}/{tmp_path.name}/the lake",
-        "S3__ENDPOINT": endpoint,
+        "WAREHOUSE": f"s3://{store.bucket}/{tmp_path.name}/the lake",
+        "S3__ENDPOINT": store.endpoint,
         "S3__ACCESS_KEY_ID": "key",
         "S3__SECRET_ACCESS_KEY": "secret",
         "S3__REGION": "us-east-1",
@@ -57,12 +57,14 @@ def _rows(numbers: range) -> pa.Table:
 
 
 @pytest.mark.parametrize("in_store", [False, True])
-def test_views_follow_a_table_in_a_store(spark: SparkSession, catalog: Catalog, tmp_path: Path, in_store: bool) -> None:
+def test_views_follow_a_table_in_a_store(
+    spark: SparkSession, store: Served, catalog: Catalog, tmp_path: Path, in_store: bool
+) -> None:
     table = catalog.create_table("sales.orders", _COLUMNS)
     with table.update_spec() as update:
         update.add_identity("g")
     table.append(_rows(range(20)))
-    script = Script(spark, f"s3://{BUCKET}/{tmp_path.name}/warehouse" if in_store else tmp_path / "warehouse")
+    script = Script(spark, f"s3://{store.bucket}/{tmp_path.name}/warehouse" if in_store else tmp_path / "warehouse")
     script.run("""
         CREATE TABLE orders USING iceberg TBLPROPERTIES ('source.table' = 'lake.sales.orders');
         CREATE MATERIALIZED VIEW sums AS SELECT g, sum(n) AS n, count(*) AS rows FROM orders GROUP BY g;

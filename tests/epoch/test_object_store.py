@@ -24,23 +24,27 @@ from tests.epoch.killed import two_runs_at_once
 from tests.epoch.scripts import Script
 from tests.epoch.test_recovery import _CHANGES, _SETUP
 from tests.sizes import Resized
-from tests.stores import BUCKET, reach, served
+from tests.stores import Served, reach, served
 
 pytestmark = pytest.mark.skipif(not commits_to_s3(), reason="Spark's Hadoop cannot commit to S3 safely, and is refused")
 
 
 @pytest.fixture(scope="module")
-def requests(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store's log of requests."""
-    log = tmp_path_factory.mktemp("store") / "requests.log"
-    with served(log):
+    return tmp_path_factory.mktemp("store") / "requests.log"
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, requests: Path) -> Iterator[Served]:
+    with served(requests) as started:
         reach(spark)
-        yield log
+        yield started
 
 
 @pytest.fixture
-def root(requests: Path) -> str:
-    return f"s3://{BUCKET}/a folder/{uuid.uuid4().hex[:8]}"
+def root(store: Served) -> str:
+    return f"s3://{store.bucket}/a folder/{uuid.uuid4().hex[:8]}"
 
 
 @pytest.mark.parametrize("by_spark", [False, True], ids=["by the driver", "by Spark"])
@@ -75,14 +79,14 @@ def test_an_epoch_makes_few_requests(spark: SparkSession, requests: Path, root: 
     script.verify()
 
 
-def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, root: str) -> None:
+def test_bad_input_is_told_before_anything_is_written(spark: SparkSession, store: Served, root: str) -> None:
     script = Script(spark, root)
     script.run("CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); INSERT INTO t VALUES (1, 1)")
     for statement, said in (
         ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM t", "nope"),
         ("CREATE MATERIALIZED VIEW v AS SELECT * FROM missing", "missing"),
         ("DROP MATERIALIZED VIEW nothing", "there is no view named nothing"),
-        (f"CREATE TABLE x USING delta LOCATION 's3://{BUCKET}/not/there'", "there is no Delta table"),
+        (f"CREATE TABLE x USING delta LOCATION 's3://{store.bucket}/not/there'", "there is no Delta table"),
     ):
         assert said in str(script.error(statement))
     script.run("CREATE MATERIALIZED VIEW v AS SELECT sum(v) AS s FROM t; INSERT INTO t VALUES (1, 5)")
@@ -148,7 +152,7 @@ def test_writers_of_the_catalog_lose_nothing(root: str) -> None:
     store_checks.writers_of_the_catalog_lose_nothing(root)
 
 
-def test_the_verbs(requests: Path, root: str, tmp_path: Path) -> None:
+def test_the_verbs(root: str, tmp_path: Path) -> None:
     """As a user runs them: keys and endpoint are in environment variables only."""
     (tmp_path / "t.sql").write_text("CREATE TABLE t (k INT, g INT, PRIMARY KEY (k))")
     (tmp_path / "v.sql").write_text("CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g")
