@@ -10,6 +10,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.engine.jvm import GONE
+from relstate_dagster.jobs.engine.new_session import is_remote
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ def tagged_jobs(spark: SparkSession, tag: str | None = None) -> Iterator[str | N
 
 def new_tag(spark: SparkSession) -> str | None:
     """A tag that no job has yet; ``None`` over Spark Connect."""
-    return f"relstate-{uuid.uuid4().hex}" if hasattr(spark, "_jsparkSession") else None
+    return None if is_remote(spark) else f"relstate-{uuid.uuid4().hex}"
 
 
 def tagged_steps(spark: SparkSession, tag: str | None, steps: Generator[T]) -> Iterator[T]:

@@ -18,9 +18,17 @@ _SETTINGS: Final[weakref.WeakKeyDictionary[SparkSession, Mapping[str, str]]] = w
 _OPEN: Final[list[SparkSession]] = []
 
 
+def is_remote(session: SparkSession) -> bool:
+    """Whether a session is one of a Spark Connect server.
+
+    It shows neither plans nor a JVM.
+    """
+    return not hasattr(session, "_jsparkSession")
+
+
 def new_session(spark: SparkSession) -> SparkSession:
     """A session without temporary views, with the settings that Spark was started with."""
-    if hasattr(spark, "_jsparkSession"):
+    if not is_remote(spark):
         return spark.newSession()
     remote: Any = spark
     # Spark Connect has no call for it. Its client holds the server's address and the user.
@@ -39,7 +47,7 @@ def configure(session: SparkSession, settings: Mapping[str, str]) -> None:
 def set_all(session: SparkSession, settings: Mapping[str, str]) -> None:
     """Set many settings of a session."""
     conf: Any = session.conf
-    if settings and not hasattr(session, "_jsparkSession") and hasattr(conf, "_set_all"):
+    if settings and is_remote(session) and hasattr(conf, "_set_all"):
         conf._set_all(configs=dict(settings), silent=False)  # one call to the server, and not one each
         return
     for name, setting in settings.items():

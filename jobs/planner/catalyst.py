@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.names import JavaNames
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.new_session import is_remote, new_session
 from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
@@ -119,7 +119,7 @@ class Catalyst:
         views: Mapping[str, Query],
         functions: UserFunctions | None = None,
     ) -> None:
-        if not hasattr(spark, "_jsparkSession"):
+        if is_remote(spark):
             raise PlanError(
                 "Spark Connect does not show how Spark reads a query, so views are planned with a Spark of this machine: set "
                 "RELSTATE_MASTER=local[*] for this"

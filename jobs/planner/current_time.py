@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.instants import unix_microseconds
+from relstate_dagster.jobs.engine.new_session import is_remote
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan
 from relstate_dagster.jobs.planner.query_frames import frame_of
 from relstate_dagster.jobs.planner.trees import Trees, class_name
@@ -30,7 +31,7 @@ def query_at(session: SparkSession, query: Query, instant: datetime) -> DataFram
     ------
     PlanError : the session is a client of Spark Connect, which does not show its plans.
     """
-    if not hasattr(session, "_jsparkSession"):
+    if is_remote(session):
         raise PlanError("a query that depends on the time needs a classic Spark session, not Spark Connect")
     frame = frame_of(session, query)
     analysed = frame._jdf.queryExecution().analyzed()

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.engine.names import JavaNames
+from relstate_dagster.jobs.engine.new_session import is_remote
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan, inline_cte
 from relstate_dagster.jobs.planner.expression_facts import expression_id
 from relstate_dagster.jobs.planner.trees import class_name, items
@@ -22,7 +23,7 @@ def before_limit(frame: DataFrame) -> tuple[DataFrame, list[int]] | None:
     The rows without LIMIT and OFFSET; ``None`` where the query does not end in a limit, or sorts by what it does not show.
     """
     session = frame.sparkSession
-    if not hasattr(session, "_jsparkSession"):
+    if is_remote(session):
         return None
     plan: Any = inline_cte(JavaNames(session._jvm)).apply(frame._jdf.queryExecution().analyzed())
     if class_name(plan) not in _LIMITS:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare.python_views import FUNCTIONS_HERE, running_file, takes_session
 from relstate_dagster.jobs.declare.query_function import UNION, PythonFile, Query, QueryFunction
+from relstate_dagster.jobs.engine.new_session import is_remote
 from relstate_dagster.jobs.planner.frame_check import own_function
 from relstate_dagster.jobs.planner.query_text import parse_query
 from relstate_dagster.state_lib.errors import PlanError, RelstateError, first_line
@@ -78,7 +79,7 @@ def register_view(session: SparkSession, name: str, query: Query) -> None:
 
 def _called(session: SparkSession, query: QueryFunction) -> DataFrame:
     """Call a query's function."""
-    if not hasattr(session, "_jsparkSession"):
+    if is_remote(session):
         raise PlanError(f"{query}: a function is called in a classic Spark session; with Spark Connect, its plan alone is used")
     _guard_actions()
     with _function(session, query) as function, _active(session):

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.declare import dependencies
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.functions import UserFunctions, not_registered
+from relstate_dagster.jobs.engine.new_session import is_remote
 from relstate_dagster.jobs.planner.known_functions import ALLOWED, REFUSED
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.errors import PlanError
@@ -118,7 +119,7 @@ def relations_named(query: Query) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _named_in_text(text: str) -> tuple[str, ...]:
     session = SparkSession.getActiveSession() or getattr(SparkSession, "_instantiatedSession", None)
-    if session is None or not hasattr(session, "_jsparkSession"):
+    if session is None or is_remote(session):
         return dependencies(text)
     return tuple(parse_query(session, text).relations)
 

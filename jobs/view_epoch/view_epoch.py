@@ -19,6 +19,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.query_function import digest_text
 from relstate_dagster.jobs.engine import failpoints
+from relstate_dagster.jobs.engine.new_session import is_remote
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets
@@ -282,7 +283,7 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     for name, query in inputs.view.inlined.items():
         register_view(session, name, query)
     instant = inputs.epoch.instant
-    if instant is None or not (hasattr(session, "_jsparkSession") or depends_on_time(inputs.view.plan)):
+    if instant is None or (is_remote(session) and not depends_on_time(inputs.view.plan)):
         return frame_of(session, inputs.view.query)
     return query_at(session, inputs.view.query, instant)
 
