@@ -22,8 +22,8 @@ WAREHOUSE ?= demo-warehouse
 TEST_PROCESSES ?= 2
 # What is run on other releases of Spark: where the SQL is read and computed, and where its jars and Java are chosen.
 SPARK_TESTS ?= tests/seeds tests/operators tests/planner tests/suites tests/epoch/test_recovery.py \
-	tests/epoch/test_earlier_plans.py tests/epoch/test_time.py tests/edge/test_definitions.py tests/edge/test_real_run.py \
-	tests/edge/test_views_asset.py tests/state_lib/test_row_encoding_spark.py tests/test_generated_code.py \
+	tests/epoch/test_connect.py tests/epoch/test_earlier_plans.py tests/epoch/test_time.py tests/edge/test_definitions.py \
+	tests/edge/test_real_run.py tests/edge/test_views_asset.py tests/state_lib/test_row_encoding_spark.py tests/test_generated_code.py \
 	tests/test_spark_session.py
 export DAGSTER_HOME ?= $(CURDIR)/.dagster-home
 
