@@ -55,9 +55,9 @@ def set_all(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def release_at_exit(session: SparkSession) -> None:
-    """Have a Spark Connect server drop a session when this process ends.
+    """Have a Spark Connect server drop a session when this process ends, and close the connection.
 
-    By default it does so after an hour.
+    By default the server does so after an hour. A connection that Python closes last of all waits for threads that have ended.
     """
     if not _OPEN:
         atexit.register(_release_all)
@@ -71,3 +71,5 @@ def _release_all() -> None:
             # A server that has ended would be called again for minutes.
             client.set_retry_policies([])
             client.release_session()
+        with suppress(Exception):
+            client.close()

@@ -384,6 +384,11 @@ class ViewEpochPlan:
         return sum(read.bytes for read in self.reads)
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether the view has state afterwards, for the next changes."""
+        return not any(isinstance(step, Compute) and step.recomputes is Recompute.WITHOUT_STATE for step in self.steps)
+
+    @property
     def why_recomputed(self) -> str | None:
         """Reason for computing all rows of a built view.
 

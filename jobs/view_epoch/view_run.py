@@ -165,7 +165,7 @@ class ViewRuns:
         rows_in = {} if view.last_epoch is None else {read.relation: read.rows for read in sizes.reads if read.rows}
         rows = _rows(view, epoch, commit, done, rows_in) if commit else view.rows
         stored = files.at(commit.version) if commit else ()
-        has_state = commit is None or commit.keeps_state
+        has_state = commit.keeps_state if commit else plan.keeps_state
         report = ViewReport(
             view=view.name,
             epoch=epoch.epoch,

@@ -75,10 +75,11 @@ def _client(server: ConnectServer, folder: Path) -> Iterator[_Client]:
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield _Client(process)
-        finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(60)
+            assert process.wait(60) == 0, "the client ends"
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
