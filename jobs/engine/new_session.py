@@ -55,9 +55,10 @@ def set_all(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def release_at_exit(session: SparkSession) -> None:
-    """Have a Spark Connect server drop a session when this process ends, and close the connection.
+    """Have a Spark Connect server drop a session when this process ends.
 
-    By default the server does so after an hour. A connection that Python closes last of all waits for threads that have ended.
+    By default it does so after an hour. The connection is closed as well: one that Python closes last of all waits for threads that
+    have ended.
     """
     if not _OPEN:
         atexit.register(_release_all)
