@@ -57,8 +57,8 @@ def set_all(session: SparkSession, settings: Mapping[str, str]) -> None:
 def release_at_exit(session: SparkSession) -> None:
     """Have a Spark Connect server drop a session when this process ends.
 
-    By default it does so after an hour. The connection is closed as well: one that Python closes last of all waits for threads that
-    have ended.
+    By default it does so after an hour. The connection is closed as well: one that Python closes last of all waits for threads
+    that have ended.
     """
     if not _OPEN:
         atexit.register(_release_all)
