@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.address import filesystem_of
 from relstate_dagster.state_lib.lake.storage import spark_settings
+from tests.processes import free_port
 
 ROOT = "abfs://warehouses@devstoreaccount1.dfs.core.windows.net"
 _VERSION = "3.37.0"
@@ -37,9 +38,7 @@ def _program(folder: Path) -> str:
 def served(folder: Path) -> Iterator[None]:
     """A server with one container, and the environment by which everything finds it."""
     program = _program(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--blobPort", str(port)]
     server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     given = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from relstate_dagster.jobs.engine.java import find_java, spark_java_home
+from tests.processes import free_port
 
 _HOME = Path(pyspark.__file__).parent
 _STARTS_WITHIN_SECONDS = 240
@@ -26,7 +26,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._web = _free_port(), _free_port()
+        self._port, self._web = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{self._port}"
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -94,9 +94,3 @@ def running(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

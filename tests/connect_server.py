@@ -1,10 +1,9 @@
-"""A Spark Connect server on loopback, a process of its own, with Delta and none of our settings."""
+"""A Spark Connect server on loopback, with Delta and none of our settings."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import pyspark
 
 from relstate_dagster.jobs.engine.jars import delta_jars
 from relstate_dagster.jobs.engine.java import find_java, spark_java_home
-from tests.processes import until
+from tests.processes import free_port, until
 
 _HOME = Path(pyspark.__file__).parent
 _SETTINGS = {
@@ -49,9 +48,7 @@ class ConnectServer:
 @contextmanager
 def connect_server(folder: Path) -> Iterator[ConnectServer]:
     """Start a server, and kill it at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {
         **_SETTINGS,
         "spark.connect.grpc.binding.port": str(port),

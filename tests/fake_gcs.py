@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -21,6 +20,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.storage import spark_settings
+from tests.processes import free_port
 
 BUCKET = "warehouses"
 _MODULE = "github.com/fsouza/fake-gcs-server@v1.56.1"
@@ -48,7 +48,7 @@ def _programs(folder: Path) -> tuple[str, str]:
 def served(folder: Path) -> Iterator[None]:
     """A server with one bucket, and the environment by which everything finds it."""
     emulator, proxy = _programs(folder)
-    inner, outer = _free_port(), _free_port()
+    inner, outer = free_port(), free_port()
     commands = [
         [emulator, "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(inner), "-log-level", "error"],
         [proxy, f"127.0.0.1:{outer}", f"127.0.0.1:{inner}"],
@@ -75,12 +75,6 @@ def reach(spark: SparkSession) -> None:
     configuration = spark._jsc.hadoopConfiguration()
     for name, value in spark_settings("gcs").items():
         configuration.set(name.removeprefix("spark.hadoop."), value)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _make_bucket(port: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import sys
 import time
 from collections.abc import Callable
 
@@ -18,3 +21,15 @@ def until(condition: Callable[[], object], what: str, seconds: float = 180) -> N
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A port of loopback on which nothing listens at the moment."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def environment(**others: str) -> dict[str, str]:
+    """This process's environment, with its paths of modules, and other variables."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **others}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.storage import spark_settings
+from tests.processes import free_port
 
 _STARTS_WITHIN_SECONDS = 180
 #: Moto looks whether there is an object and puts it then, in threads. A store does both at once.
@@ -47,10 +47,11 @@ class Served:
 
 @contextmanager
 def served(log: Path) -> Iterator[Served]:
-    """A server with one bucket, and the environment by which everything finds it; requests go to a file."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """A server with one bucket, and the environment by which everything finds it.
+
+    Requests go to a file.
+    """
+    port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     with log.open("w") as out:
         server = subprocess.Popen(

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.engine.jvm import GONE
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 
 T = TypeVar("T")
 

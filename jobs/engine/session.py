@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from relstate_dagster.jobs.engine.class_archive import archive_options
 from relstate_dagster.jobs.engine.defaults_file import beside, defaults_of_spark
@@ -26,8 +23,7 @@ from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.log_store import CLASS_NAME, add_log_store
 from relstate_dagster.jobs.engine.logs import LogSettings
-from relstate_dagster.jobs.engine.new_session import configure, release_at_exit
-from relstate_dagster.jobs.engine.spark_release import spark_release
+from relstate_dagster.jobs.engine.spark_connect import connect
 from relstate_dagster.state_lib.errors import EnvironmentProblem
 from relstate_dagster.state_lib.lake.storage import Store, spark_settings
 
@@ -110,7 +106,9 @@ def create_session(settings: SparkSettings | None = None) -> SparkSession:
         Java, a jar or the Spark Connect client is missing, or Spark did not start.
     """
     settings = settings or SparkSettings()
-    return _connect(settings) if settings.is_remote else _start(settings)
+    if settings.is_remote:
+        return connect(settings.master, {**session_conf(settings), **settings.conf})
+    return _start(settings)
 
 
 def session_conf(settings: SparkSettings) -> dict[str, str]:
@@ -227,52 +225,6 @@ def _end_out_of_memory(session: SparkSession) -> None:
 def _jars(settings: SparkSettings) -> list[Path]:
     return delta_jars() + [jar for store in settings.stores for jar in jars_of(store)]
 
-
-def _connect(settings: SparkSettings) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    # Of the settings that plans hold, Spark advises against some to whoever sets them over Spark Connect.
-    warnings.filterwarnings("ignore", message="The SQL config ", module="pyspark.sql.connect.conf")
-    running = SparkSession.getActiveSession()
-    _check_is_there(settings.master)
-    try:
-        session = SparkSession.builder.remote(settings.master).getOrCreate()
-    except ImportError as problem:
-        raise EnvironmentProblem(
-            f"Spark Connect's client is not installed ({problem}): `pip install 'relstate-dagster[connect]'`."
-        ) from problem
-    except Exception as problem:
-        raise EnvironmentProblem(f"no Spark Connect server answers at {settings.master}: {problem}") from problem
-    if session is not running:
-        release_at_exit(session)
-    if not session.version.startswith(f"{spark_release()}."):
-        theirs = ".".join(session.version.split(".")[:2])
-        raise EnvironmentProblem(
-            f"the server at {settings.master} runs Spark {session.version}, and Spark {spark_release()} is installed here: "
-            f"views are planned for one of them. Install the server's: `pip install 'pyspark~={theirs}.0'`"
-        )
-    configure(session, {**session_conf(settings), **settings.conf})
-    return session
-
-
-def _check_is_there(address: str) -> None:
-    """Refuse an address at which no Spark Connect server listens.
-
-    The client would call it for ten minutes, in silence.
-    """
-    if any(os.environ.get(name) for name in _PROXIES):
-        return
-    found = urlsplit(address)
-    try:
-        socket.create_connection((found.hostname or "", found.port or _CONNECT_PORT), timeout=_ANSWERS_SECONDS).close()
-    except (OSError, ValueError) as problem:
-        raise EnvironmentProblem(f"no Spark Connect server answers at {address}: {problem}") from problem
-
-
-#: Variables that make the client of Spark Connect go by way of a proxy.
-_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-_CONNECT_PORT: Final = 15002
-_ANSWERS_SECONDS: Final = 20
 
 #: Spark generates code for each query, and most of it runs only for seconds. In a build of 72 views the optimizing compiler
 #: took a quarter of the processor time; with thresholds six times as high it took a fifth. Java sweeps compiled code when

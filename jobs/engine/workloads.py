@@ -13,8 +13,8 @@ from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.key_function import add_key_function
 from relstate_dagster.jobs.engine.lazy_frames import add_lazy_frames
 from relstate_dagster.jobs.engine.names import keep_class_names
-from relstate_dagster.jobs.engine.new_session import new_session, set_all
 from relstate_dagster.jobs.engine.session import SHUFFLE_PARTITIONS
+from relstate_dagster.jobs.engine.spark_connect import new_session, set_all
 from relstate_dagster.state_lib.lookup_keys import MOST_ONE_BY_ONE, PUSHED_ONE_BY_ONE
 from relstate_dagster.state_lib.tuning import tuning
 
@@ -76,7 +76,7 @@ def session_for(
     add_lazy_frames(spark)
     session = new_session(spark)
     keep_class_names(session)
-    excluded_rules = settings.get(_EXCLUDED_RULES) or session.conf.get(_EXCLUDED_RULES, None) or ""
+    excluded_rules = session.conf.get(_EXCLUDED_RULES, None) or ""
     own = _settings(workload, excluded_rules, is_local=is_local, tasks=cores(session))
     set_all(session, {**settings, **own})
     if functions is not None:
@@ -98,7 +98,7 @@ def _settings(workload: Workload, excluded_rules: str, *, is_local: bool, tasks:
 
     Parameters
     ----------
-    excluded_rules : of the optimizer, by other settings.
+    excluded_rules : of the optimizer, by the settings that Spark was started with.
     tasks : that run at the same time, where that is known.
     """
     found: dict[str, str] = {}

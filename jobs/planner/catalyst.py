@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction
 from relstate_dagster.jobs.engine.functions import UserFunctions
 from relstate_dagster.jobs.engine.names import JavaNames
-from relstate_dagster.jobs.engine.new_session import is_remote, new_session
+from relstate_dagster.jobs.engine.spark_connect import is_remote, new_session, set_all
 from relstate_dagster.jobs.engine.spark_versions.constant_folding import with_constants_folded
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.between import with_bounds
@@ -125,8 +125,7 @@ class Catalyst:
                 "RELSTATE_MASTER=local[*] for this"
             )
         self.session = new_session(spark)
-        for key, value in meaning_of(spark).items():
-            self.session.conf.set(key, value)
+        set_all(self.session, meaning_of(spark))
         self.jvm: Any = JavaNames(self.session._jvm)
         self._make_active()
         self.trees = Trees(self.session)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.instants import unix_microseconds
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan
 from relstate_dagster.jobs.planner.query_frames import frame_of
 from relstate_dagster.jobs.planner.trees import Trees, class_name

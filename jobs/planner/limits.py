@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from relstate_dagster.jobs.engine.names import JavaNames
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.planner.catalyst import frame_of_plan, inline_cte
 from relstate_dagster.jobs.planner.expression_facts import expression_id
 from relstate_dagster.jobs.planner.trees import class_name, items

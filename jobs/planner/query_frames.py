@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.declare.python_views import FUNCTIONS_HERE, running_file, takes_session
 from relstate_dagster.jobs.declare.query_function import UNION, PythonFile, Query, QueryFunction
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.planner.frame_check import own_function
 from relstate_dagster.jobs.planner.query_text import parse_query
 from relstate_dagster.state_lib.errors import PlanError, RelstateError, first_line

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from relstate_dagster.jobs.declare import dependencies
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.engine.functions import UserFunctions, not_registered
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.planner.known_functions import ALLOWED, REFUSED
 from relstate_dagster.jobs.planner.trees import Trees, class_name, items
 from relstate_dagster.state_lib.errors import PlanError

@@ -20,7 +20,7 @@ from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_v
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from relstate_dagster.jobs.catalog.entries import SourceEntry
 from relstate_dagster.jobs.engine import failpoints
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session
 from relstate_dagster.jobs.engine.workloads import Workload, cores, session_for
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.file_records import MALFORMED_COLUMNS, FileRecords, partition_names
@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 _APP: Final = "relstate-files"
 #: How often a batch is begun where other runs are faster every time.
 _ATTEMPTS: Final = 20
+#: Where Spark does not say how many it has.
+_FEW_CORES: Final = 4
 #: The number of malformed records, in the metadata of a batch's list of files.
 _MALFORMED: Final = b"malformed"
 
@@ -186,7 +188,8 @@ class _Ingestion:
             # Files are looked up by their paths, each by a request: by tasks, of which Spark would make one for each file (on a
             # local disk the driver alone takes 2 s for 5,000 files, such tasks 30).
             session.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "32")
-            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(8 * (cores(self._spark) or 4)))
+            tasks = 8 * (cores(self._spark) or _FEW_CORES)
+            session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(tasks))
         # Whether a record is malformed must not depend on the columns that are asked for.
         session.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
         return session

@@ -18,7 +18,7 @@ from relstate_dagster.jobs.catalog.strict import check_full_refresh
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.engine.instants import Clock, utc_now
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session
 from relstate_dagster.jobs.engine.workloads import Workload
 from relstate_dagster.jobs.inspect.checks import check_view
 from relstate_dagster.jobs.inspect.published_keys import KeyReport, check_keys

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from relstate_dagster.jobs.declare.file_folders import with_required_key
 from relstate_dagster.jobs.declare.model import FileFolder, SourceDeclaration, source_column
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session
 from relstate_dagster.jobs.sources.file_records import FileRecords, partition_names
 from relstate_dagster.jobs.sources.folder_files import OLDEST_FIRST, full_paths, listing
 from relstate_dagster.state_lib.constants import HIDDEN_COLUMNS

@@ -19,7 +19,7 @@ from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.query_function import digest_text
 from relstate_dagster.jobs.engine import failpoints
-from relstate_dagster.jobs.engine.new_session import is_remote
+from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.operators.closed_groups import closed_groups
 from relstate_dagster.jobs.operators.context import EpochContext
 from relstate_dagster.jobs.operators.contracts import check_change_sets

@@ -23,7 +23,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project
 from relstate_dagster.jobs.declare.view_tests import Change, Row, Step, ViewTest
 from relstate_dagster.jobs.engine.instants import utc_now
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session, set_all
 from relstate_dagster.jobs.inspect.verify import compared_bags, published_rows
 from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.registration.sync import sync_project
@@ -85,8 +85,7 @@ class ViewTestRunner:
 
     def __init__(self, spark: SparkSession, project: Project, home: Warehouse, functions: str | None = None) -> None:
         self._spark, self._functions = new_session(spark), functions
-        for key, setting in _FOR_FEW_ROWS.items():
-            self._spark.conf.set(key, setting)
+        set_all(self._spark, _FOR_FEW_ROWS)
         self._project = TestProject(spark, project, home, functions)
 
     def run(self, tests: Sequence[ViewTest]) -> Iterator[CaseReport]:

@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import Warehouse
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session
 from relstate_dagster.server.work import SQL, Cancelled, Job, Works
 
 _log = logging.getLogger("relstate.server")

@@ -25,7 +25,7 @@ from relstate_dagster.jobs.api import (
 )
 from relstate_dagster.jobs.catalog.waiting import Patience
 from relstate_dagster.jobs.declare import Project
-from relstate_dagster.jobs.engine.new_session import new_session
+from relstate_dagster.jobs.engine.spark_connect import new_session
 from relstate_dagster.jobs.script import ScriptSession
 from relstate_dagster.jobs.script.shown import failure_shown, rows_shown
 from relstate_dagster.jobs.view_epoch.view_run import ViewRuns

@@ -1,4 +1,7 @@
-"""A client of a Spark Connect server: epochs and checks of one warehouse, a line of JSON for each line that is read."""
+"""A client of a Spark Connect server, which runs and verifies one warehouse.
+
+It writes a line of JSON for each line that it reads.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from relstate_dagster.jobs.declare.model import ViewDeclaration
 from tests.connect_server import ConnectServer, connect_server
 from tests.epoch.scripts import Script
 from tests.operators.test_differential import QUERIES
+from tests.processes import environment, free_port
 from tests.prose import ROOT, modules
 
 _PARTS = 5
@@ -30,7 +30,7 @@ _SOURCES = """
 CREATE TABLE t (k INT NOT NULL, g INT, s STRING, v DECIMAL(10, 2), PRIMARY KEY (k));
 CREATE TABLE r (k INT NOT NULL, g INT, w BIGINT, PRIMARY KEY (k));
 CREATE TABLE m (g INT, s STRING);
-CREATE TABLE e (g INT, s STRING) TBLPROPERTIES ('append.only' = 'true');
+CREATE TABLE e (g INT, s STRING) TBLPROPERTIES ('delta.appendOnly' = 'true');
 CREATE TABLE d (k INT NOT NULL, g INT, x DOUBLE, at TIMESTAMP, PRIMARY KEY (k));
 INSERT INTO t SELECT id, id % 7, if(id % 5 = 0, NULL, char(97 + id % 4)), id % 9 - 3.5 FROM range(60);
 INSERT INTO r SELECT id, id % 8, id % 6 FROM range(40);
@@ -68,11 +68,15 @@ class _Client:
         return found
 
 
+def _command(address: str, folder: Path) -> list[str]:
+    return [sys.executable, str(Path(__file__).with_name("connect_process.py")), address, str(folder)]
+
+
 @contextmanager
 def _client(server: ConnectServer, folder: Path) -> Iterator[_Client]:
-    command = [sys.executable, str(Path(__file__).with_name("connect_process.py")), server.address, str(folder)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        _command(server.address, folder), env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield _Client(process)
             assert process.stdin is not None
@@ -134,18 +138,14 @@ def test_plans_are_stored_first(spark: SparkSession, server: ConnectServer, tmp_
     project = tmp_path / "project"
     project.mkdir()
     views = project / "views.sql"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "RELSTATE_WAREHOUSE": str(tmp_path / "warehouse"),
-        "RELSTATE_PROJECT": str(project),
-        "RELSTATE_SERVER": "never",
-    }
+    variables = environment(
+        RELSTATE_WAREHOUSE=str(tmp_path / "warehouse"), RELSTATE_PROJECT=str(project), RELSTATE_SERVER="never"
+    )
 
     def relstate(*arguments: str, master: str = server.address) -> tuple[int, str]:
         command = [sys.executable, "-c", "from relstate_dagster.cli import console_script; console_script()", *arguments]
         done = subprocess.run(
-            command, env={**environment, "RELSTATE_MASTER": master}, capture_output=True, text=True, check=False
+            command, env={**variables, "RELSTATE_MASTER": master}, capture_output=True, text=True, check=False
         )
         return done.returncode, " ".join((done.stdout + done.stderr).split())
 
@@ -167,17 +167,26 @@ def test_plans_are_stored_first(spark: SparkSession, server: ConnectServer, tmp_
     is_planned_here_and_built_there("--full-refresh", "n")
 
 
-def test_a_server_that_has_gone_is_said(server: ConnectServer, tmp_path: Path) -> None:
-    del server
-    command = [sys.executable, str(Path(__file__).with_name("connect_process.py")), "sc://127.0.0.1:1", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert "no Spark Connect server answers at sc://127.0.0.1:1" in run.stderr
+def test_where_no_server_is_is_said_at_once(tmp_path: Path) -> None:
+    command = _command(f"sc://127.0.0.1:{free_port()}", tmp_path)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=300)
+    assert "no Spark Connect server answers at sc://127.0.0.1:" in run.stderr
+
+
+def test_a_server_of_another_release_is_refused(server: ConnectServer) -> None:
+    program = f"""
+from relstate_dagster.jobs.engine import SparkSettings, create_session, spark_connect
+spark_connect.spark_release = lambda: "3.5"
+create_session(SparkSettings(master="{server.address}"))
+"""
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=300)
+    assert "and Spark 3.5 is installed here: views are planned for one of them" in run.stderr
 
 
 @pytest.mark.parametrize(
     ("call", "place"),
-    [(".localCheckpoint(", "state_lib/local_checkpoint.py"), (".newSession(", "jobs/engine/new_session.py")],
+    [(".localCheckpoint(", "state_lib/local_checkpoint.py"), (".newSession(", "jobs/engine/spark_connect.py")],
 )
 def test_what_a_server_does_otherwise_is_called_in_one_place(call: str, place: str) -> None:
     files = [path.relative_to(ROOT) for path, _ in modules() if call in path.read_text()]

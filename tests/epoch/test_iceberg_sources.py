@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyiceberg.catalog
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, IntegerType, LongType
-from pyiceberg.utils.config import Config
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
@@ -28,6 +26,7 @@ from relstate_dagster.jobs.sources.iceberg_source import IcebergSource
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.errors import DeclarationError, SourceError
 from tests.epoch.scripts import Script
+from tests.iceberg_catalog import lake
 from tests.operators.histories import seeds_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
@@ -72,14 +71,7 @@ def _rows(chance: random.Random, count: int) -> pa.Table:
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """A catalog ``lake``, as a user configures one for PyIceberg."""
-    of_catalog = {"TYPE": "sql", "URI": f"sqlite:///{tmp_path}/lake.db", "WAREHOUSE": f"file://{tmp_path}/lake"}
-    for key, value in of_catalog.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{key}", value)
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # which is read once a process
-    found = load_catalog("lake")
-    found.create_namespace("sales")
-    return found
+    return lake(monkeypatch, tmp_path, f"file://{tmp_path}/lake")
 
 
 def _table(catalog: Catalog, tmp_path: Path, partitioned: str) -> Table:

@@ -1,4 +1,4 @@
-"""Iceberg tables in an object store, by a catalog and by their folder; the warehouse in the store or on this machine."""
+"""Iceberg tables in an object store, by a catalog and by their folder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyiceberg.catalog
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.utils.config import Config
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from relstate_dagster.state_lib.lake.files import write_once
 from tests.capabilities import commits_to_s3
 from tests.epoch.scripts import Script
+from tests.iceberg_catalog import lake
 from tests.stores import Served, reach, served
 
 pytestmark = [
@@ -34,22 +33,16 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def catalog(store: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """A catalog ``lake`` whose tables are in the store, as a user configures one for PyIceberg."""
-    settings = {
-        "TYPE": "sql",
-        "URI": f"sqlite:///{tmp_path}/lake.db",
-        "WAREHOUSE": f"s3://{store.bucket}/{tmp_path.name}/the lake",
-        "S3__ENDPOINT": store.endpoint,
-        "S3__ACCESS_KEY_ID": "key",
-        "S3__SECRET_ACCESS_KEY": "secret",
-        "S3__REGION": "us-east-1",
-    }
-    for name, setting in settings.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name}", setting)
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # which is read once a process
-    found = load_catalog("lake")
-    found.create_namespace("sales")
-    return found
+    """A catalog whose tables are in the store."""
+    return lake(
+        monkeypatch,
+        tmp_path,
+        f"s3://{store.bucket}/{tmp_path.name}/the lake",
+        S3__ENDPOINT=store.endpoint,
+        S3__ACCESS_KEY_ID="key",
+        S3__SECRET_ACCESS_KEY="secret",
+        S3__REGION="us-east-1",
+    )
 
 
 def _rows(numbers: range) -> pa.Table:

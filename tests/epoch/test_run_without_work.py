@@ -17,6 +17,7 @@ from relstate_dagster.jobs.catalog.entries import Claim
 from relstate_dagster.jobs.declare import load_project
 from relstate_dagster.jobs.engine.instants import utc_now
 from tests.epoch.home import FILES, Home
+from tests.processes import environment
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,8 @@ print(len(found), "pandas" in sys.modules)
 
 
 def test_it_is_found_out_without_pandas_which_takes_longer_to_import(home: Home) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _IDLE, str(home.project), home.warehouse.root]
-    assert subprocess.check_output(command, env=environment, text=True).split() == ["3", "False"]
+    assert subprocess.check_output(command, env=environment(), text=True).split() == ["3", "False"]
 
 
 def _claimed(home: Home) -> None:

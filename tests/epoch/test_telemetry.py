@@ -29,6 +29,7 @@ from relstate_dagster.jobs.run.prometheus import LAGS, lags_text, serve_lags
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
 from tests.epoch.home import Home
 from tests.epoch.scripts import Script
+from tests.processes import free_port
 
 _PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -170,9 +171,7 @@ def test_an_epoch_is_recorded_as_it_is_reported(spark: SparkSession, tmp_path: P
 
 
 def _free_address() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def _scraped(address: str) -> str:

@@ -33,7 +33,7 @@ from relstate_dagster.server.runner import ServerRunner
 from relstate_dagster.server.server_file import Place, Registered
 from relstate_dagster.server.settings import ServerSettings
 from relstate_dagster.state_lib.errors import DeclarationError, EnvironmentProblem, RelstateError
-from tests.processes import heeds_interrupts, until
+from tests.processes import environment, heeds_interrupts, until
 
 FILES = {
     "sources": "CREATE TABLE t (k INT, v INT, PRIMARY KEY (k)); CREATE TABLE other (k INT);",
@@ -99,7 +99,7 @@ class Served:
             stderr=subprocess.STDOUT,
             text=True,
             preexec_fn=heeds_interrupts,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=environment(),
         )
 
 

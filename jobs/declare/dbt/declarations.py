@@ -14,7 +14,6 @@ from relstate_dagster.jobs.declare.dbt.manifest import (
     asset_key,
     listed,
     meta_of,
-    relation_parts,
     settings_of,
     title,
 )
@@ -92,7 +91,7 @@ def _view(manifest: Manifest, node: Node, checks: dict[str, str]) -> ViewDeclara
     config = node["config"]
     columns = node.get("columns", {}).values()
     settings = settings_of(node)
-    named = {PUBLISH_TABLE: table_text(relation_parts(node["relation_name"]))} if settings.get("publish") else {}
+    named = {PUBLISH_TABLE: table_text(manifest.relation(node))} if settings.get("publish") else {}
     own = {str(key): str(value) for key, value in (settings.get("properties") or {}).items()}
     return check_view_properties(
         ViewDeclaration(
