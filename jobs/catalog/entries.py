@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from relstate_dagster.jobs.catalog.costs import Costs
@@ -25,6 +25,7 @@ from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
+from relstate_dagster.jobs.engine.instants import date_in
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
@@ -181,6 +182,17 @@ class ViewEntry:
         """The view's plan."""
         return self.planned.plan
 
+    def date_at(self, instant: datetime) -> date:
+        """What ``current_date()`` means in the view at an instant."""
+        return date_in(self.settings["spark.sql.session.timeZone"], instant)
+
+    def at(self, instant: datetime | None) -> ViewEntry:
+        """The view at an instant, with the date as a constant of its plan.
+
+        Not for storing.
+        """
+        return self if instant is None else replace(self, planned=self.planned.on(lambda: self.date_at(instant)))
+
     @property
     def tables(self) -> tuple[StateTableDesc, ...]:
         """Its state tables, with the vnodes that they have now."""
@@ -264,6 +276,14 @@ class ViewEntry:
             rows=None,
             unfilled=(),
         )
+
+
+def changed_date(view: ViewEntry, before: datetime | None, now: datetime | None) -> str | None:
+    """Say that the date of a view differs between two instants; ``None`` if not."""
+    if before is None or now is None:
+        return None
+    dates = view.date_at(before), view.date_at(now)
+    return None if dates[0] == dates[1] else f"the date has changed from {dates[0]} to {dates[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection
+from datetime import date
 
 from relstate_dagster.jobs.plan.nodes import Materialize
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
@@ -59,6 +60,15 @@ class Planned:
         if self._contents is None:
             self._contents = self._load(self.digest)
         return self._contents
+
+    def on(self, day: Callable[[], date]) -> Planned:
+        """The plan with a date as a constant; not for storing.
+
+        Parameters
+        ----------
+        day : asked for where the plan depends on it.
+        """
+        return Planned(self.digest, lambda _: self.stateful.on(day()) if self.plan.is_of_a_day else self.stateful)
 
     def to_json(self) -> str:
         """The stored text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from relstate_dagster.jobs.catalog.entries import (
@@ -14,6 +15,7 @@ from relstate_dagster.jobs.catalog.entries import (
     SourceEntry,
     ViewEntry,
     ViewVersions,
+    changed_date,
 )
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.sources.pins import Pin
@@ -91,6 +93,11 @@ class CatalogState:
         if entry is None:
             raise EpochError(f"epoch {view.last_epoch} of view {view.name} is not in the catalog; rebuild with --full-refresh")
         return entry
+
+    def changed_date(self, view: ViewEntry, instant: datetime) -> str | None:
+        """Say that the date changed since a view's last epoch, where rows depend on it."""
+        last = self.last_of(view) if view.plan.is_of_a_day else None
+        return None if last is None else changed_date(view, last.instant, instant)
 
     def called(self, view: str) -> str:
         """The name of a view as it was declared, found in any case."""

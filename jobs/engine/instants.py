@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 #: Gives the time, aware of its zone.
 Clock: TypeAlias = Callable[[], datetime]
 
 _UNIX = datetime(1970, 1, 1, tzinfo=timezone.utc)
+#: Zones by their distance from UTC, as Spark takes them besides names.
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 
 
 def utc_now() -> datetime:
@@ -44,3 +48,26 @@ def unix_microseconds(instant: datetime) -> int:
 def timestamp_sql(instant: datetime) -> str:
     """An instant as a TIMESTAMP in Spark SQL, equal in every time zone."""
     return f"timestamp_micros({unix_microseconds(instant)})"
+
+
+def date_in(zone: str, instant: datetime) -> date:
+    """The date at an instant in a time zone of Spark's (``spark.sql.session.timeZone``).
+
+    Raises
+    ------
+    ValueError : there is no such zone here.
+    """
+    return instant.astimezone(_zone(zone)).date()
+
+
+def _zone(name: str) -> tzinfo:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, *parts = offset.groups()
+        hours, minutes, seconds = (int(part or 0) for part in parts)
+        away = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(away if sign == "+" else -away)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"there is no time zone {name}") from error

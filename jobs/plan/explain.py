@@ -9,6 +9,7 @@ from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
 from relstate_dagster.jobs.plan.aggregates.registry import kinds_of
 from relstate_dagster.jobs.plan.distribution import Distribution, distribution, exchanges
 from relstate_dagster.jobs.plan.nodes import (
+    TODAY,
     Aggregate,
     Arrange,
     Expand,
@@ -79,6 +80,8 @@ def cost(node: PlanNode) -> str:
     if isinstance(node, Aggregate):
         strategies = {kind.strategy for kind in kinds_of(node)}
         return ", and ".join(["|affected groups|", *(s.cost for s in CallStrategy if s.cost and s in strategies)])
+    if isinstance(node, Materialize) and node.is_of_a_day:
+        return f"{_COSTS[Materialize]}, and all rows when the date changes"
     return _COSTS[type(node)]
 
 
@@ -97,8 +100,12 @@ def _describe(node: PlanNode, depth: int, lines: list[str], seen: set[PlanNode])
         _describe(child, depth + (1 if exchange is None else 2), lines, seen)
 
 
-def headline(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a node kind
+def headline(node: PlanNode) -> str:
     """The node with its arguments, in one line."""
+    return _arguments(node).replace(TODAY, "current_date()")
+
+
+def _arguments(node: PlanNode) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a node kind
     match node:
         case Scan():
             return f"Scan {node.relation}"

@@ -159,6 +159,8 @@ class Filter(OneInput):
 
 #: Stands for the instant of the epoch, a TIMESTAMP, in the times of a temporal filter.
 NOW = "`__relstate_now__`"
+#: Stands for the date of the epoch in expressions of a plan that is of a day (:attr:`Materialize.is_of_a_day`).
+TODAY = "`__relstate_today__`"
 
 #: The comparisons of a temporal filter: of a column, on the left, with a time.
 TIME_COMPARISONS = ("=", "<=>", "<", "<=", ">", ">=")
@@ -617,13 +619,20 @@ class Materialize(OneInput):
     """The root: the view itself, keyed by sort key and stream key.
 
     Columns of the child not in ``output`` are hidden.
+
+    Parameters
+    ----------
+    is_of_a_day : the rows depend on the date of the epoch. On the same date they are maintained, with :data:`TODAY` as a
+        constant; when the date changes, all are computed.
     """
 
     output: tuple[OutputColumn, ...]
     order: tuple[SortKey, ...] = ()
+    is_of_a_day: bool = False
 
     def __post_init__(self) -> None:
-        self._derive(self.child.schema, self.child.stream_key, self.child.append_only)
+        append_only = self.child.append_only and not self.is_of_a_day
+        self._derive(self.child.schema, self.child.stream_key, append_only)
 
 
 def walk(node: PlanNode) -> Iterator[PlanNode]:

@@ -6,17 +6,19 @@ An epoch derives none of them again.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Any, Final
 
 from relstate_dagster.jobs.plan import nodes as node_types
 from relstate_dagster.jobs.plan.aggregates.registry import with_stored_kinds
 from relstate_dagster.jobs.plan.distribution import has_exchanges
-from relstate_dagster.jobs.plan.nodes import Aggregate, Materialize, PlanNode, walk
+from relstate_dagster.jobs.plan.nodes import TODAY, Aggregate, Materialize, PlanNode, walk
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.state_lib.errors import PlanError
 from relstate_dagster.state_lib.table_catalog import TableCatalog, desc_from_dict, desc_to_dict
@@ -119,6 +121,11 @@ class StatefulPlan:
             raise PlanError("a plan has other nodes than the one whose state it is to take over")
         found = (PlannedNode(n.id, node, n.tables) for n, node in zip(self.nodes, walk(root), strict=True))
         return StatefulPlan(tuple(found), self.has_exchanges)
+
+    def on(self, day: date) -> StatefulPlan:
+        """The plan with a date for :data:`.nodes.TODAY`; the state and all ids are the same."""
+        text = json.dumps(self.to_dict())
+        return StatefulPlan.from_dict(json.loads(text.replace(TODAY, f"DATE '{day.isoformat()}'")))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

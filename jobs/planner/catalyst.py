@@ -110,6 +110,10 @@ class Catalyst:
     """One planning session, apart from the user's.
 
     Its temporary views leave no trace there.
+
+    Parameters
+    ----------
+    is_of_a_day : whether the date is a constant of the plan, which holds on one day.
     """
 
     def __init__(
@@ -118,7 +122,10 @@ class Catalyst:
         relations: Mapping[str, Relation],
         views: Mapping[str, Query],
         functions: UserFunctions | None = None,
+        *,
+        is_of_a_day: bool = False,
     ) -> None:
+        self.is_of_a_day = is_of_a_day
         if is_remote(spark):
             raise PlanError(
                 "Spark Connect does not show how Spark reads a query, so views are planned with a Spark of this machine: set "

@@ -11,6 +11,7 @@ Some expressions do not write their own text rightly, and are written here:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from relstate_dagster.jobs.plan.nodes import NOW
+from relstate_dagster.jobs.plan.nodes import NOW, TODAY
 from relstate_dagster.jobs.planner.catalyst import Catalyst, type_ddl
 from relstate_dagster.jobs.planner.expression_facts import (
     NotIncremental,
@@ -89,6 +90,20 @@ _AT_INSTANT = {
     "CurrentDate": f"CAST({NOW} AS DATE)",
     "LocalTimestamp": f"CAST({NOW} AS TIMESTAMP_NTZ)",
 }
+#: Functions that give the instant of the epoch.
+_CLOCKS = frozenset({"CurrentTimestamp", "Now", "LocalTimestamp"})
+#: Units that ``date_trunc`` cuts times off to, in which all instants of a day are equal.
+_DAYS = frozenset({"DAY", "DD", "WEEK", "MONTH", "MON", "MM", "QUARTER", "YEAR", "YYYY", "YY"})
+
+
+class Clock(enum.Enum):
+    """How current time functions are written."""
+
+    REFUSED = enum.auto()
+    #: By :data:`.jobs.plan.nodes.NOW`.
+    INSTANT = enum.auto()
+    #: By :data:`.jobs.plan.nodes.TODAY`; those that give more than the date are refused.
+    DAY = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +131,12 @@ class ExpressionWriter:
 
     Parameters
     ----------
-    with_time : whether current time functions are written, with :data:`.jobs.plan.nodes.NOW` for the instant; they are
-        refused otherwise.
+    clock : how current time functions are written.
     """
 
-    def __init__(self, catalyst: Catalyst, *, with_time: bool = False) -> None:
+    def __init__(self, catalyst: Catalyst, clock: Clock = Clock.REFUSED) -> None:
         self._catalyst = catalyst
-        self._with_time = with_time
+        self._clock = clock
         self.written: list[Written] = []
 
     def sql(self, expression: Any, names: Mapping[int, str]) -> str:
@@ -157,8 +171,9 @@ class ExpressionWriter:
         ``texts`` receives replacements of columns that stand for texts.
         """
         kind = class_name(expression)
-        if self._with_time and kind in _AT_INSTANT:
-            return self._standing_for(_AT_INSTANT[kind], texts)
+        time = self._time_text(expression, kind)
+        if time is not None:
+            return self._standing_for(time, texts)
         check_deterministic(expression, kind)
         if kind == "AttributeReference":
             return expression.withName(_name(expression, names)).withQualifier(self._catalyst.trees.seq([]))
@@ -197,7 +212,8 @@ class ExpressionWriter:
         if self._keeps_arguments(expression):
             replacement = children[0]
             current = _current_names(expression, replacement, names)
-            if current is None:
+            # Of the arguments it is not seen that they are cut off to the date.
+            if current is None or (self._clock is Clock.DAY and reads_time(replacement)):
                 return self._rename(replacement, names, texts)
             return self._standing_for(self._with_arguments(expression, kind, current), texts)
         if kind == "With":
@@ -209,6 +225,23 @@ class ExpressionWriter:
         if kind == "WindowExpression":
             return self._standing_for(f"{self.window_call(expression, names)} OVER {self._sql(children[1], names)}", texts)
         return expression.withNewChildren(self._catalyst.trees.seq([self._rename(child, names, texts) for child in children]))
+
+    def _time_text(self, expression: Any, kind: str) -> str | None:
+        """Text of a current time function, or of a date that is made of one."""
+        if self._clock is Clock.INSTANT:
+            return _AT_INSTANT.get(kind)
+        if self._clock is Clock.REFUSED:
+            return None
+        if kind == "CurrentDate":
+            return TODAY
+        if kind in ("Cast", "ParseToDate") and expression.children().size() == 1:
+            is_date = class_name(expression.children().apply(0)) in _CLOCKS and type_ddl(expression.dataType()) == "date"
+            return TODAY if is_date else None
+        if kind == "TruncTimestamp" and class_name(expression.timestamp()) in _CLOCKS:
+            unit = expression.format()
+            if class_name(unit) == "Literal" and unit.value() is not None and str(unit.value().toString()).upper() in _DAYS:
+                return f"date_trunc({self.literal_text(unit)}, CAST({TODAY} AS TIMESTAMP))"
+        return None
 
     def window_call(self, window: Any, names: Mapping[int, str]) -> str:
         """Text of the call of a window expression, without its OVER."""
@@ -287,7 +320,7 @@ class ExpressionWriter:
         """Literal of a constant expression; ``None`` for others and for errors."""
         if not expression.foldable() or not expression.resolved():
             return None
-        if self._with_time and reads_time(expression):
+        if self._clock is not Clock.REFUSED and reads_time(expression):
             return None
         check_below(expression)
         try:

@@ -12,6 +12,7 @@ from typing import Any
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.plan.aggregates.registry import with_kinds
 from relstate_dagster.jobs.plan.nodes import (
+    TODAY,
     Aggregate,
     Expand,
     Field,
@@ -40,7 +41,7 @@ from relstate_dagster.jobs.planner.expression_facts import (
     references,
     scalar_subqueries,
 )
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter
+from relstate_dagster.jobs.planner.expressions import Clock, ExpressionWriter
 from relstate_dagster.jobs.planner.first_row import FirstRow, is_row_number
 from relstate_dagster.jobs.planner.group_columns import GroupColumns
 from relstate_dagster.jobs.planner.in_place import with_sides_in_place
@@ -90,7 +91,7 @@ class Lowering:
     def __init__(self, catalyst: Catalyst, relations: Mapping[str, Relation], *, reduces: bool = True) -> None:
         self._catalyst = catalyst
         self._relations = relations
-        self._write = ExpressionWriter(catalyst)
+        self._write = ExpressionWriter(catalyst, Clock.DAY if catalyst.is_of_a_day else Clock.REFUSED)
         self._times = Times(catalyst, self._write)
         self._joins = Joins(catalyst, self._write, reduces=reduces)
 
@@ -118,10 +119,12 @@ class Lowering:
         _check_output_names(output)
         used = list(dict.fromkeys([o.column for o in output] + list(lowered.node.stream_key or ())))
         used += [k.column for k in sort_keys if k.column not in used]
-        check_round_trips(self._catalyst, self._write.written)
-        check_times(self._catalyst, self._times.written)
+        timed = [one for one in self._write.written if TODAY in one.text]
+        check_round_trips(self._catalyst, [one for one in self._write.written if TODAY not in one.text])
+        check_times(self._catalyst, [*timed, *self._times.written])
         shown = {*(o.column for o in output), *(k.column for k in sort_keys)}
-        return Materialize(with_map_keys(with_short_key(select(lowered.node, used), shown)), output, sort_keys)
+        rows = with_map_keys(with_short_key(select(lowered.node, used), shown))
+        return Materialize(rows, output, sort_keys, self._catalyst.is_of_a_day)
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
         kind = class_name(plan)

@@ -23,6 +23,8 @@ def plan_view(
     relations: Mapping[str, Relation],
     views: Mapping[str, Query] | None = None,
     functions: UserFunctions | None = None,
+    *,
+    is_of_a_day: bool = False,
 ) -> Materialize:
     """Plan a view.
 
@@ -33,12 +35,13 @@ def plan_view(
     relations : the sources and materialized views that the query may name.
     views : plain views, inlined, in an order in which each reads only earlier ones.
     functions : what the query may call besides Spark's own functions.
+    is_of_a_day : whether the date is a constant of the plan, which holds on one day.
 
     Raises
     ------
     PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
     """
-    catalyst = Catalyst(spark, relations, views or {}, functions)
+    catalyst = Catalyst(spark, relations, views or {}, functions, is_of_a_day=is_of_a_day)
     plan = lowered(catalyst, relations, query)
     check_published_types(plan)
     check_kept_types(plan)

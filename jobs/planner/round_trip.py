@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from relstate_dagster.jobs.plan.nodes import NOW
+from relstate_dagster.jobs.plan.nodes import NOW, TODAY
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, type_ddl
 from relstate_dagster.jobs.planner.current_time import expression_at
@@ -44,13 +44,14 @@ def check_round_trips(catalyst: Catalyst, written: Sequence[Written]) -> None:
 
 
 def check_times(catalyst: Catalyst, written: Sequence[Written]) -> None:
-    """As :func:`check_round_trips`, for texts with :data:`.jobs.plan.nodes.NOW` in them: at some instant."""
+    """Read texts with the time or the date of an epoch again, at some instant."""
     instant = "TIMESTAMP '2001-02-03 04:05:06.789+00:00'"
+    texts = [w.text.replace(NOW, instant).replace(TODAY, f"CAST({instant} AS DATE)") for w in written]
     check_round_trips(
         catalyst,
         [
-            Written(w.text.replace(NOW, instant), expression_at(catalyst.session, w.expression, _SOME_INSTANT), w.names)
-            for w in written
+            Written(text, expression_at(catalyst.session, w.expression, _SOME_INSTANT), w.names)
+            for w, text in zip(written, texts, strict=True)
         ],
     )
 

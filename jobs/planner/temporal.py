@@ -52,8 +52,8 @@ def split_temporal(catalyst: Catalyst, parts: list[Any]) -> tuple[list[Any], lis
 
 
 def has_time(catalyst: Catalyst, expression: Any) -> bool:
-    """Whether an expression reads the time; subqueries in it are not looked into."""
-    return catalyst.may_read_time(expression) and reads_time(expression)
+    """Whether an expression reads the time and follows it; its subqueries are not searched."""
+    return not catalyst.is_of_a_day and catalyst.may_read_time(expression) and reads_time(expression)
 
 
 def with_flags(catalyst: Catalyst, expression: Any, flag: Callable[[TimeComparison, Any], Any]) -> Any:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.plan.explain import headline
 from relstate_dagster.jobs.plan.nodes import (
+    TODAY,
     Aggregate,
     Expand,
     Field,
@@ -42,6 +43,7 @@ def check_texts(session: SparkSession, root: PlanNode) -> None:
             continue
         selected = ", ".join(f"{sql}, CAST(NULL AS {data_type})" for sql, data_type in columns)
         inputs = [f for child in node.children for f in child.schema]
+        selected = selected.replace(TODAY, "current_date()")
         text = f"SELECT {selected} FROM {_no_rows(inputs)}" + (f" GROUP BY {', '.join(group)}" if group else "")
         try:
             types = [f.dataType.simpleString() for f in session.sql(text).schema]

@@ -8,7 +8,7 @@ from typing import Any
 from relstate_dagster.jobs.plan.nodes import Field, TemporalFilter, TemporalProject, TimeBound
 from relstate_dagster.jobs.planner.catalyst import Catalyst
 from relstate_dagster.jobs.planner.expression_facts import expression_id, references, scalar_subqueries
-from relstate_dagster.jobs.planner.expressions import ExpressionWriter
+from relstate_dagster.jobs.planner.expressions import Clock, ExpressionWriter
 from relstate_dagster.jobs.planner.input_columns import InputColumns
 from relstate_dagster.jobs.planner.lowered import Lowered, NameSpace, narrowed, select, where
 from relstate_dagster.jobs.planner.temporal import TimeComparison, has_time, with_flags
@@ -25,7 +25,7 @@ class Times:
     def __init__(self, catalyst: Catalyst, write: ExpressionWriter) -> None:
         self._catalyst = catalyst
         self._write = write
-        self._write_time = ExpressionWriter(catalyst, with_time=True)
+        self._write_time = ExpressionWriter(catalyst, Clock.INSTANT)
 
     @property
     def written(self) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -38,7 +38,7 @@ from relstate_dagster.jobs.registration.view_planner import (
     with_table_ids,
 )
 from relstate_dagster.jobs.targets.declared_table import TableLayout
-from relstate_dagster.state_lib.errors import DeclarationError, RelstateError
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError
 from relstate_dagster.state_lib.lake.folders import delete_folder, table_id
 
 #: How often a change is made again where others are faster every time.
@@ -234,7 +234,8 @@ class Registry:
         known = state.working.views.get(view.name)
         if known is None:
             self.check_free(state, view.name, besides="")
-            entry = self._planner.plan(state.working, view)
+            with _naming(view.name):
+                entry = self._planner.plan(state.working, view)
             declared.add(with_table_ids(state, entry).with_view(entry), view.name)
         elif has_query_of(known, view):
             declared.state = state = self._with_checked_options(state, view)
@@ -242,7 +243,8 @@ class Registry:
                 self._planner.check_declared(state.working.views[view.name])
         else:
             try:
-                entry = self._planner.plan(state.working, view)
+                with _naming(view.name):
+                    entry = self._planner.plan(state.working, view)
             except RelstateError as error:
                 is_later = isinstance(error, UnknownRelation) and _is_among(error.relation, pending)
                 if is_later or not self._leaves_behind:
@@ -260,10 +262,12 @@ class Registry:
         check_name(plain.name, "view")
         self.check_free(state, plain.name, besides="plain view")
         others = replace(state, plain_views={k: v for k, v in state.plain_views.items() if k != plain.name})
-        plain = replace(plain, query=self._planner.with_reads(others.working, plain.query))
+        with _naming(plain.name):
+            plain = replace(plain, query=self._planner.with_reads(others.working, plain.query))
         if inlined(others, plain.query, plain.name):
             raise DeclarationError(f"view {plain.name} reads itself; a view can only read sources and other views")
-        self._planner.analyse(others, plain.query)
+        with _naming(plain.name):
+            self._planner.analyse(others, plain.query)
         state = state.with_plain_view(plain)
         for reader in state.plain_views.values():
             if reader.name != plain.name and inlined(state, reader.query, plain.name):
@@ -439,6 +443,19 @@ def to_be_planned(entry: ViewEntry, view: ViewDeclaration) -> ViewEntry:
         layout=layout_of(view),
         problem=entry.problem,
     )
+
+
+@contextmanager
+def _naming(view: str) -> Iterator[None]:
+    """Errors of planning a view name it."""
+    try:
+        yield
+    except PlanError as error:
+        if f"view {view} " in str(error):
+            raise
+        message = f"view {view}: {error}"
+        named = UnknownRelation(message, error.relation) if isinstance(error, UnknownRelation) else PlanError(message)
+        raise named from error
 
 
 def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:

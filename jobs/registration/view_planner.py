@@ -19,7 +19,9 @@ from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
+from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
+from relstate_dagster.jobs.engine.instants import date_in, utc_now
 from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
@@ -40,6 +42,7 @@ from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
 from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.targets.declared_table import TableLayout
+from relstate_dagster.jobs.view_epoch.refresh_choice import follows_from_rows
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, SourceError
 from relstate_dagster.state_lib.lake.folders import is_table
 from relstate_dagster.state_lib.table_schema import StateTableDesc
@@ -93,8 +96,9 @@ class ViewPlanner:
                     raise PlanError(
                         f"view {definition.name} cannot be maintained incrementally: {refusal}; {hint}"
                     ) from refusal
-                reason = str(refusal)
-                plan = self._full_plan(definition, relations, others)
+                of_a_day = self._plan_of_a_day(definition, relations, others) if refusal.code == "time-dependent" else None
+                plan = of_a_day or self._full_plan(definition, relations, others)
+                reason = None if of_a_day else str(refusal)
         if is_changelog_view(definition.properties):
             if reason is not None:
                 raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
@@ -213,6 +217,32 @@ class ViewPlanner:
                 catalyst.analyse(trial)
                 return replace(query, reads=named)
             asked = (*asked, *elsewhere)
+
+    def _plan_of_a_day(
+        self, definition: ViewDeclaration, relations: Mapping[str, Relation], state: CatalogState
+    ) -> Materialize | None:
+        """Plan a view that reads the date alone; ``None`` if it cannot be recomputed.
+
+        It is, each time that the date changes.
+        """
+        if is_changelog_view(definition.properties) or any(
+            source.watermark for name, source in state.sources.items() if name in relations
+        ):
+            return None
+        try:
+            date_in(meaning_of(self._spark)["spark.sql.session.timeZone"], utc_now())
+            plan = plan_view(
+                self._spark,
+                definition.named_query,
+                relations,
+                plain_views_in(state, definition.named_query),
+                self._warehouse.functions,
+                is_of_a_day=True,
+            )
+        except (NotIncremental, ValueError):
+            return None
+        has_ttl = ttl_of(definition.properties, definition.name) is not None
+        return None if has_ttl or not follows_from_rows(plan, state.sources) else plan
 
     def _full_plan(
         self,

@@ -10,6 +10,7 @@ from relstate_dagster.jobs.catalog.entries import EpochEntry, ViewEntry
 from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
+from relstate_dagster.jobs.engine.instants import utc_now
 from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
@@ -89,7 +90,7 @@ def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
     """
     newest, found = NewestSources(epoch.pins), list[str]()
     for view in (state.views[name] for name in epoch.views):
-        is_new = view.last_epoch is None or depends_on_time(view.plan)
+        is_new = view.last_epoch is None or depends_on_time(view.plan) or _has_changed_date(state, view, epoch)
         if is_new or _moved(state, view, newest) or any(up in found for up in view.reads):
             found.append(view.name)
     return found
@@ -122,10 +123,8 @@ def _behind(state: CatalogState, view: ViewEntry, newest: NewestSources, behind:
     failed_at = view.problem.pins if view.problem is not None else {}
     if failed_at:
         moved = [name for name in view.reads if newest.identity(name) not in (None, failed_at.get(name))]
-    elif view.last_epoch is None or view.name in state.rebuilds:
-        return "is not built yet" if view.last_epoch is None else "is to be rebuilt"
-    elif (planner := another_planner(view)) is not None:
-        return f"was planned by {planner}"
+    elif (reason := _behind_anyway(state, view)) is not None:
+        return reason
     else:
         moved = _moved(state, view, newest)
     sources = [f"{name} {newest.identity(name)}" for name in moved if name in state.sources]
@@ -137,6 +136,20 @@ def _behind(state: CatalogState, view: ViewEntry, newest: NewestSources, behind:
         if name in moved and view.problem is None:
             return f"has not read epoch {state.views[name].last_epoch} of {name}"
     return None
+
+
+def _behind_anyway(state: CatalogState, view: ViewEntry) -> str | None:
+    """Why a run would change a view whether or not what it reads has moved."""
+    if view.last_epoch is None or view.name in state.rebuilds:
+        return "is not built yet" if view.last_epoch is None else "is to be rebuilt"
+    planner, changed_date = another_planner(view), state.changed_date(view, utc_now())
+    if planner is not None:
+        return f"was planned by {planner}"
+    return None if changed_date is None else f"depends on the date, and {changed_date}"
+
+
+def _has_changed_date(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
+    return epoch.instant is not None and state.changed_date(view, epoch.instant) is not None
 
 
 def _moved(state: CatalogState, view: ViewEntry, newest: NewestSources) -> list[str]:

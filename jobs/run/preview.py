@@ -25,6 +25,7 @@ from relstate_dagster.jobs.catalog.strict import check_full_refresh, refusal
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.engine.instants import utc_now
 from relstate_dagster.jobs.inspect.health import check_tables
 from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.registration.planned_by import another_planner
@@ -312,7 +313,8 @@ class _NextRun:
             why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
             return self._whole(Action.BUILD, view, why)
         below = sorted(n for n in reads if n in self.found and self.found[n].action is not Action.NOTHING)
-        always = depends_on_time(view.plan)
+        changed_date = self.state.changed_date(view, utc_now())
+        always = depends_on_time(view.plan) or changed_date is not None
         is_failed = view.problem is not None or any(name in self.newest.errors for name in view.reads)
         if not (below or always or is_failed or view.name in self.behind):
             return ViewPreview(view.name, Action.NOTHING)
@@ -350,7 +352,7 @@ class _NextRun:
         for name in view.reads:
             if name in self.newest.errors:
                 raise self.newest.errors[name]
-        epoch = EpochEntry(UNNUMBERED, self.newest.pins, (view.name,), "")
+        epoch = EpochEntry(UNNUMBERED, self.newest.pins, (view.name,), "", instant=utc_now())
         below = {name: self.state.versions_at(name) for name in view.reads if name in self.state.views}
         versions = {name: found for name, found in below.items() if found is not None}
         return EpochInputs(self.warehouse, self.state, view, epoch, versions, self.newest.reads)
@@ -407,7 +409,8 @@ def _all_bytes(warehouse: Warehouse, source: SourceEntry | None) -> int | None:
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
     """Whether only new commits of its inputs could change a view; its tables exist."""
     has_indexes = any(state.sources[name].indexes for name in view.reads if name in state.sources)
-    if view.problem is not None or view.functions or has_indexes or depends_on_time(view.plan):
+    moves = depends_on_time(view.plan) or state.changed_date(view, utc_now()) is not None
+    if view.problem is not None or view.functions or has_indexes or moves:
         return False
     try:
         check_tables(warehouse, state, view)

@@ -72,7 +72,8 @@ def _may_be_sliced(inputs: EpochInputs) -> bool:
     Each source also has to know the rows of its files.
     """
     catalog, view = inputs.catalog, inputs.view
-    if view.strategy != "incremental" or not all(name in catalog.sources for name in view.reads):
+    # Slices are computed on several days.
+    if view.strategy != "incremental" or view.plan.is_of_a_day or not all(name in catalog.sources for name in view.reads):
         return False
     # These compute again what they have computed, whole partitions or all of it, when rows come in.
     if not view.reads or any(isinstance(node, FullQuery | Window) for node in walk(view.plan)):

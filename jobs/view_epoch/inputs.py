@@ -30,7 +30,7 @@ from relstate_dagster.jobs.view_epoch.source_input import SourceInput
 from relstate_dagster.jobs.view_epoch.steps import Read
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.delta_layout import is_plain_layout
-from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.errors import PlanError, StateError
 from relstate_dagster.state_lib.lake.statistics import DataFile, byte_count, row_count
 from relstate_dagster.state_lib.local_checkpoint import local_checkpoint
 from relstate_dagster.state_lib.lookup_keys import LookupKeys
@@ -51,6 +51,7 @@ class EpochInputs:
 
     Parameters
     ----------
+    view : kept with the date of the epoch as a constant, where its rows depend on it.
     versions : the versions of the upstream views in this epoch, and in the epochs before.
     reads : what the views of a run share of what they read of sources.
     session : that frames belong to; none are asked for without one.
@@ -66,6 +67,9 @@ class EpochInputs:
     session: SparkSession | None = None
     advice: IndexAdvice = field(default_factory=IndexAdvice)
     _inputs: dict[str, Input] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.view = self.view.at(self.epoch.instant)
 
     def within(self, session: SparkSession) -> EpochInputs:
         """The same inputs, as frames of another session."""
@@ -250,6 +254,11 @@ class EpochInputs:
         state, in_place = files.at(state_version), self._in_place_files()
         found = state_found(view, state)
         all_rows = self._all_rows_sizes(found, known, shown) if self._may_recompute else None
+        if self._changed_date is not None and all_rows is None:
+            raise PlanError(
+                f"view {view.name}: {self._changed_date}, and its rows cannot be computed from those that it reads any more; "
+                f"rebuild it with --full-refresh {view.name}"
+            )
         recomputed = [t.table_id for t in view.tables if t.schema.kind is StateKind.MATERIALIZED_INPUT]
         return replace(
             known,
@@ -260,6 +269,7 @@ class EpochInputs:
             state=found,
             unfilled=self._unfilled(found),
             all_rows=all_rows,
+            changed_date=self._changed_date,
         )
 
     def advice_lines(self) -> tuple[str, ...]:
@@ -282,6 +292,10 @@ class EpochInputs:
                 net = source.range(source.since).net
                 if net is not None and net.advice:
                     yield net.advice
+
+    @property
+    def _changed_date(self) -> str | None:
+        return None if self.epoch.instant is None else self.catalog.changed_date(self.view, self.epoch.instant)
 
     @cached_property
     def _may_recompute(self) -> bool:

@@ -124,6 +124,7 @@ class ViewSizes:
     state : the view's state tables.
     unfilled : nodes of the plan whose state is empty and is filled in this epoch, while the others go on.
     all_rows : ``None`` where the epoch has to follow changes.
+    changed_date : that the date is another one than in the view's last epoch, where its rows depend on the date.
     dropped_state : tables with state that an earlier try has not kept: it has computed all rows.
     """
 
@@ -143,6 +144,7 @@ class ViewSizes:
     state: StateFound = _NO_STATE
     unfilled: frozenset[int] = frozenset()
     all_rows: AllRows | None = None
+    changed_date: str | None = None
     dropped_state: tuple[int, ...] = ()
 
     @property
@@ -240,6 +242,8 @@ def _compute(view: ViewEntry, sizes: ViewSizes, most_tasks: int, limits: Sizing)
 def _recompute(sizes: ViewSizes, limits: Sizing) -> tuple[Recompute, str] | None:
     """Whether all rows are computed, and why; ``None`` where the change is followed."""
     all_rows = sizes.all_rows
+    if all_rows is not None and sizes.changed_date is not None:
+        return Recompute.WITHOUT_STATE, sizes.changed_date
     # A view without state needs none where nothing has changed.
     if all_rows is None or sizes.is_unchanged:
         return None

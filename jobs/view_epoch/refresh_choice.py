@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from relstate_dagster.jobs.catalog.costs import Costs, EpochCost
 from relstate_dagster.jobs.catalog.entries import ViewEntry
 from relstate_dagster.jobs.plan.new_state import Recompute
-from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, Scan, depends_on_time, walk
+from relstate_dagster.jobs.plan.nodes import Aggregate, FullQuery, Materialize, Scan, depends_on_time, walk
 from relstate_dagster.jobs.plan.used_columns import used_columns
 from relstate_dagster.jobs.view_epoch.plan import ViewSizes
 from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan
@@ -28,16 +28,22 @@ def may_recompute(view: ViewEntry, sources: Collection[str]) -> bool:
     """
     if view.strategy != "incremental" or view.refresh_policy != "auto" or view.last_epoch is None:
         return False
-    if view.state_ttl is not None or view.expiry.until is not None or view.watermarks or view.problem is not None:
+    if view.state_ttl is not None or view.expiry.until is not None or view.watermarks:
         return False
-    nodes = list(walk(view.plan))
-    if depends_on_time(view.plan) or any(isinstance(node, FullQuery) for node in nodes):
+    if not view.plan.is_of_a_day and (view.problem is not None or not nodes_with_state(view)):
+        return False
+    return follows_from_rows(view.plan, sources)
+
+
+def follows_from_rows(plan: Materialize, sources: Collection[str]) -> bool:
+    """Whether Spark can compute a view's rows from those that it reads, and the date."""
+    nodes = list(walk(plan))
+    if depends_on_time(plan) or any(isinstance(node, FullQuery) for node in nodes):
         return False
     if any(isinstance(node, Aggregate) and node.is_of_changelog for node in nodes):
         return False
-    read = used_columns(view.plan)
-    given = any(ROW_ID in read[node.relation] and node.relation in sources for node in nodes if isinstance(node, Scan))
-    return not given and bool(nodes_with_state(view))
+    read = used_columns(plan)
+    return not any(ROW_ID in read[node.relation] and node.relation in sources for node in nodes if isinstance(node, Scan))
 
 
 def nodes_with_state(view: ViewEntry) -> tuple[int, ...]:

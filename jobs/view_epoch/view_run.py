@@ -114,6 +114,7 @@ class ViewRuns:
         strict : check what every operator gives.
         """
         self._at_work.pop(view.name, None)
+        planned, view = view.planned, view.at(epoch.instant)
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))
@@ -193,7 +194,8 @@ class ViewRuns:
             is_repair=only_committed,
             is_backfill=view.last_epoch is None,
         )
-        entry = replace(_entry_after(view, epoch, inputs, commit, after, versions), costs=costs, rows=rows)
+        entry = _entry_after(view, epoch, inputs, commit, after, versions)
+        entry = replace(entry, planned=planned, costs=costs, rows=rows)
         return Advanced(report, ViewProgress(entry, versions))
 
     def _computed(

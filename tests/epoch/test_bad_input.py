@@ -27,9 +27,10 @@ def _files(folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "error", "says"),
     [
-        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM nowhere", PlanError, "`nowhere` cannot be found"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM nowhere", PlanError, "view v: .*`nowhere` cannot be found"),
         ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM t", PlanError, "`nope` cannot be resolved"),
-        ("CREATE MATERIALIZED VIEW v AS SELECT g, k FROM t GROUP BY g", PlanError, "Spark refuses the query"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT g, k FROM t GROUP BY g", PlanError, "view v: Spark refuses the query"),
+        ("CREATE VIEW p AS SELECT g, k FROM t GROUP BY g", PlanError, "view p: Spark refuses the query"),
         ("CREATE MATERIALIZED VIEW v AS SELECT rand() AS r FROM t", PlanError, "non-deterministic"),
         ("CREATE MATERIALIZED VIEW v AS SELECT uuid() AS r FROM t", PlanError, "non-deterministic"),
         ("CREATE MATERIALIZED VIEW v AS SELECT * FROM v", DeclarationError, "reads itself"),

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from relstate_dagster.jobs.catalog.entries import ViewEntry
+from relstate_dagster.jobs.catalog.entries import ViewEntry, changed_date
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.engine.workloads import Workload
@@ -110,6 +110,9 @@ def why(
     if memory_bytes(now.check_readable()) // _VALUE_BYTES <= run_limits().interpreted_values:
         past.workload = Workload.SMALL
     before, notes = _before(past, entry, at)
+    if before is not None and entry.plan.is_of_a_day:
+        changed = changed_date(entry, before.epoch.instant, now.epoch.instant)
+        notes += [] if changed is None else [f"{changed}: all rows of {entry.name} were computed"]
     return _Explained(now, before, limit, notes).result(values)
 
 

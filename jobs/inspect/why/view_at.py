@@ -81,6 +81,9 @@ class ViewAt:
     epoch: EpochEntry
     plan_rows: Any = None
 
+    def __post_init__(self) -> None:
+        self.entry = self.entry.at(self.epoch.instant)
+
     @cached_property
     def session(self) -> SparkSession:
         """The session that its rows are computed in."""
