@@ -183,7 +183,7 @@ class ViewEntry:
         return self.planned.plan
 
     def date_at(self, instant: datetime) -> date:
-        """What ``current_date()`` means in the view at an instant."""
+        """The date in the view at an instant, as ``current_date()`` gives it."""
         return date_in(self.settings["spark.sql.session.timeZone"], instant)
 
     def at(self, instant: datetime | None) -> ViewEntry:

@@ -97,7 +97,7 @@ _DAYS = frozenset({"DAY", "DD", "WEEK", "MONTH", "MON", "MM", "QUARTER", "YEAR",
 
 
 class Clock(enum.Enum):
-    """How current time functions are written."""
+    """A way to write current time functions."""
 
     REFUSED = enum.auto()
     #: By :data:`.jobs.plan.nodes.NOW`.
