@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from relstate_dagster.jobs.catalog.entries import ViewEntry, ViewVersions
+from relstate_dagster.jobs.catalog.relations import source_relation, view_relation
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.query_function import digest_text
 from relstate_dagster.jobs.engine import failpoints
@@ -31,8 +32,10 @@ from relstate_dagster.jobs.operators.z_sets import columns_of
 from relstate_dagster.jobs.plan.epoch_rows import Flow
 from relstate_dagster.jobs.plan.new_state import Recompute
 from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_time
+from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.planner.query_frames import frame_of, register_view
+from relstate_dagster.jobs.planner.query_text import relations_named
 from relstate_dagster.jobs.targets.chain import Chain, CommitsSince, EpochCommit, Fence, epoch_txn_version, is_compaction
 from relstate_dagster.jobs.view_epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
@@ -41,6 +44,7 @@ from relstate_dagster.jobs.view_epoch.steps import ViewEpochPlan, Writer
 from relstate_dagster.state_lib.constants import TABLE_ID, WEIGHT
 from relstate_dagster.state_lib.errors import EpochError
 from relstate_dagster.state_lib.lake.log import Commit, DeltaLog, rows_by_partition
+from relstate_dagster.state_lib.sql_text import quoted
 from relstate_dagster.state_lib.state_files import StateFiles
 from relstate_dagster.state_lib.state_store import StateStore
 from relstate_dagster.state_lib.state_table import StateTable
@@ -280,12 +284,31 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     """The view's query run in full, on the epoch's inputs and at its instant."""
     for name in inputs.view.reads:
         inputs.of(name).snapshot(session).createOrReplaceTempView(name)
+    for relation in _unread(inputs):
+        columns = ", ".join(f"{quoted(column.name)} {column.data_type}" for column in relation.columns)
+        session.createDataFrame([], columns).createOrReplaceTempView(relation.name)
     for name, query in inputs.view.inlined.items():
         register_view(session, name, query)
     instant = inputs.epoch.instant
     if instant is None or (is_remote(session) and not depends_on_time(inputs.view.plan)):
         return frame_of(session, inputs.view.query)
     return query_at(session, inputs.view.query, instant)
+
+
+def _unread(inputs: EpochInputs) -> list[Relation]:
+    """Relations that the view's query names and its plan does not read, as in a common table expression that nothing uses.
+
+    Spark looks them up all the same. An epoch pins no version of them; whatever their rows are, the view is the same.
+    """
+    catalog, view = inputs.catalog, inputs.view
+    named = {name.lower() for query in (view.query, *view.inlined.values()) for name in relations_named(query)}
+    names = [n for n in (*catalog.sources, *catalog.views) if n.lower() in named and n not in view.reads]
+    return [
+        view_relation(catalog.views[name])
+        if name in catalog.views
+        else source_relation(catalog.sources[name], inputs.warehouse.source(catalog.sources[name]).facts())
+        for name in names
+    ]
 
 
 def mv_rows(view: ViewEntry, commit: StateCommit) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -60,3 +62,25 @@ def test_many_rows_that_differ_in_their_last_digits_are_equal(spark: SparkSessio
     assert bag_difference(expected, actual) == (others, others)
     # Without a column that tells the rows apart they are paired in their order.
     assert bag_difference(expected.select("g", "x"), actual.select("g", "x")) == (others, others)
+
+
+def test_a_query_may_name_what_its_plan_does_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    script = Script(spark, tmp_path / "warehouse")
+    script.run(
+        """
+        CREATE TABLE a (k INT, PRIMARY KEY (k));
+        CREATE TABLE b (k INT, `größe` STRUCT<x: INT>, at TIMESTAMP);
+        CREATE TABLE c (k INT, PRIMARY KEY (k)) TBLPROPERTIES ('source.kind' = 'upsert');
+        INSERT INTO a VALUES (1);
+        CREATE MATERIALIZED VIEW over_b AS SELECT k, `größe` FROM b;
+        CREATE VIEW plain AS WITH u AS (SELECT k FROM over_b) SELECT a.k FROM a;
+        CREATE MATERIALIZED VIEW v AS WITH u AS (SELECT * FROM b), w AS (SELECT * FROM over_b), x AS (SELECT * FROM c)
+            SELECT k FROM a;
+        CREATE MATERIALIZED VIEW over_plain AS SELECT k FROM plain;
+        """
+    )
+    views = script.warehouse.read().views
+    assert views["v"].reads == views["over_plain"].reads == ("a",)
+    script.verify()
+    script.run("INSERT INTO a VALUES (2); INSERT INTO b VALUES (1, NULL, NULL); REFRESH")
+    script.verify()
