@@ -298,7 +298,8 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
 def _unread(inputs: EpochInputs) -> list[Relation]:
     """Relations that the view's query names and its plan does not read.
 
-    Such as those of a common table expression that nothing uses. Spark looks them up all the same. An epoch pins no version of them; whatever their rows are, the view is the same.
+    Such as those of a common table expression that nothing uses. Spark looks them up all the same. An epoch pins no version of
+    them; whatever their rows are, the view is the same.
     """
     catalog, view = inputs.catalog, inputs.view
     named = {name.lower() for query in (view.query, *view.inlined.values()) for name in relations_named(query)}
