@@ -226,6 +226,17 @@ def test_a_source_over_a_model_or_a_seed_is_one_table(project):
     assert found.reads["m"] == ("a", "dev__colours")
 
 
+def test_a_model_may_be_called_as_a_source_and_its_table(project):
+    project.source("raw", "orders")
+    project.source("raw", "items")
+    project.node("Raw__Orders", "", "select * from raw.orders join raw.items using (id)")
+    project.node("m", "", "select * from dev.Raw__Orders")
+    found = load_project(project.write())
+    assert {source.name for source in found.sources} == {"source__raw__orders", "raw__items"}
+    assert found.reads["Raw__Orders"] == ("source__raw__orders", "raw__items")
+    assert found.reads["m"] == ("Raw__Orders",)
+
+
 def test_one_alias_in_two_schemas(project):
     for name, schema in (("a", "dev"), ("b", "mart")):
         project.node(name, "", "select 1 as x", alias="sales", schema=schema, relation_name=f"{schema}.sales")

@@ -121,7 +121,8 @@ class Manifest:
     def names(self) -> Mapping[tuple[str, ...], str]:
         """Names of views and sources here, by their relations in dbt.
 
-        A model has its alias, with its schema before it where two models have the same one.
+        A model has its alias, with its schema before it where two models have the same one. A source has its own name before that
+        of the table; if a model is called so, as is customary, ``source__`` stands before them.
         """
         models = (*self.views, *self.inlined)
         aliases = Counter(node["alias"].lower() for node in models)
@@ -129,6 +130,7 @@ class Manifest:
         for node in (*models, *self.sources):
             if node["resource_type"] == "source":
                 name = f"{node['source_name']}__{node['name']}"
+                name = f"source__{name}" if name.lower() in aliases else name
             elif aliases[node["alias"].lower()] > 1:
                 name = f"{node['schema']}__{node['alias']}"
             else:
