@@ -121,8 +121,8 @@ class Manifest:
     def names(self) -> Mapping[tuple[str, ...], str]:
         """Names of views and sources here, by their relations in dbt.
 
-        A model has its alias, with its schema before it where two models have the same one. A source has its own name before that
-        of the table; if a model is called so, as is customary, ``source__`` stands before them.
+        A model has its alias, with its schema before it where two models have the same one. A source has its own name before
+        that of the table; if a model is called so, as is customary, ``source__`` stands before them.
         """
         models = (*self.views, *self.inlined)
         aliases = Counter(node["alias"].lower() for node in models)
