@@ -30,7 +30,7 @@ from relstate_dagster.jobs.registration.spark_catalog import path_in_catalog
 from relstate_dagster.jobs.sources.file_layout import struct_of
 from relstate_dagster.jobs.sources.folder_columns import with_columns
 from relstate_dagster.jobs.view_epoch.error_messages import reason_of
-from relstate_dagster.state_lib.errors import DeclarationError, SourceError
+from relstate_dagster.state_lib.errors import DeclarationError
 from relstate_dagster.state_lib.lake.address import Address
 from relstate_dagster.state_lib.lake.folders import folders_in, is_table
 from relstate_dagster.state_lib.lake.log import table_facts
@@ -206,12 +206,7 @@ def declare_source(spark: SparkSession, warehouse: Warehouse, registry: Registry
             opened.totals()  # files that cannot be read are refused at once
         _check_watermark(entry, {field.name: field.dataType.simpleString() for field in struct_of(facts.schema_json).fields})
         return registry.add_source(entry)
-    try:
-        table_facts(OpenedTable(path))
-        exists = True
-    except SourceError:
-        exists = False
-    if not exists:
+    if not is_table(path):
         if entry.folder is not None:
             source = with_columns(spark, source, entry.folder)
         if not source.columns:
@@ -345,11 +340,8 @@ def located(spark: SparkSession, warehouse: Warehouse, source: SourceDeclaration
 def _find_table(spark: SparkSession, warehouse: Warehouse, name: str) -> str:
     """Path of an undeclared table: in the warehouse's sources, or Spark's catalog."""
     for found in (name, *_folders_called(warehouse, name)):
-        try:
-            table_facts(OpenedTable(warehouse.source_path(found)))
-        except SourceError:
-            continue
-        return warehouse.source_path(found)
+        if is_table(warehouse.source_path(found)):
+            return warehouse.source_path(found)
     found_path = path_in_catalog(spark, quoted(name), name)
     if found_path is not None:
         return found_path

@@ -75,7 +75,11 @@ def table_facts(table: OpenedTable, version: int | None = None) -> TableFacts:
     except TableNotFoundError as error:
         raise SourceError(f"there is no Delta table at {table.path}") from error
     except DeltaError as error:
-        raise SourceError(f"the Delta table at {table.path} cannot be opened at version {version}: {error}") from error
+        which = "" if version is None else f" at version {version}"
+        # As delta-rs says it.
+        managed = "catalog-managed" in str(error)
+        reason = "its catalog alone knows its commits (catalogManaged), and such tables are not read here" if managed else error
+        raise SourceError(f"the Delta table at {table.path} cannot be opened{which}: {reason}") from error
     metadata = opened.metadata()
     properties = {k: v for k, v in metadata.configuration.items() if v is not None}
     return TableFacts(

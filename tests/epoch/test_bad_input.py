@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import EpochRunner, Registry, SourceEntry
@@ -60,6 +62,34 @@ def test_a_bad_statement_changes_nothing(script: Script, statement: str, error: 
     with pytest.raises(error, match=says):
         raise script.error(statement)
     assert _files(script.warehouse.root) == before
+
+
+@pytest.mark.parametrize(
+    ("feature", "says"),
+    [
+        ("catalogManaged", r"cannot be opened: its catalog alone knows its commits \(catalogManaged\)"),
+        ("ofTomorrow", "cannot be opened: .*'ofTomorrow' is not supported"),
+        (None, "cannot be opened: "),
+    ],
+)
+@pytest.mark.parametrize("declared", ["USING delta LOCATION '{}'", "(k INT) USING delta LOCATION '{}'", "(k INT)"])
+def test_a_table_that_cannot_be_opened_is_said_to_be_there(
+    script: Script, tmp_path: Path, feature: str | None, says: str, declared: str
+) -> None:
+    script.run("SELECT 1")
+    path = Path(script.warehouse.root) / "sources" / "a" if declared == "(k INT)" else tmp_path / "a"
+    write_deltalake(path, pa.table({"k": pa.array([1], pa.int32())}))
+    commit = path / "_delta_log" / "00000000000000000000.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action and feature is not None:
+            features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions) if feature else "{no json")
+    before = _files(script.warehouse.root), sorted(path.rglob("*"))
+    with pytest.raises(SourceError, match=says):
+        raise script.error("CREATE TABLE a " + declared.format(path))
+    assert (_files(script.warehouse.root), sorted(path.rglob("*"))) == before
 
 
 def test_a_cycle_through_plain_views_is_refused(script: Script) -> None:
