@@ -19,13 +19,14 @@ from relstate_dagster.jobs.declare.model import (
     STRICT,
     FileFolder,
     declared_policy,
+    is_by_days,
     planned_policy,
 )
 from relstate_dagster.jobs.declare.query_function import Query
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.declare.table_properties import table_properties
 from relstate_dagster.jobs.declare.watermarks import Watermark, watermark_of
-from relstate_dagster.jobs.engine.instants import date_in
+from relstate_dagster.jobs.engine.instants import date_in, start_of_day
 from relstate_dagster.jobs.plan.epoch_rows import EpochRows
 from relstate_dagster.jobs.plan.nodes import Materialize, PlanNode
 from relstate_dagster.jobs.sources.pins import Pin
@@ -184,7 +185,15 @@ class ViewEntry:
 
     def date_at(self, instant: datetime) -> date:
         """The date in the view at an instant, as ``current_date()`` gives it."""
-        return date_in(self.settings["spark.sql.session.timeZone"], instant)
+        return date_in(self._zone, instant)
+
+    def now_at(self, instant: datetime | None) -> datetime | None:
+        """The time in the view at an instant, as ``now()`` gives it."""
+        return instant if instant is None or not is_by_days(self.properties) else start_of_day(self._zone, instant)
+
+    @property
+    def _zone(self) -> str:
+        return self.settings["spark.sql.session.timeZone"]
 
     def at(self, instant: datetime | None) -> ViewEntry:
         """The view at an instant, with the date as a constant of its plan.

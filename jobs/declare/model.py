@@ -21,11 +21,15 @@ PUBLISH_ON_CHANGE: Final = "publish.on_change"
 ON_CHANGE: Final = ("error", "restore")
 #: The name in Spark's catalog that a view's published table gets.
 PUBLISH_TABLE: Final = "publish.table"
+#: What current time functions give: the instant of the run, or the start of its day.
+REFRESH_TIME: Final = "refresh.time"
+REFRESH_TIMES: Final = ("run", "day")
 #: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
 OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "history", "index.", "check.")
 #: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
 VIEW_PROPERTIES: Final = (
     REFRESH_POLICY,
+    REFRESH_TIME,
     PUBLISH_ON_CHANGE,
     PUBLISH_TABLE,
     EXTREME_ROWS.name,
@@ -51,6 +55,11 @@ def planned_policy(properties: Mapping[str, str]) -> str:
     """The policy that a view is planned by: ``auto`` (the default), ``incremental`` or ``full``."""
     policy = declared_policy(properties)
     return "incremental" if policy == STRICT else policy
+
+
+def is_by_days(properties: Mapping[str, str]) -> bool:
+    """Whether current time functions give the start of the day in a view."""
+    return properties.get(REFRESH_TIME, "run") == "day"
 
 
 @dataclass(frozen=True)

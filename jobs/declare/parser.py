@@ -22,6 +22,8 @@ from relstate_dagster.jobs.declare.model import (
     PUBLISH_ON_CHANGE,
     PUBLISH_TABLE,
     REFRESH_POLICIES,
+    REFRESH_TIME,
+    REFRESH_TIMES,
     VIEW_PROPERTIES,
     CheckStatement,
     Declaration,
@@ -145,6 +147,9 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(map(repr, REFRESH_POLICIES))}."
         )
+    time = properties.get(REFRESH_TIME, "run")
+    if time not in REFRESH_TIMES:
+        raise DeclarationError(f"{where}: '{REFRESH_TIME}' = {time!r} is unknown; it is one of {', '.join(REFRESH_TIMES)}.")
     on_change = properties.get(PUBLISH_ON_CHANGE, "error")
     if on_change not in ON_CHANGE:
         raise DeclarationError(

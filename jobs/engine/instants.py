@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -71,3 +71,8 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"there is no time zone {name}") from error
+
+
+def start_of_day(zone: str, instant: datetime) -> datetime:
+    """The instant at which the day of another one begins in a time zone of Spark's; ValueError as of :func:`date_in`."""
+    return datetime.combine(date_in(zone, instant), time.min, _zone(zone)).astimezone(timezone.utc)

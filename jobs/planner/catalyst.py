@@ -114,6 +114,7 @@ class Catalyst:
     Parameters
     ----------
     is_of_a_day : whether the date is a constant of the plan, which holds on one day.
+    by_days : whether all current time functions give the start of the day.
     """
 
     def __init__(
@@ -124,8 +125,9 @@ class Catalyst:
         functions: UserFunctions | None = None,
         *,
         is_of_a_day: bool = False,
+        by_days: bool = False,
     ) -> None:
-        self.is_of_a_day = is_of_a_day
+        self.is_of_a_day, self.by_days = is_of_a_day, by_days
         if is_remote(spark):
             raise PlanError(
                 "Spark Connect does not show how Spark reads a query, so views are planned with a Spark of this machine: set "

@@ -230,10 +230,12 @@ class ExpressionWriter:
         """Text of a current time function, or of a date that is made of one."""
         if self._clock is Clock.INSTANT:
             return _AT_INSTANT.get(kind)
-        if self._clock is Clock.REFUSED:
-            return None
-        if kind == "CurrentDate":
-            return TODAY
+        return None if self._clock is Clock.REFUSED else self._date_text(expression, kind)
+
+    def _date_text(self, expression: Any, kind: str) -> str | None:
+        """As :meth:`_time_text`, where the date of the epoch is all that is known of the time."""
+        if kind in _CLOCKS and self._catalyst.by_days:
+            return f"CAST({TODAY} AS {type_ddl(expression.dataType())})"
         if kind in ("Cast", "ParseToDate") and expression.children().size() == 1:
             is_date = class_name(expression.children().apply(0)) in _CLOCKS and type_ddl(expression.dataType()) == "date"
             return TODAY if is_date else None
@@ -241,7 +243,7 @@ class ExpressionWriter:
             unit = expression.format()
             if class_name(unit) == "Literal" and unit.value() is not None and str(unit.value().toString()).upper() in _DAYS:
                 return f"date_trunc({self.literal_text(unit)}, CAST({TODAY} AS TIMESTAMP))"
-        return None
+        return TODAY if kind == "CurrentDate" else None
 
     def window_call(self, window: Any, names: Mapping[int, str]) -> str:
         """Text of the call of a window expression, without its OVER."""

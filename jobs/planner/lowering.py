@@ -124,7 +124,7 @@ class Lowering:
         check_times(self._catalyst, [*timed, *self._times.written])
         shown = {*(o.column for o in output), *(k.column for k in sort_keys)}
         rows = with_map_keys(with_short_key(select(lowered.node, used), shown))
-        return Materialize(rows, output, sort_keys, self._catalyst.is_of_a_day)
+        return Materialize(rows, output, sort_keys, bool(timed))
 
     def _lower(self, plan: Any, *, need_key: bool) -> Lowered:
         kind = class_name(plan)

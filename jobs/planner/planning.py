@@ -25,6 +25,7 @@ def plan_view(
     functions: UserFunctions | None = None,
     *,
     is_of_a_day: bool = False,
+    by_days: bool = False,
 ) -> Materialize:
     """Plan a view.
 
@@ -36,12 +37,13 @@ def plan_view(
     views : plain views, inlined, in an order in which each reads only earlier ones.
     functions : what the query may call besides Spark's own functions.
     is_of_a_day : whether the date is a constant of the plan, which holds on one day.
+    by_days : whether all current time functions give the start of the day.
 
     Raises
     ------
     PlanError : Spark refuses the query; its subclass ``NotIncremental`` where a node has no incremental form.
     """
-    catalyst = Catalyst(spark, relations, views or {}, functions, is_of_a_day=is_of_a_day)
+    catalyst = Catalyst(spark, relations, views or {}, functions, is_of_a_day=is_of_a_day, by_days=by_days)
     plan = lowered(catalyst, relations, query)
     check_published_types(plan)
     check_kept_types(plan)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from relstate_dagster.jobs.engine.instants import start_of_day, timestamp_sql
 from relstate_dagster.jobs.plan.nodes import NOW, TODAY
 from relstate_dagster.jobs.planner.between import written_out
 from relstate_dagster.jobs.planner.catalyst import Catalyst, first_line, type_ddl
@@ -45,12 +46,15 @@ def check_round_trips(catalyst: Catalyst, written: Sequence[Written]) -> None:
 
 def check_times(catalyst: Catalyst, written: Sequence[Written]) -> None:
     """Read texts with the time or the date of an epoch again, at some instant."""
-    instant = "TIMESTAMP '2001-02-03 04:05:06.789+00:00'"
+    at = _SOME_INSTANT
+    if catalyst.by_days:
+        at = start_of_day(str(catalyst.session.conf.get("spark.sql.session.timeZone")), at)
+    instant = timestamp_sql(at)
     texts = [w.text.replace(NOW, instant).replace(TODAY, f"CAST({instant} AS DATE)") for w in written]
     check_round_trips(
         catalyst,
         [
-            Written(text, expression_at(catalyst.session, w.expression, _SOME_INSTANT), w.names)
+            Written(text, expression_at(catalyst.session, w.expression, at), w.names)
             for w, text in zip(written, texts, strict=True)
         ],
     )

@@ -21,6 +21,7 @@ from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import changelog_of, is_changelog_view
 from relstate_dagster.jobs.declare.checks import checks_of
+from relstate_dagster.jobs.declare.model import is_by_days
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, is_same_query, with_known_reads
 from relstate_dagster.jobs.engine import failpoints
@@ -461,9 +462,12 @@ def _naming(view: str) -> Iterator[None]:
 def has_query_of(known: ViewEntry, view: ViewDeclaration) -> bool:
     """Whether a declaration equals a view, but for options that need no rebuild."""
     is_planned_alike = known.refresh_policy == view.refresh_policy or (
-        known.strategy == "incremental" and "full" not in (known.refresh_policy, view.refresh_policy)
+        known.strategy == "incremental"
+        and "full" not in (known.refresh_policy, view.refresh_policy)
+        and not known.plan.is_of_a_day
     )
-    same_query = is_same_query(known.query, view.named_query) and is_planned_alike
+    is_as_late = is_by_days(known.properties) == is_by_days(view.properties)
+    same_query = is_same_query(known.query, view.named_query) and is_planned_alike and is_as_late
     return same_query and _laid_out_by(known.layout) == _laid_out_by(layout_of(view))
 
 
@@ -477,7 +481,10 @@ def _is_planned_alike(known: ViewEntry, entry: ViewEntry) -> bool:
     if isinstance(known.query, str) or isinstance(entry.query, str):
         return False
     one, other = (
-        (view.plan, view.reads, view.settings, view.planned_on, view.refresh_policy, _laid_out_by(view.layout))
+        (
+            *(view.plan, view.reads, view.settings, view.planned_on, view.refresh_policy, is_by_days(view.properties)),
+            _laid_out_by(view.layout),
+        )
         for view in (known, entry)
     )
     return bool(one == other) and known.plan_version == entry.plan_version

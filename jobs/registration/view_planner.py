@@ -17,6 +17,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
+from relstate_dagster.jobs.declare.model import is_by_days
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
@@ -83,9 +84,11 @@ class ViewPlanner:
         functions = self._warehouse.functions
         relations = self.relations(others, named_in(others, definition.named_query))
         reason: str | None = None
+        by_days = policy == "auto" and is_by_days(definition.properties)
+        plan = self._plan_of_a_day(definition, relations, others) if by_days else None
         if policy == "full":
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
-        else:
+        elif plan is None:
             try:
                 plan = plan_view(
                     self._spark, definition.named_query, relations, plain_views_in(others, definition.named_query), functions
@@ -238,6 +241,7 @@ class ViewPlanner:
                 plain_views_in(state, definition.named_query),
                 self._warehouse.functions,
                 is_of_a_day=True,
+                by_days=is_by_days(definition.properties),
             )
         except (NotIncremental, ValueError):
             return None

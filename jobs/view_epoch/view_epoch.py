@@ -180,8 +180,8 @@ def _computed_and_committed(
         extreme_rows=EXTREME_ROWS.of(view.properties, f"view {view.name}"),
         spare_rows=SPARE_ROWS.of(view.properties, f"view {view.name}"),
         window_rows=WINDOW_ROWS.of(view.properties, f"view {view.name}"),
-        instant=inputs.epoch.instant,
-        last_instant=None if inputs.since is None else inputs.since.instant,
+        instant=view.now_at(inputs.epoch.instant),
+        last_instant=None if inputs.since is None else view.now_at(inputs.since.instant),
         strict=strict,
         may_have_expired=view.expiry.until is not None,
         leaves_out_old_errors=leaves_out_old_errors,
@@ -289,7 +289,7 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
         session.createDataFrame([], columns).createOrReplaceTempView(relation.name)
     for name, query in inputs.view.inlined.items():
         register_view(session, name, query)
-    instant = inputs.epoch.instant
+    instant = inputs.view.now_at(inputs.epoch.instant)
     if instant is None or (is_remote(session) and not depends_on_time(inputs.view.plan)):
         return frame_of(session, inputs.view.query)
     return query_at(session, inputs.view.query, instant)

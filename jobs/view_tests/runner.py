@@ -142,7 +142,8 @@ class _Case:
             """Views that have an incremental form keep it, however small they are."""
             found = dict(state.views)
             for name, view in state.views.items():
-                if view.strategy == "incremental":
+                # A view of a day is computed in full when the date changes, which no other policy does.
+                if view.strategy == "incremental" and not view.plan.is_of_a_day:
                     found[name] = replace(view, properties={**view.properties, "refresh.policy": "incremental"})
             return replace(state, views=found)
 

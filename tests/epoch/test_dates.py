@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.api import why
 from relstate_dagster.jobs.declare import build_project, parse_text
-from relstate_dagster.jobs.engine.instants import date_in, timestamp_sql
+from relstate_dagster.jobs.engine.instants import date_in, start_of_day, timestamp_sql
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.run import freshness, preview
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
-from relstate_dagster.state_lib.errors import PlanError
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError
 from tests.epoch.scripts import Script
 from tests.epoch.test_time import SetClock
 
@@ -230,3 +230,57 @@ def test_why_a_row_changed_with_the_date(script: Script, spark: SparkSession, cl
     assert (shown.row["run_date"], shown.notes, shown.inputs[0].inserted) == (date(2024, 5, 2), (changed("shown"),), 0)
     above = why(spark, script.warehouse, "above", {"g": 1, "run_date": date(2024, 5, 2)})
     assert (above.row["v"], above.inputs[0].rows) == (6.0, 3)
+
+
+#: Queries that read the time of day, where ``refresh.time`` cuts it off.
+_BY_DAYS = {
+    "open": "SELECT k, unix_timestamp(now()) - unix_timestamp(ts) AS age, now() AS at, localtimestamp() AS here FROM ev",
+    "since": """SELECT g, count_if(ts > now() - INTERVAL 30 HOURS) AS n, max(datediff(HOUR, ts, now())) AS longest
+        FROM ev GROUP BY g""",
+    "kept": "SELECT k, current_timestamp() - INTERVAL 1 HOUR AS at FROM ev WHERE ts > now() - INTERVAL 2 DAYS",
+    "rows": "SELECT d, count(*) AS n FROM a WHERE d > CAST(now() - INTERVAL 1 HOUR AS DATE) GROUP BY d",
+    "bound": "SELECT d FROM a WHERE CAST(d AS TIMESTAMP) > now() - INTERVAL 1 HOUR",
+    "ids": "SELECT d, now() AS at FROM a",
+    "in_full": "SELECT k, now() AS at, CAST(rand(1) * 0 AS INT) AS zero FROM ev",
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_view_may_take_the_start_of_the_day_for_the_time(
+    spark: SparkSession, tmp_path: Path, clock: SetClock, zone: str
+) -> None:
+    script = Script(spark, tmp_path / "warehouse", clock)
+    script.session._spark.conf.set("spark.sql.session.timeZone", zone)
+    script.run(f"{_SOURCES}CREATE TABLE a (d DATE) TBLPROPERTIES ('delta.appendOnly' = 'true');")
+    policies = {"in_full": ", 'refresh.policy' = 'full'"}
+    for name, query in _BY_DAYS.items():
+        script.run(f"CREATE MATERIALIZED VIEW {name} TBLPROPERTIES ('refresh.time' = 'day'{policies.get(name, '')}) AS {query}")
+    views = script.warehouse.read().views
+    assert {name for name, view in views.items() if view.plan.is_of_a_day} == {"open", "since", "kept", "rows"}
+    assert {name for name, view in views.items() if view.strategy == "full"} == {"ids", "in_full"}
+    draw, key = random.Random(zone), 0
+    for hours in (0, 1, 8, 20, 3, 30):
+        text, key = _changed(draw, key)
+        script.run(f"{text} INSERT INTO a VALUES (DATE '2024-05-0{draw.randint(1, 4)}')")
+        reports = _reports(script, spark, clock, hours=hours)
+        midnight = start_of_day(zone, clock.now)
+        assert {row[0] for row in script.rows("SELECT DISTINCT at FROM in_full")} <= {_local(midnight)}
+        assert {row[0] for row in script.rows("SELECT DISTINCT at FROM open")} <= {_local(midnight)}
+    assert reports["open"].reason is not None
+    assert "the date has changed" in reports["open"].reason
+
+
+def _local(instant: datetime) -> datetime:
+    """A timestamp as PySpark gives it: in the time zone of this process."""
+    return instant.astimezone().replace(tzinfo=None)
+
+
+def test_an_edit_of_the_time_plans_a_view_again(script: Script, clock: SetClock) -> None:
+    query = "AS SELECT k, now() AS at FROM ev"
+    script.run(f"INSERT INTO ev (k) VALUES (1); CREATE MATERIALIZED VIEW v {query}")
+    assert script.warehouse.read().views["v"].strategy == "full"
+    script.run(f"CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.time' = 'day') {query}; REFRESH")
+    assert script.warehouse.read().views["v"].plan.is_of_a_day
+    script.verify()
+    with pytest.raises(DeclarationError, match=r"'refresh.time' = 'hour' is unknown; it is one of run, day"):
+        script.run(f"CREATE MATERIALIZED VIEW w TBLPROPERTIES ('refresh.time' = 'hour') {query}")

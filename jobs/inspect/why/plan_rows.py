@@ -115,7 +115,7 @@ class PlanRows:
 
     def _instant(self) -> str:
         """The instant of the epoch, as SQL text."""
-        instant = self.view.epoch.instant
+        instant = self.view.entry.now_at(self.view.epoch.instant)
         if instant is None:
             raise EpochError(f"the catalog does not know the instant of epoch {self.view.epoch.epoch}")
         return timestamp_sql(instant)
