@@ -74,5 +74,10 @@ def _zone(name: str) -> tzinfo:
 
 
 def start_of_day(zone: str, instant: datetime) -> datetime:
-    """The instant at which the day of another one begins in a time zone of Spark's; ValueError as of :func:`date_in`."""
+    """Beginning of the day of an instant, in a time zone of Spark's.
+
+    Raises
+    ------
+    ValueError : there is no such zone here.
+    """
     return datetime.combine(date_in(zone, instant), time.min, _zone(zone)).astimezone(timezone.utc)

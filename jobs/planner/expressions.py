@@ -233,7 +233,7 @@ class ExpressionWriter:
         return None if self._clock is Clock.REFUSED else self._date_text(expression, kind)
 
     def _date_text(self, expression: Any, kind: str) -> str | None:
-        """As :meth:`_time_text`, where the date of the epoch is all that is known of the time."""
+        """As :meth:`_time_text`, if only the date of the epoch is known."""
         if kind in _CLOCKS and self._catalyst.by_days:
             return f"CAST({TODAY} AS {type_ddl(expression.dataType())})"
         if kind in ("Cast", "ParseToDate") and expression.children().size() == 1:
