@@ -290,7 +290,8 @@ def full_query(inputs: EpochInputs, session: SparkSession) -> DataFrame:
     for name, query in inputs.view.inlined.items():
         register_view(session, name, query)
     instant = inputs.view.now_at(inputs.epoch.instant)
-    if instant is None or (is_remote(session) and not depends_on_time(inputs.view.plan)):
+    reads_time = depends_on_time(inputs.view.plan) or inputs.view.plan.is_of_a_day
+    if instant is None or (is_remote(session) and not reads_time):
         return frame_of(session, inputs.view.query)
     return query_at(session, inputs.view.query, instant)
 
