@@ -28,6 +28,7 @@ ONE_IN: Final = {
     "epoch/test_damage.py::test_a_file_of_state_that_is_damaged_is_one_line_and_says_what_to_do": 2,
     "epoch/test_damage.py::test_a_folder_that_is_gone": 2,
     "epoch/test_damage.py::test_a_table_without_its_last_epoch_is_not_built_upon": 3,
+    "epoch/test_dates.py::test_a_view_may_take_the_start_of_the_day_for_the_time": 2,
     "epoch/test_dates.py::test_views_equal_their_queries_on_every_day": 3,
     "epoch/test_epoch_plan.py::test_what_has_sparks_own_settings_keeps_them_when_more_is_met": 2,
     "epoch/test_epoch_plan.py::test_what_ran_is_what_was_printed": 2,

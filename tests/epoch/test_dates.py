@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from relstate_dagster.jobs.api import why
+from relstate_dagster.jobs.api import sync_project, why
 from relstate_dagster.jobs.declare import build_project, parse_text
 from relstate_dagster.jobs.engine.instants import date_in, start_of_day, timestamp_sql
 from relstate_dagster.jobs.plan.explain import explain_plan
 from relstate_dagster.jobs.run import freshness, preview
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
-from relstate_dagster.state_lib.errors import DeclarationError, PlanError
+from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError
 from tests.epoch.scripts import Script
 from tests.epoch.test_time import SetClock
 
@@ -275,12 +275,17 @@ def _local(instant: datetime) -> datetime:
     return instant.astimezone().replace(tzinfo=None)
 
 
-def test_an_edit_of_the_time_plans_a_view_again(script: Script, clock: SetClock) -> None:
+def test_an_edit_of_the_time_plans_a_view_again(script: Script, spark: SparkSession, clock: SetClock) -> None:
     query = "AS SELECT k, now() AS at FROM ev"
     script.run(f"INSERT INTO ev (k) VALUES (1); CREATE MATERIALIZED VIEW v {query}")
     assert script.warehouse.read().views["v"].strategy == "full"
-    script.run(f"CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.time' = 'day') {query}; REFRESH")
+    edited = f"CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.time' = 'day') {query};"
+    sync_project(spark, script.warehouse, build_project(parse_text(_SOURCES + edited, "p.sql")))
+    assert _reports(script, spark, clock)["v"].is_backfill
     assert script.warehouse.read().views["v"].plan.is_of_a_day
-    script.verify()
+    strict = edited.replace("'day'", "'day', 'refresh.policy' = 'incremental'")
+    sync_project(spark, script.warehouse, build_project(parse_text(_SOURCES + strict, "p.sql")))
+    with pytest.raises(RelstateError, match=r"v cannot be maintained incrementally: .*time-dependent"):
+        list(EpochRunner(spark, script.warehouse, clock=clock).run())
     with pytest.raises(DeclarationError, match=r"'refresh.time' = 'hour' is unknown; it is one of run, day"):
         script.run(f"CREATE MATERIALIZED VIEW w TBLPROPERTIES ('refresh.time' = 'hour') {query}")
