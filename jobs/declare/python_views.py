@@ -318,6 +318,8 @@ def running_file(path: Path, root: Path, **names: Any) -> Iterator[tuple[Declare
     with _RUNNING:
         sys.path[:0] = paths
         token = _running.set(declared)
+        # Kept code is known by second and size: an edit within a second would be run as it was before.
+        keeps_code, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             try:
                 spec.loader.exec_module(module)
@@ -331,6 +333,7 @@ def running_file(path: Path, root: Path, **names: Any) -> Iterator[tuple[Declare
                 _running.reset(token)
             yield declared, module
         finally:
+            sys.dont_write_bytecode = keeps_code
             for folder in paths:
                 sys.path.remove(folder)
             for name in set(sys.modules) - before:

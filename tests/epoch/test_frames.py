@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from textwrap import dedent
@@ -161,6 +162,23 @@ def test_what_only_running_tells_is_found_when_the_view_is_planned(shop):
     known = load_project(shop.project, warehouse=shop.warehouse.root)
     assert known.reads == {"a_last": ("b_first",), "b_first": ("orders",)}
     assert [view.name for view in known.views] == ["b_first", "a_last"]
+    shop.verify()
+
+
+def test_an_edit_within_a_second_is_run(shop):
+    text = """
+    @materialized_view
+    def revenue(spark):
+        return spark.table("orders").groupBy("day").agg(F.sum("cents").alias("cents"))
+    """
+    shop.python(text)
+    shop.run()
+    file = shop.project / "views.py"
+    before, written = shop.warehouse.read().views["revenue"].generation, file.stat()
+    shop.python(text.replace("F.sum(", "F.max("))
+    os.utime(file, (written.st_atime, written.st_mtime))
+    shop.run()
+    assert shop.warehouse.read().views["revenue"].generation != before
     shop.verify()
 
 
