@@ -288,8 +288,8 @@ class ViewEntry:
 
 
 def changed_date(view: ViewEntry, before: datetime | None, now: datetime | None) -> str | None:
-    """Say that the date of a view differs between two instants; ``None`` if not."""
-    if before is None or now is None:
+    """Say that the date differs between two instants, for a view that depends on it."""
+    if not view.plan.is_of_a_day or before is None or now is None:
         return None
     dates = view.date_at(before), view.date_at(now)
     return None if dates[0] == dates[1] else f"the date has changed from {dates[0]} to {dates[1]}"

@@ -18,6 +18,7 @@ from relstate_dagster.jobs.catalog.entries import (
     changed_date,
 )
 from relstate_dagster.jobs.declare.names import as_declared
+from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.sources.pins import Pin
 from relstate_dagster.state_lib.constants import FORMAT_VERSION
 from relstate_dagster.state_lib.errors import DeclarationError, EpochError
@@ -98,6 +99,10 @@ class CatalogState:
         """Say that the date changed since a view's last epoch, where rows depend on it."""
         last = self.last_of(view) if view.plan.is_of_a_day else None
         return None if last is None else changed_date(view, last.instant, instant)
+
+    def moves_with_time(self, view: ViewEntry, instant: datetime) -> bool:
+        """Whether a view may change by an instant though nothing that it reads does."""
+        return depends_on_time(view.plan) or self.changed_date(view, instant) is not None
 
     def called(self, view: str) -> str:
         """The name of a view as it was declared, found in any case."""

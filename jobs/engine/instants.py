@@ -60,6 +60,15 @@ def date_in(zone: str, instant: datetime) -> date:
     return instant.astimezone(_zone(zone)).date()
 
 
+def is_known_zone(name: str) -> bool:
+    """Whether dates of a time zone of Spark's are known here; Spark knows some short names that Python does not."""
+    try:
+        _zone(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _zone(name: str) -> tzinfo:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:

@@ -22,7 +22,7 @@ from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
 from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
-from relstate_dagster.jobs.engine.instants import date_in, utc_now
+from relstate_dagster.jobs.engine.instants import is_known_zone
 from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.engine.spark_release import spark_release
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
@@ -84,8 +84,7 @@ class ViewPlanner:
         functions = self._warehouse.functions
         relations = self.relations(others, named_in(others, definition.named_query))
         reason: str | None = None
-        by_days = policy == "auto" and is_by_days(definition.properties)
-        plan = self._plan_of_a_day(definition, relations, others) if by_days else None
+        plan = self._plan_by_days(definition, relations, others) if is_by_days(definition.properties) else None
         if policy == "full":
             plan, reason = self._full_plan(definition, relations, others), "the view's refresh.policy is full"
         elif plan is None:
@@ -221,6 +220,26 @@ class ViewPlanner:
                 return replace(query, reads=named)
             asked = (*asked, *elsewhere)
 
+    @property
+    def _zone(self) -> str:
+        return meaning_of(self._spark)["spark.sql.session.timeZone"]
+
+    def _plan_by_days(
+        self, definition: ViewDeclaration, relations: Mapping[str, Relation], state: CatalogState
+    ) -> Materialize | None:
+        """Plan a view that takes the start of the day for the time; ``None`` as of :meth:`_plan_of_a_day`.
+
+        Raises
+        ------
+        PlanError : the start of a day is not known here.
+        """
+        if not is_known_zone(self._zone):
+            raise PlanError(
+                f"view {definition.name}: 'refresh.time' = 'day' needs a time zone that Python knows, and not {self._zone}: "
+                "name it by region, as in Europe/Berlin (spark.sql.session.timeZone)"
+            )
+        return self._plan_of_a_day(definition, relations, state) if definition.refresh_policy == "auto" else None
+
     def _plan_of_a_day(
         self, definition: ViewDeclaration, relations: Mapping[str, Relation], state: CatalogState
     ) -> Materialize | None:
@@ -232,8 +251,9 @@ class ViewPlanner:
             source.watermark for name, source in state.sources.items() if name in relations
         ):
             return None
+        if not is_known_zone(self._zone):
+            return None
         try:
-            date_in(meaning_of(self._spark)["spark.sql.session.timeZone"], utc_now())
             plan = plan_view(
                 self._spark,
                 definition.named_query,
@@ -243,7 +263,7 @@ class ViewPlanner:
                 is_of_a_day=True,
                 by_days=is_by_days(definition.properties),
             )
-        except (NotIncremental, ValueError):
+        except NotIncremental:
             return None
         has_ttl = ttl_of(definition.properties, definition.name) is not None
         return None if has_ttl or not follows_from_rows(plan, state.sources) else plan

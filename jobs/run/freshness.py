@@ -11,7 +11,6 @@ from relstate_dagster.jobs.catalog.relations import topological
 from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.engine.instants import utc_now
-from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.sources.folder_files import FolderFiles
 from relstate_dagster.jobs.sources.pins import Pin
@@ -90,7 +89,7 @@ def views_with_new_input(state: CatalogState, epoch: EpochEntry) -> list[str]:
     """
     newest, found = NewestSources(epoch.pins), list[str]()
     for view in (state.views[name] for name in epoch.views):
-        is_new = view.last_epoch is None or depends_on_time(view.plan) or _has_changed_date(state, view, epoch)
+        is_new = view.last_epoch is None or state.moves_with_time(view, epoch.instant or utc_now())
         if is_new or _moved(state, view, newest) or any(up in found for up in view.reads):
             found.append(view.name)
     return found
@@ -146,10 +145,6 @@ def _behind_anyway(state: CatalogState, view: ViewEntry) -> str | None:
     if planner is not None:
         return f"was planned by {planner}"
     return None if changed_date is None else f"depends on the date, and {changed_date}"
-
-
-def _has_changed_date(state: CatalogState, view: ViewEntry, epoch: EpochEntry) -> bool:
-    return epoch.instant is not None and state.changed_date(view, epoch.instant) is not None
 
 
 def _moved(state: CatalogState, view: ViewEntry, newest: NewestSources) -> list[str]:

@@ -27,7 +27,6 @@ from relstate_dagster.jobs.declare import Project, ViewDeclaration
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.engine.instants import utc_now
 from relstate_dagster.jobs.inspect.health import check_tables
-from relstate_dagster.jobs.plan.nodes import depends_on_time
 from relstate_dagster.jobs.registration.planned_by import another_planner
 from relstate_dagster.jobs.registration.sync import check_edits, edits, is_registered, refused_rebuilds, source_entry
 from relstate_dagster.jobs.run.freshness import NewestSources, views_behind
@@ -313,8 +312,7 @@ class _NextRun:
             why = "it is not built yet" if view.built_until is None else f"it is built in part, {built_so_far(view)}"
             return self._whole(Action.BUILD, view, why)
         below = sorted(n for n in reads if n in self.found and self.found[n].action is not Action.NOTHING)
-        changed_date = self.state.changed_date(view, utc_now())
-        always = depends_on_time(view.plan) or changed_date is not None
+        always = self.state.moves_with_time(view, utc_now())
         is_failed = view.problem is not None or any(name in self.newest.errors for name in view.reads)
         if not (below or always or is_failed or view.name in self.behind):
             return ViewPreview(view.name, Action.NOTHING)
@@ -409,8 +407,7 @@ def _all_bytes(warehouse: Warehouse, source: SourceEntry | None) -> int | None:
 def _is_well(warehouse: Warehouse, state: CatalogState, view: ViewEntry) -> bool:
     """Whether only new commits of its inputs could change a view; its tables exist."""
     has_indexes = any(state.sources[name].indexes for name in view.reads if name in state.sources)
-    moves = depends_on_time(view.plan) or state.changed_date(view, utc_now()) is not None
-    if view.problem is not None or view.functions or has_indexes or moves:
+    if view.problem is not None or view.functions or has_indexes or state.moves_with_time(view, utc_now()):
         return False
     try:
         check_tables(warehouse, state, view)

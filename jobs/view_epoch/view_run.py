@@ -114,7 +114,7 @@ class ViewRuns:
         strict : check what every operator gives.
         """
         self._at_work.pop(view.name, None)
-        planned, view = view.planned, view.at(epoch.instant)
+        planned, view = view.planned, inputs.view
         seconds: dict[str, float] = {}
         started = time.perf_counter()
         files = StateFiles(self._warehouse.state_path(view))

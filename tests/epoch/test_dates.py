@@ -1,4 +1,4 @@
-"""Views whose rows depend on the date: maintained on one day, computed in full when the date changes."""
+"""Views whose rows depend on the date: maintained on one day, recomputed on the next."""
 
 from __future__ import annotations
 
@@ -289,3 +289,13 @@ def test_an_edit_of_the_time_plans_a_view_again(script: Script, spark: SparkSess
         list(EpochRunner(spark, script.warehouse, clock=clock).run())
     with pytest.raises(DeclarationError, match=r"'refresh.time' = 'hour' is unknown; it is one of run, day"):
         script.run(f"CREATE MATERIALIZED VIEW w TBLPROPERTIES ('refresh.time' = 'hour') {query}")
+
+
+def test_a_time_zone_that_python_does_not_know(script: Script, clock: SetClock) -> None:
+    script.session._spark.conf.set("spark.sql.session.timeZone", "CST")
+    script.run("CREATE MATERIALIZED VIEW v AS SELECT k, current_date() AS d FROM ev")
+    assert script.warehouse.read().views["v"].strategy == "full"
+    script.verify()
+    by_days = "TBLPROPERTIES ('refresh.time' = 'day')"
+    with pytest.raises(PlanError, match=r"view w: 'refresh.time' = 'day' needs a time zone that Python knows, and not CST"):
+        script.run(f"CREATE MATERIALIZED VIEW w {by_days} AS SELECT k FROM ev WHERE ts > now() - INTERVAL 1 DAY")

@@ -110,9 +110,9 @@ def why(
     if memory_bytes(now.check_readable()) // _VALUE_BYTES <= run_limits().interpreted_values:
         past.workload = Workload.SMALL
     before, notes = _before(past, entry, at)
-    if before is not None and entry.plan.is_of_a_day:
-        changed = changed_date(entry, before.epoch.instant, now.epoch.instant)
-        notes += [] if changed is None else [f"{changed}: all rows of {entry.name} were computed"]
+    changed = None if before is None else changed_date(entry, before.epoch.instant, now.epoch.instant)
+    if changed is not None:
+        notes.append(f"{changed}: all rows of {entry.name} were computed")
     return _Explained(now, before, limit, notes).result(values)
 
 
