@@ -61,7 +61,7 @@ def date_in(zone: str, instant: datetime) -> date:
 
 
 def is_known_zone(name: str) -> bool:
-    """Whether dates of a time zone of Spark's are known here; Spark knows some short names that Python does not."""
+    """Whether Python knows a time zone of Spark's, which has short names besides."""
     try:
         _zone(name)
     except ValueError:
