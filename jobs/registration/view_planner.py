@@ -227,7 +227,7 @@ class ViewPlanner:
     def _plan_by_days(
         self, definition: ViewDeclaration, relations: Mapping[str, Relation], state: CatalogState
     ) -> Materialize | None:
-        """Plan a view of which the time is the start of the day.
+        """Plan a view whose time is the start of the day.
 
         Raises
         ------
