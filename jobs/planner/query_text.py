@@ -8,7 +8,7 @@ it again. Analysis itself opens files and computes VALUES.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -114,6 +114,12 @@ def relations_named(query: Query) -> tuple[str, ...]:
     By Spark's parser where there is a session, else by its text; of a function, what it was found to read.
     """
     return _named_in_text(query) if isinstance(query, str) else query.reads or ()
+
+
+def named_among(queries: Iterable[Query], names: Iterable[str]) -> set[str]:
+    """Those of some names that queries name, in any case."""
+    named = {name.lower() for query in queries for name in relations_named(query)}
+    return {name for name in names if name.lower() in named}
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,7 @@ from relstate_dagster.jobs.planner.map_keys import with_map_keys
 from relstate_dagster.jobs.planner.planning import plan_view
 from relstate_dagster.jobs.planner.query_frames import UnknownRelation
 from relstate_dagster.jobs.planner.query_settings import meaning_of
-from relstate_dagster.jobs.planner.query_text import relations_named
+from relstate_dagster.jobs.planner.query_text import named_among, relations_named
 from relstate_dagster.jobs.planner.trees import items
 from relstate_dagster.jobs.planner.types_check import check_published_types
 from relstate_dagster.jobs.registration.check_planner import check_declared, check_references
@@ -365,9 +365,7 @@ def plain_views_in(state: CatalogState, query: Query) -> dict[str, Query]:
 
 def named_in(state: CatalogState, query: Query) -> set[str]:
     """Sources and views that a query may name, also through plain views."""
-    texts = (query, *plain_views_in(state, query).values())
-    named = {name.lower() for text in texts for name in relations_named(text)}
-    return {name for name in (*state.sources, *state.views) if name.lower() in named}
+    return named_among((query, *plain_views_in(state, query).values()), (*state.sources, *state.views))
 
 
 def inlined(state: CatalogState, query: Query, name: str) -> bool:

@@ -35,7 +35,7 @@ from relstate_dagster.jobs.plan.nodes import FullQuery, PlanNode, depends_on_tim
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.jobs.planner.current_time import query_at
 from relstate_dagster.jobs.planner.query_frames import frame_of, register_view
-from relstate_dagster.jobs.planner.query_text import relations_named
+from relstate_dagster.jobs.planner.query_text import named_among
 from relstate_dagster.jobs.targets.chain import Chain, CommitsSince, EpochCommit, Fence, epoch_txn_version, is_compaction
 from relstate_dagster.jobs.view_epoch.error_messages import explained, is_of_a_value
 from relstate_dagster.jobs.view_epoch.inputs import EpochInputs
@@ -303,13 +303,12 @@ def _unread(inputs: EpochInputs) -> list[Relation]:
     them; whatever their rows are, the view is the same.
     """
     catalog, view = inputs.catalog, inputs.view
-    named = {name.lower() for query in (view.query, *view.inlined.values()) for name in relations_named(query)}
-    names = [n for n in (*catalog.sources, *catalog.views) if n.lower() in named and n not in view.reads]
+    names = named_among((view.query, *view.inlined.values()), {*catalog.sources, *catalog.views}.difference(view.reads))
     return [
         view_relation(catalog.views[name])
         if name in catalog.views
         else source_relation(catalog.sources[name], inputs.warehouse.source(catalog.sources[name]).facts())
-        for name in names
+        for name in sorted(names)
     ]
 
 

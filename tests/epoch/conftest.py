@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.epoch.clocks import SetClock
 from tests.epoch.scripts import Script
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
 
 
 @pytest.fixture(params=["lent", pytest.param("own", marks=pytest.mark.nightly)])

@@ -17,8 +17,8 @@ from relstate_dagster.jobs.run import freshness, preview
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch.reports import ViewReport
 from relstate_dagster.state_lib.errors import DeclarationError, PlanError, RelstateError
+from tests.epoch.clocks import SetClock
 from tests.epoch.scripts import Script
-from tests.epoch.test_time import SetClock
 
 _SOURCES = """
 CREATE TABLE ev (k INT, g INT, ts TIMESTAMP, v DOUBLE, PRIMARY KEY (k));
@@ -47,11 +47,6 @@ _QUERIES = {
     "beside": """SELECT age.g, age, months FROM age
         JOIN (SELECT g, max(months) AS months FROM joined JOIN ev USING (k) GROUP BY g) USING (g)""",
 }
-
-
-@pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -11,27 +10,8 @@ from pyspark.sql import SparkSession
 
 from relstate_dagster.jobs.run.runner import EpochRunner
 from relstate_dagster.jobs.view_epoch import view_run
+from tests.epoch.clocks import SetClock
 from tests.epoch.scripts import Script
-
-
-class SetClock:
-    """A clock that stands where it was set, and counts how often it was asked."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
-        self.asked = 0
-
-    def __call__(self) -> datetime:
-        self.asked += 1
-        return self.now
-
-    def move(self, **by: float) -> None:
-        self.now += timedelta(**by)
-
-
-@pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
 
 
 @pytest.fixture
