@@ -70,7 +70,7 @@ def check_deterministic(expression: Any, kind: str) -> None:
             "time-dependent",
             str(expression),
             "its value changes with the time of the run; it has an incremental form only alone on one side of a comparison, as "
-            "in ts > now() - INTERVAL 1 DAY, or as the start of the day ('refresh.time' = 'day')",
+            "in ts > now() - INTERVAL 1 DAY. Or take the start of the day for it: 'refresh.time' = 'day'",
         )
     is_random = expression.children().size() == 0 and not expression.deterministic()
     if is_random or kind in _RANDOM:
