@@ -115,6 +115,9 @@ def test_views_are_built_and_kept_through_a_server(
         script.verify()
         # A query as of an instant is read from its plan, which no server shows.
         wrong = {queries[int(view[1:])]: problem for view, problem in client.does("verify").items() if problem}
+        # On another date all rows of views that depend on it are computed.
+        assert {view: problem for view, problem in client.does("run tomorrow").items() if problem} == {}
+        script.verify()
     assert all("depends on the time" in problem for problem in wrong.values()), wrong
     assert wrong.keys() <= {_OTHERS["date"], _OTHERS["temporal"]}
 
