@@ -5,6 +5,7 @@ call                                     over
 =======================================  ==============================================================================
 ``var_*``, ``stddev_*`` of exact x       count(x), sum(u), sum(u·u), u being x as a whole number
 ``covar_*``, ``corr`` of exact x, y      the same of both, where neither is NULL, and sum(u·v)
+``avg`` of floating-point x              count(x), sum(x)
 ``max_by(x, y)``, ``min_by(x, y)``       max, min of struct(y, x) where y is not NULL
 =======================================  ==============================================================================
 
@@ -81,6 +82,8 @@ def decomposed(function: str, arguments: Sequence[Argument]) -> Decomposed | Non
         return _moment(_MOMENTS[function], arguments[0])
     if function in _PAIR_MOMENTS and len(arguments) == 2:
         return _pair_moment(_PAIR_MOMENTS[function], *arguments)
+    if function == _MEAN:
+        return _float_mean(*arguments)
     if function in _EXTREMES_BY:
         return _extreme_by(_EXTREMES_BY[function], *arguments)
     return None
@@ -100,10 +103,11 @@ _PAIR_MOMENTS: Final[dict[str, Callable[[str, str, str, str], str]]] = {
     "CovSample": lambda c, _x, _y, n: f"{c} / nullif({n} - 1, 0)",
     "Corr": lambda c, x, y, n: f"CASE WHEN {n} > 1 THEN {c} / sqrt({x} * {y}) END",
 }
+_MEAN: Final = "Average"
 _EXTREMES_BY: Final = {"MaxBy": "max", "MinBy": "min"}
 
 #: Names of Catalyst's classes of the calls that may be written by simpler ones.
-DECOMPOSABLE: Final = frozenset({*_MOMENTS, *_PAIR_MOMENTS, *_EXTREMES_BY})
+DECOMPOSABLE: Final = frozenset({*_MOMENTS, *_PAIR_MOMENTS, _MEAN, *_EXTREMES_BY})
 
 
 def _digits(data_type: str) -> tuple[int, int] | None:
@@ -197,6 +201,13 @@ def _central(n: str, u: _Sum, v: _Sum, products: str) -> str:
     rest = f"CAST({r_u} AS DOUBLE) * CAST({r_v} AS DOUBLE) / nullif({n}, 0)"
     unit = f" / 1e{u.scale + v.scale}D" if u.scale + v.scale else ""
     return f"((CAST({exact} AS DOUBLE) - {rest}){unit})"
+
+
+def _float_mean(argument: Argument) -> Decomposed | None:
+    if sql_type(argument.data_type).name not in ("double", "float"):
+        return None
+    parts = Part("count", argument, "bigint"), Part("sum", argument, "double")
+    return Decomposed(parts, lambda _columns: [], lambda columns, _means: f"({columns[1]} / nullif({columns[0]}, 0))")
 
 
 # -- extremes ---------------------------------------------------------------------------------------------------------

@@ -93,6 +93,15 @@ def test_null_alone_has_no_bits(spark: SparkSession) -> None:
             lab.check()
 
 
+@pytest.mark.parametrize("relation", ["bag", "log"])
+def test_all_rows_are_a_group_before_there_are_any(spark: SparkSession, relation: str) -> None:
+    with Lab(spark, _QUERIES["one group"].format(relation), _RELATIONS) as lab:
+        for n, changes in enumerate(([], [((1, 5, 5, 5, 5), 1)], [((1, 3, 3, 3, 3), 1)])):
+            ids = (n,) if relation == "log" else ()
+            lab.step({relation: [((*row, *ids), weight) for row, weight in changes]})
+            lab.check()
+
+
 def test_groups_without_a_value_come_and_go(spark: SparkSession) -> None:
     """NULL is not 0."""
     nothing, zero = (1, None, None, None, None), (1, 0, 0, 0, 0)

@@ -26,7 +26,9 @@ _ROWS = Scan("t", (Field("k", "int"), Field("v", "int")), ("k",), False)
     [
         ("sum", "int", False, False, CallStrategy.VALUE),
         ("sum", "decimal(38,10)", False, False, CallStrategy.VALUE),
-        ("sum", "double", False, False, CallStrategy.MATERIALIZED_INPUT),
+        ("sum", "double", False, False, CallStrategy.VALUE),
+        ("avg", "float", True, False, CallStrategy.DISTINCT),
+        ("stddev", "double", False, False, CallStrategy.MATERIALIZED_INPUT),
         ("avg", "bigint", False, True, CallStrategy.VALUE),
         ("count", "string", False, False, CallStrategy.VALUE),
         ("count", "string", True, False, CallStrategy.DISTINCT),

@@ -71,7 +71,7 @@ class BitCounts(AggregateKind):
     def accumulators(self, call: AggCall) -> tuple[Accumulator, ...]:
         """The count of each bit, and of the values."""
         width, value = _width(call), f"CAST({quoted(call.arguments[0])} AS bigint)"
-        sums = (f"sum(IF({value} & shiftleft(1L, {bit}) != 0, {WEIGHT}, 0L))" for bit in range(width))
+        sums = (f"coalesce(sum(IF({value} & shiftleft(1L, {bit}) != 0, {WEIGHT}, 0L)), 0L)" for bit in range(width))
         zeros = f"array_repeat(0L, {width})"
         counts = Accumulator(
             BIT_COUNTS,

@@ -90,6 +90,8 @@ class AggregateKind(Protocol):
     strategy : which operator feeds the accumulators.
     counted : the table of counts, if it has one.
     reads_values : whether calls read more of an argument than whether it is NULL; those that do not are never NULL.
+    spares_rows : whether it is for nothing else but to spare the rows of the group. Where another call needs these, its calls
+        are materialized too.
     description : the row of the kind in the documentation: call, change, result.
     """
 
@@ -98,6 +100,7 @@ class AggregateKind(Protocol):
     strategy: CallStrategy
     counted: CountedValues | None = None
     reads_values: bool = True
+    spares_rows: bool = False
     description: tuple[str, str, str]
 
     def takes(self, call: AggCall, *, append_only: bool) -> bool:

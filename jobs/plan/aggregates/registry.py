@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from relstate_dagster.jobs.plan.aggregates import append_only_extreme, bits, extreme
+from relstate_dagster.jobs.plan.aggregates import append_only_extreme, bits, extreme, float_sums
 from relstate_dagster.jobs.plan.aggregates.average import Average
 from relstate_dagster.jobs.plan.aggregates.count import Count
 from relstate_dagster.jobs.plan.aggregates.distinct import Distinct
@@ -25,7 +25,7 @@ _EARLIER: Final[tuple[AggregateKind, ...]] = (
     MATERIALIZED,
 )
 #: Of the kinds of a function the first one that takes a call keeps it; calls that none takes are materialized.
-KINDS: Final[tuple[AggregateKind, ...]] = (*extreme.KINDS, *_EARLIER, *bits.KINDS)
+KINDS: Final[tuple[AggregateKind, ...]] = (*extreme.KINDS, *_EARLIER, *bits.KINDS, *float_sums.KINDS)
 
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
 _BY_FUNCTION: Final = {kind.function: [k for k in KINDS if k.function == kind.function] for kind in KINDS}
@@ -39,9 +39,10 @@ def choose_kind(call: AggCall, *, append_only: bool, among: Sequence[AggregateKi
 
 def with_kinds(node: Aggregate, among: Sequence[AggregateKind] = KINDS) -> Aggregate:
     """The aggregate with the kind of each call chosen for its input."""
-    append_only = node.child.append_only
-    calls = (replace(call, kind=choose_kind(call, append_only=append_only, among=among).name) for call in node.calls)
-    return replace(node, calls=tuple(calls))
+    kinds = [choose_kind(call, append_only=node.child.append_only, among=among) for call in node.calls]
+    if MATERIALIZED in kinds:
+        kinds = [MATERIALIZED if kind.spares_rows else kind for kind in kinds]
+    return replace(node, calls=tuple(replace(call, kind=kind.name) for call, kind in zip(node.calls, kinds, strict=True)))
 
 
 def with_stored_kinds(node: Aggregate) -> Aggregate:
