@@ -24,6 +24,9 @@ PUBLISH_TABLE: Final = "publish.table"
 #: What current time functions give: the instant of the run, or the start of its day.
 REFRESH_TIME: Final = "refresh.time"
 REFRESH_TIMES: Final = ("run", "day")
+#: How sums of floating-point numbers are kept: as exact sums of a limited range, or by the rows of their groups.
+FLOAT_SUMS: Final = "state.float_sums"
+FLOAT_SUMS_KEPT: Final = ("exact", "rows")
 #: How properties of ours begin; a key that does, and is not known, is taken for a typing error.
 OURS: Final = ("refresh.", "publish.", "dagster.", "state.", "source.", "history", "index.", "check.")
 #: Those that a view may set, besides checks (:mod:`.jobs.declare.checks`).
@@ -36,6 +39,7 @@ VIEW_PROPERTIES: Final = (
     SPARE_ROWS.name,
     WINDOW_ROWS.name,
     STATE_TTL,
+    FLOAT_SUMS,
     "dagster.group",
     "dagster.key",
     "dagster.owners",
@@ -60,6 +64,11 @@ def planned_policy(properties: Mapping[str, str]) -> str:
 def is_by_days(properties: Mapping[str, str]) -> bool:
     """Whether current time functions give the start of the day in a view."""
     return properties.get(REFRESH_TIME, "run") == "day"
+
+
+def keeps_float_rows(properties: Mapping[str, str]) -> bool:
+    """Whether a view keeps the rows of groups for sums of floating-point numbers."""
+    return properties.get(FLOAT_SUMS, "exact") == "rows"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from relstate_dagster.jobs.declare.file_folders import check_file_folder, with_r
 from relstate_dagster.jobs.declare.iceberg_tables import check_iceberg_table
 from relstate_dagster.jobs.declare.kept_rows import EXTREME_ROWS, SPARE_ROWS, WINDOW_ROWS
 from relstate_dagster.jobs.declare.model import (
+    FLOAT_SUMS,
+    FLOAT_SUMS_KEPT,
     ON_CHANGE,
     OURS,
     PUBLISH_ON_CHANGE,
@@ -147,14 +149,10 @@ def _check_view_properties(properties: dict[str, str] | object, where: str) -> N
         raise DeclarationError(
             f"{where}: 'refresh.policy' = {policy!r} is unknown; it is one of {', '.join(map(repr, REFRESH_POLICIES))}."
         )
-    time = properties.get(REFRESH_TIME, "run")
-    if time not in REFRESH_TIMES:
-        raise DeclarationError(f"{where}: '{REFRESH_TIME}' = {time!r} is unknown; it is one of {', '.join(REFRESH_TIMES)}.")
-    on_change = properties.get(PUBLISH_ON_CHANGE, "error")
-    if on_change not in ON_CHANGE:
-        raise DeclarationError(
-            f"{where}: '{PUBLISH_ON_CHANGE}' = {on_change!r} is unknown; it is one of {', '.join(ON_CHANGE)}."
-        )
+    for key, allowed in ((REFRESH_TIME, REFRESH_TIMES), (PUBLISH_ON_CHANGE, ON_CHANGE), (FLOAT_SUMS, FLOAT_SUMS_KEPT)):
+        value = properties.get(key, allowed[0])
+        if value not in allowed:
+            raise DeclarationError(f"{where}: '{key}' = {value!r} is unknown; it is one of {', '.join(allowed)}.")
     table = properties.get(PUBLISH_TABLE)
     # A name alone may be that of a temporary view of a session.
     if table is not None and len(table_parts(table, where, PUBLISH_TABLE)) < 2:

@@ -53,7 +53,7 @@ def change(value: str, weight: str, label: str) -> str:
     has_more_bits = f"{in_range} AND {wholes[-1]} != {_scaled(value, _UNITS[-1])}"
     problem = (
         f"{label} has met a number that is not 0 and lies closer to 0 than 4.6e-41, or further from it than 4.6e46; leave such "
-        "numbers out, or set 'refresh.policy' = 'full' for the view: "
+        "numbers out, or set 'state.float_sums' = 'rows' for the view: "
     )
     raised = f"CAST(raise_error(concat({text_literal(problem)}, CAST({value} AS STRING))) AS BIGINT)"
     is_out = f"{has_more_bits} OR abs({value}) >= {_literal(2.0**_TOP)} AND abs({value}) < double('Infinity')"

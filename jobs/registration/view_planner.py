@@ -17,7 +17,7 @@ from relstate_dagster.jobs.catalog.state import CatalogState
 from relstate_dagster.jobs.catalog.warehouse import Warehouse
 from relstate_dagster.jobs.declare import ViewDeclaration, check_name
 from relstate_dagster.jobs.declare.changelogs import has_history, is_changelog_view
-from relstate_dagster.jobs.declare.model import is_by_days
+from relstate_dagster.jobs.declare.model import is_by_days, keeps_float_rows
 from relstate_dagster.jobs.declare.names import as_declared
 from relstate_dagster.jobs.declare.query_function import Query, QueryFunction, digest_text
 from relstate_dagster.jobs.declare.state_ttl import ttl_of
@@ -25,6 +25,7 @@ from relstate_dagster.jobs.engine.functions import UserFunctions, called_in
 from relstate_dagster.jobs.engine.instants import is_known_zone
 from relstate_dagster.jobs.engine.spark_connect import is_remote
 from relstate_dagster.jobs.engine.spark_release import spark_release
+from relstate_dagster.jobs.plan.aggregates.registry import with_rows_of_groups
 from relstate_dagster.jobs.plan.nodes import Field, FullQuery, Materialize, OutputColumn, relations_read
 from relstate_dagster.jobs.plan.plan_version import PLAN_VERSION
 from relstate_dagster.jobs.plan.relation import Relation
@@ -105,7 +106,7 @@ class ViewPlanner:
             if reason is not None:
                 raise PlanError(f"the changes of {definition.name} cannot be followed: {reason}")
             plan = plan if has_history(definition.properties) else with_changelog_checks(plan)
-        stateful = StatefulPlan.allocate(plan, state.next_table_id)
+        stateful = StatefulPlan.allocate(_kept_as_declared(definition, plan), state.next_table_id)
         known = state.views.get(definition.name)
         if known is not None:
             stateful = stateful.with_tables(_as_large(stateful.tables, known.tables))
@@ -329,6 +330,11 @@ class ViewPlanner:
         known = Catalyst(self._spark, {}, {}, functions).user_functions
         called = {name for query in queries if not isinstance(query, str) for name in _named_in(query, known)}
         return tuple(sorted({*called, *called_in(filter(_is_text, queries), known)}))
+
+
+def _kept_as_declared(definition: ViewDeclaration, plan: Materialize) -> Materialize:
+    """The plan with the state that the view's properties ask for."""
+    return replace(plan, child=with_rows_of_groups(plan.child)) if keeps_float_rows(definition.properties) else plan
 
 
 def _is_text(query: Query) -> TypeGuard[str]:

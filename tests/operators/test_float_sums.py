@@ -18,7 +18,7 @@ from relstate_dagster.jobs.plan import float_sums
 from relstate_dagster.jobs.plan.nodes import Aggregate, Field, walk
 from relstate_dagster.jobs.plan.relation import Relation
 from relstate_dagster.state_lib.constants import ROW_ID
-from relstate_dagster.state_lib.errors import StateError
+from relstate_dagster.state_lib.errors import DeclarationError, StateError
 from tests.epoch.scripts import Script
 from tests.operators.histories import seeds_of
 from tests.operators.lab import Lab, Row
@@ -148,7 +148,7 @@ def test_numbers_that_cancel_leave_what_is_small(spark: SparkSession, tmp_path: 
     script.verify()
 
 
-_OUT_OF_RANGE = r"sum\(x\) has met a number .* leave such numbers out, or set 'refresh.policy' = 'full' for the view"
+_OUT_OF_RANGE = r"sum\(x\) has met a number .* leave such numbers out, or set 'state.float_sums' = 'rows' for the view"
 
 
 @pytest.mark.parametrize("number", ["1e-300D", "5e46D", "-1.7976931348623157E308D", "4.9E-324D", "3e-41D"])
@@ -166,6 +166,12 @@ def test_a_view_with_a_number_out_of_range_stays_as_it_was(spark: SparkSession, 
     with pytest.raises(StateError, match=f"view v, epoch 3: {_OUT_OF_RANGE}: 1.0E-300"):
         script.run("INSERT INTO t VALUES (2, 1e-300D); REFRESH")
     assert script.rows("SELECT * FROM v") == [(1.5,)]
-    in_full = "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('refresh.policy' = 'full') AS SELECT sum(x) AS s FROM t"
-    script.run(f"DROP MATERIALIZED VIEW v; {in_full}")
-    script.verify()
+    kept = "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('state.float_sums' = '{}') AS SELECT sum(x) AS s, avg(x) AS a FROM t"
+    with pytest.raises(DeclarationError, match=r"'state\.float_sums' = 'all' is unknown; it is one of exact, rows"):
+        script.run(f"DROP MATERIALIZED VIEW v; {kept.format('all')}")
+    script.run(kept.format("rows"))
+    (aggregate,) = (node for node in walk(script.warehouse.read().views["v"].plan) if isinstance(node, Aggregate))
+    assert {call.kind for call in aggregate.calls} == {"materialized", "count"}
+    for statement in ("DELETE FROM t WHERE k = 1", "INSERT INTO t VALUES (3, 1e300D)"):
+        script.run(f"{statement}; REFRESH")
+        script.verify()

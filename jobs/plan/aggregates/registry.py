@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import fields, replace
+from typing import Any, Final
 
 from relstate_dagster.jobs.plan.aggregates import append_only_extreme, bits, extreme, float_sums
 from relstate_dagster.jobs.plan.aggregates.average import Average
@@ -13,7 +13,7 @@ from relstate_dagster.jobs.plan.aggregates.distinct import Distinct
 from relstate_dagster.jobs.plan.aggregates.kind import AggregateKind
 from relstate_dagster.jobs.plan.aggregates.materialized import MATERIALIZED
 from relstate_dagster.jobs.plan.aggregates.sums import Sum
-from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, PlanNode
 from relstate_dagster.state_lib.errors import PlanError
 
 #: Kinds of plans of before version 3, which name none.
@@ -43,6 +43,21 @@ def with_kinds(node: Aggregate, among: Sequence[AggregateKind] = KINDS) -> Aggre
     if MATERIALIZED in kinds:
         kinds = [MATERIALIZED if kind.spares_rows else kind for kind in kinds]
     return replace(node, calls=tuple(replace(call, kind=kind.name) for call, kind in zip(node.calls, kinds, strict=True)))
+
+
+def with_rows_of_groups(node: PlanNode) -> PlanNode:
+    """A plan that keeps the rows of groups where a kind would only spare them."""
+    changes: dict[str, Any] = {}
+    for field in (field for field in fields(node) if field.init):
+        value = getattr(node, field.name)
+        if isinstance(value, PlanNode):
+            changes[field.name] = with_rows_of_groups(value)
+        elif isinstance(value, tuple) and any(isinstance(part, PlanNode) for part in value):
+            changes[field.name] = tuple(map(with_rows_of_groups, value))
+    if isinstance(node, Aggregate) and any(kind.spares_rows for kind in kinds_of(node)):
+        kinds = (MATERIALIZED if kind.spares_rows else kind for kind in kinds_of(node))
+        changes["calls"] = tuple(replace(call, kind=kind.name) for call, kind in zip(node.calls, kinds, strict=True))
+    return replace(node, **changes) if changes else node
 
 
 def with_stored_kinds(node: Aggregate) -> Aggregate:
