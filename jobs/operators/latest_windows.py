@@ -13,7 +13,7 @@ Cost: the kept rows of the affected partitions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, WindowSpec
@@ -213,8 +213,9 @@ def _with_flags(rows: DataFrame, node: Window, latest: LatestRows, reach: Reach)
     if latest.one_by_one:
         # Each row has the list of all results of its partition.
         few = f"_results <= {tuning().single_results}"
-        for copies in versions:
-            places = f"sequence({copies}_until - {copies} + 1, {copies}_until)"
+        for copies, is_new in zip(versions, (0, 1), strict=True):
+            first, last = (_use_of(place, is_new) for place in (f"{copies}_until - {copies} + 1", f"{copies}_until"))
+            places = f"sequence({first}, {last}, 2L)"
             of_row = f"collect_list(IF({is_result} AND {few} AND {copies} > 0, {places}, NULL))"
             targets.append(F.flatten(over(of_row, partition)).alias(f"{copies}_targets"))
     return found.select(
@@ -241,29 +242,48 @@ def _with_elements(rows: DataFrame, latest: LatestRows, sizes: tuple[int, int], 
         "old": f"IF(NOT {_IS_OUT} AND _old_wanted, _old, 0L)",
         "new": f"CASE WHEN {_IS_OUT} THEN 0L WHEN _new_wanted OR _dropped > 0 OR _new < 0 THEN {checked} ELSE 0L END",
     }
-    no_target = "CAST(NULL AS BIGINT)"
-    uses = {"state": "IF(_state_weight != 0, 1L, 0L)", "out": f"IF({_IS_OUT} AND {_IS_CHANGED}, 1L, 0L)"}
-    if not latest.one_by_one:
-        uses = copies | uses
     rows = select(rows, ["*", f"{stays} - _old AS _state_weight"])
-    listed = ", ".join(
-        f"struct('{name}' AS version, {number} AS copies, {no_target} AS target)" for name, number in uses.items()
-    )
-    elements = f"array({listed})"
+    is_state, is_out = "_state_weight != 0", f"{_IS_OUT} AND {_IS_CHANGED}"
     if latest.one_by_one:
-        carriers = "IF(_dropped > 0, array(_dropped), CAST(array() AS ARRAY<BIGINT>))"
-        targets = {"old": "_old_targets", "new": f"array_union(_new_targets, {carriers})"}
-        of_each = (
-            f"transform({targets[name]}, t -> struct('{name}' AS version, {number} AS copies, t AS target))"
-            for name, number in copies.items()
-        )
-        elements = f"concat({elements}, {', '.join(of_each)})"
-    exploded = select(rows, ["*", f"explode({elements}) AS _use"]).where("_use.copies > 0")
+        return _with_uses_of_one(rows, copies, is_state, is_out)
+    uses = copies | {"state": f"IF({is_state}, 1L, 0L)", "out": f"IF({is_out}, 1L, 0L)"}
+    listed = ", ".join(f"struct('{name}' AS version, {number} AS copies)" for name, number in uses.items())
+    exploded = select(rows, ["*", f"explode(array({listed})) AS _use"]).where("_use.copies > 0")
     exploded = select(exploded, ["*", "explode(sequence(1L, _use.copies)) AS _copy"])
-    version = "_use.version" if not latest.one_by_one else "concat_ws(' ', _use.version, _use.target)"
-    until = "IF(_use.version = 'old', _old_until - _old, _new_until - _new)"
-    at = f"IF({IS_CARRIER}, 0L, {until} + _copy) AS {AT}"
-    return select(exploded, ["*", "_use.version AS _name", f"{version} AS {VERSION}", f"_use.target AS {TARGET}", at])
+    named = ["_use.version AS _name", f"_use.version AS {VERSION}", f"CAST(NULL AS BIGINT) AS {TARGET}"]
+    return select(exploded, ["*", *named, _at("_use.version = 'old'")])
+
+
+def _with_uses_of_one(rows: DataFrame, copies: Mapping[str, str], is_state: str, is_out: str) -> DataFrame:
+    """As :func:`_with_elements`, where results are computed one by one.
+
+    A use is a number, so that nothing is made of the rows that have none: 0 for the state, -1 for rows that are left out, and
+    that of :func:`_use_of` for a result.
+    """
+    carriers = f"IF(_dropped > 0, array({_use_of('_dropped', 1)}), CAST(array() AS ARRAY<BIGINT>))"
+    results = f"concat(_old_targets, array_union(_new_targets, {carriers}))"
+    others = f"array_compact(array(IF({is_state}, 0L, NULL), IF({is_out}, -1L, NULL)))"
+    used = f"explode(IF({is_state} OR {is_out}, concat({others}, {results}), {results})) AS {VERSION}"
+    names = (
+        f"CASE WHEN {VERSION} = 0 THEN 'state' WHEN {VERSION} < 0 THEN 'out' WHEN {VERSION} % 2 = 0 THEN 'old' ELSE 'new' END"
+    )
+    exploded = select(select(rows, ["*", used]), ["*", f"{names} AS _name"])
+    number = f"CASE _name WHEN 'old' THEN {copies['old']} WHEN 'new' THEN {copies['new']} ELSE 1L END AS _copies"
+    exploded = select(exploded, ["*", number]).where("_copies > 0")
+    exploded = select(exploded, ["*", "explode(sequence(1L, _copies)) AS _copy"])
+    target = f"IF({VERSION} > 0, shiftright({VERSION}, 1), NULL) AS {TARGET}"
+    return select(exploded, ["*", target, _at("_name = 'old'")])
+
+
+def _use_of(place: str, is_new: int) -> str:
+    """The number (SQL) that stands for the result at a place, in the old rows or in the new ones."""
+    return f"2 * ({place}) + {is_new}"
+
+
+def _at(is_old: str) -> str:
+    """The place of a copy, as a named column."""
+    until = f"IF({is_old}, _old_until - _old, _new_until - _new)"
+    return f"IF({IS_CARRIER}, 0L, {until} + _copy) AS {AT}"
 
 
 def _with_results(rows: DataFrame, node: Window, latest: LatestRows, texts: Sequence[str] | None) -> DataFrame:
