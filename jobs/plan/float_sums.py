@@ -113,14 +113,13 @@ def _usual_total(kept: str) -> str:
 def _any_total(kept: str) -> str:
     """As :func:`total` of finite numbers, digit by digit.
 
-    First each digit is brought to at most half its base, by carries from the last to the first. Then the sign of a number is
-    that of its first digit. What follows the first 62 bits is less than one of the last: only its sign can decide how they
-    round.
+    First each digit is brought to what a digit can be, by carries from the last to the first, which has the sign. Then what
+    follows the first 62 bits is less than one of the last: they round by whether it is there.
     """
-    with_carry, half = "(digit + a.carry)", f"{2 ** (_BITS - 1)}L"
-    carry = f"shiftright({with_carry} + {half}, {_BITS})"
+    with_carry = "(digit + a.carry)"
+    carry = f"shiftright({with_carry}, {_BITS})"
     low_first = f"slice(reverse({kept}), 4, {_DIGITS})"
-    balanced = (
+    digits = (
         f"aggregate({low_first}, named_struct('carry', 0L, 'digits', CAST(array() AS {KEPT_AS})), (a, digit) -> named_struct("
         f"'carry', {carry}, 'digits', concat(array({with_carry} - shiftleft({carry}, {_BITS})), a.digits)), "
         "a -> concat(array(a.carry), a.digits))"
@@ -128,8 +127,8 @@ def _any_total(kept: str) -> str:
     longer = f"CAST(a.number * {_BASE} + CAST(digit AS DECIMAL(20,0)) AS DECIMAL(38,0))"
     units = ", ".join(_literal(2.0 ** (_TOP - _BITS * place - 2)) for place in range(_DIGITS + 1))
     return (
-        f"aggregate({balanced}, named_struct('number', CAST(0 AS DECIMAL(38,0)), 'digits', 0, 'rest', 0), (a, digit) -> "
+        f"aggregate({digits}, named_struct('number', CAST(0 AS DECIMAL(38,0)), 'digits', 0, 'rest', 0), (a, digit) -> "
         f"IF(abs(a.number) < {_MANY}, named_struct('number', {longer}, 'digits', a.digits + 1, 'rest', 0), "
-        "named_struct('number', a.number, 'digits', a.digits, 'rest', IF(a.rest = 0, CAST(sign(digit) AS INT), a.rest))), "
+        "named_struct('number', a.number, 'digits', a.digits, 'rest', IF(digit = 0, a.rest, 1))), "
         f"a -> CAST(a.number * 4BD + CAST(a.rest AS DECIMAL(1,0)) AS DOUBLE) * element_at(array({units}), a.digits))"
     )
