@@ -257,8 +257,8 @@ def _with_elements(rows: DataFrame, latest: LatestRows, sizes: tuple[int, int], 
 def _with_uses_of_one(rows: DataFrame, copies: Mapping[str, str], is_state: str, is_out: str) -> DataFrame:
     """As :func:`_with_elements`, where results are computed one by one.
 
-    A use is a number, so that nothing is made of the rows that have none: 0 for the state, -1 for rows that are left out, and
-    that of :func:`_use_of` for a result.
+    A use is a number, so that nothing is made of the rows that have none. It is 0 for the state and -1 for rows that are left
+    out. For results it is that of :func:`_use_of`.
     """
     carriers = f"IF(_dropped > 0, array({_use_of('_dropped', 1)}), CAST(array() AS ARRAY<BIGINT>))"
     results = f"concat(_old_targets, array_union(_new_targets, {carriers}))"
@@ -276,7 +276,7 @@ def _with_uses_of_one(rows: DataFrame, copies: Mapping[str, str], is_state: str,
 
 
 def _use_of(place: str, is_new: int) -> str:
-    """The number (SQL) that stands for the result at a place, in the old rows or in the new ones."""
+    """The number (SQL) of the result at a place of the old or the new rows."""
     return f"2 * ({place}) + {is_new}"
 
 
