@@ -276,7 +276,7 @@ def _with_uses_of_one(rows: DataFrame, copies: Mapping[str, str], is_state: str,
 
 
 def _use_of(place: str, is_new: int) -> str:
-    """The number (SQL) of the result at a place of the old or the new rows."""
+    """The number (SQL) of a result, by its place in old or new rows."""
     return f"2 * ({place}) + {is_new}"
 
 
