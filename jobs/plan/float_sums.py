@@ -30,7 +30,7 @@ _WHOLE: Final = 2.0**53
 #: A DECIMAL may grow by a digit while it is below this, and then has more bits than a DOUBLE.
 _MANY: Final = f"{2**62}BD"
 _BASE: Final = f"{2**_BITS}BD"
-#: The number of rows of which no digit overflows.
+#: No digit overflows in a sum of fewer rows than this.
 _MOST_ROWS: Final = 2 ** (63 - _BITS)
 
 #: The type of what is kept: the sums of the digits, and the numbers of NaN, Infinity and -Infinity.

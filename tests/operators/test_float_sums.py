@@ -43,7 +43,7 @@ _KINDS = {"count", "exact sum", "exact avg", "distinct exact sum", "distinct exa
 
 
 def _number(draw: random.Random, kind: int) -> float:
-    """Numbers of one size or of all, some of which cancel, and ties of rounding."""
+    """A number of a kind: of one size, of any size, one that others cancel, or one that makes ties of rounding."""
     sign = draw.choice([-1.0, 1.0])
     match kind:
         case 0:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from relstate_dagster.jobs.plan.aggregates.kind import CallStrategy
-from relstate_dagster.jobs.plan.aggregates.registry import KINDS, choose_kind, kinds_of, with_kinds
+from relstate_dagster.jobs.plan.aggregates.registry import KINDS, choose_kind, kinds_of, with_kinds, with_rows_of_groups
 from relstate_dagster.jobs.plan.aggregates.sums import sum_type
-from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Materialize, OutputColumn, Scan, walk
+from relstate_dagster.jobs.plan.nodes import AggCall, Aggregate, Field, Materialize, OutputColumn, Scan, UnionAll, walk
 from relstate_dagster.jobs.plan.state_tables import infer_state_tables
 from relstate_dagster.jobs.plan.stateful_plan import StatefulPlan
 from relstate_dagster.state_lib.errors import PlanError
@@ -82,6 +82,27 @@ def test_a_kind_that_is_not_known_is_refused(kind: str) -> None:
 def test_an_aggregate_without_kinds_has_no_state_tables() -> None:
     with pytest.raises(PlanError, match="unknown aggregate kind"):
         infer_state_tables(Aggregate(_ROWS, ("k",), (_CALL,)))
+
+
+@pytest.mark.parametrize(("other", "kept"), [("min", ["exact sum", "least"]), ("stddev", ["materialized", "materialized"])])
+def test_sums_are_taken_from_rows_that_another_call_needs(other: str, kept: list[str]) -> None:
+    calls = (AggCall(f, ("x",), False, f"{f}(`x`)", Field(f, "double"), ("double",)) for f in ("sum", other))
+    rows = Scan("t", (Field("k", "int"), Field("x", "double")), ("k",), False)
+    assert [kind.name for kind in kinds_of(with_kinds(Aggregate(rows, ("k",), tuple(calls))))] == kept
+
+
+def test_rows_of_groups_are_kept_wherever_sums_would_spare_them() -> None:
+    """In each branch of a union, and below other aggregates; calls of other kinds stay as they are."""
+    rows = Scan("t", (Field("k", "int"), Field("x", "double")), ("k",), False)
+    calls = tuple(AggCall(f, ("x",), False, f"{f}(`x`)", Field(f, "double"), ("double",)) for f in ("sum", "avg", "min"))
+    grouped = with_kinds(Aggregate(rows, ("k",), calls))
+    above = with_kinds(Aggregate(grouped, (), (replace(calls[0], arguments=("sum",), sql="sum(`sum`)"),)))
+    for root, number in ((UnionAll((grouped, grouped), None), 1), (above, 2)):
+        before = [node for node in walk(root) if isinstance(node, Aggregate)]
+        kept = [node for node in walk(with_rows_of_groups(root)) if isinstance(node, Aggregate)]
+        assert len(before) == len(kept) == number
+        assert {call.kind for node in kept for call in node.calls} == {"materialized", "least"}
+        assert {kind.name for node in before for kind in kinds_of(node)} == {"exact sum", "exact avg", "least"}
 
 
 def test_names_of_kinds_differ() -> None:
